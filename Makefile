@@ -1,0 +1,44 @@
+# Every target does its own set-up: Python 3.11 or newer and make are all a fresh machine needs.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format bench interop soak clean help
+
+help:            ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Kourou needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)   ## start what there is and show it at work
+	@$(BIN)/kourou demo
+
+test: $(READY)   ## the default tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)  ## formatting, lint, types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: $(READY) ## put the code into shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+interop: $(READY) ## tests with Apache RocketMQ from Maven (needs Java 17 and Maven)
+	@$(BIN)/python -m pytest -m interop tests/interop $(ARGS)
+
+bench: $(READY)  ## measurements; results under benchmarks/results
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(READY)   ## the long runs: every test, slow ones too
+	@$(BIN)/python -m pytest -m 'not interop' $(ARGS)
+
+clean:           ## remove what make created
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -1,0 +1,139 @@
+"""Every error Kourou raises on purpose, in one tree, split by whose fault it is.
+
+    KourouError
+    ├── ConfigError                what the operator wrote
+    ├── ProtocolError              what the peer sent: bytes that are not a frame, a header, a body
+    │   ├── FrameTooLargeError
+    │   └── HeaderFieldError
+    ├── RequestError               a request we understood and refuse; carries its response code
+    ├── RemotingError              talking to a peer failed
+    │   ├── ConnectError
+    │   ├── ConnectionLostError
+    │   ├── CallTimeoutError
+    │   ├── TooManyRequestsError
+    │   └── TlsError
+    └── ResponseError              the peer answered with a code other than success
+
+`response_code` is what a server answers when the error ends a request; `retriable` says
+whether the same call may go through later. Messages say what, where, and the next step.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+SYSTEM_ERROR = 1
+SYSTEM_BUSY = 2
+
+
+class KourouError(Exception):
+    """Base of everything Kourou raises on purpose."""
+
+    response_code: int = SYSTEM_ERROR
+    retriable: ClassVar[bool] = False
+
+
+class ConfigError(KourouError):
+    """The configuration cannot be used. `problems` holds one line for each thing found."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems: tuple[str, ...] = problems
+
+
+class ProtocolError(KourouError):
+    """Bytes from outside that do not follow the protocol."""
+
+
+class FrameTooLargeError(ProtocolError):
+    """A frame announces more bytes than the limit allows."""
+
+    def __init__(self, length: int, limit: int, hint: str = "") -> None:
+        super().__init__(f"frame of {length} bytes is over the limit of {limit} bytes{hint}")
+        self.length = length
+        self.limit = limit
+
+
+class HeaderFieldError(ProtocolError):
+    """A request header lacks a field, or a field has the wrong type."""
+
+    def __init__(self, header: str, reason: str) -> None:
+        super().__init__(f"{header}: {reason}")
+        self.header = header
+        self.reason = reason
+
+
+class RequestError(KourouError):
+    """A request that was understood and is refused with a response code."""
+
+    def __init__(self, response_code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.response_code = response_code
+        self.remark = remark
+
+
+class RemotingError(KourouError):
+    """Talking to a peer failed. `address` is `host:port` of that peer."""
+
+    retriable = True
+
+    def __init__(self, address: str, message: str) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class ConnectError(RemotingError):
+    """No connection could be made."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, f"cannot connect to {address}: {reason}")
+        self.reason = reason
+
+
+class ConnectionLostError(RemotingError):
+    """The connection ended while an answer was awaited, or before the request went out."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, f"connection to {address} lost: {reason}")
+        self.reason = reason
+
+
+class CallTimeoutError(RemotingError):
+    """No answer within the time given to the call."""
+
+    def __init__(self, address: str, code: int, timeout_ms: int) -> None:
+        super().__init__(address, f"no answer from {address} to request {code} within {timeout_ms} ms")
+        self.code = code
+        self.timeout_ms = timeout_ms
+
+
+class TooManyRequestsError(RemotingError):
+    """A bound on work in flight is reached; nothing was sent."""
+
+    response_code = SYSTEM_BUSY
+
+    def __init__(self, address: str, kind: str, limit: int) -> None:
+        super().__init__(address, f"{limit} {kind} to {address} are under way already; wait for some to end")
+        self.kind = kind
+        self.limit = limit
+
+
+class TlsError(RemotingError):
+    """The TLS handshake failed; the message names the cause."""
+
+    retriable = False
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, f"TLS with {address} failed: {reason}")
+        self.reason = reason
+
+
+class ResponseError(KourouError):
+    """The peer answered with a code other than success."""
+
+    def __init__(self, code: int, remark: str, address: str = "") -> None:
+        where = f" from {address}" if address else ""
+        super().__init__(f"CODE: {code}  DESC: {remark}{where}")
+        self.code = code
+        self.remark = remark
+        self.address = address
