@@ -1,0 +1,1 @@
+"""Measurements: each module is a script with a `main()`, run as `python -m benchmarks.<module>`."""

@@ -1,0 +1,1 @@
+"""Bytes to objects and back, sans-io: no sockets, files or clocks here."""

@@ -1,0 +1,77 @@
+"""BatchAckMessageRequestBody (200151, 5.x): many acks of POP messages in one request.
+
+The bit set is Base64 of bytes in which bit i, counted from the lowest bit of the first byte,
+stands for the message at `start_offset + i`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any, Final
+
+from msgspec import field
+
+from kourou.errors import ProtocolError
+from kourou.protocol.bodies.shape import Body, Int32, Int64, ReshapedBody, renamed
+
+_LONG_NAMES: Final = {
+    "consumerGroup": "c",
+    "topic": "t",
+    "retry": "r",
+    "startOffset": "so",
+    "queueId": "q",
+    "reviveQueueId": "rq",
+    "popTime": "pt",
+    "invisibleTime": "it",
+    "bitSet": "b",
+}
+
+
+class BatchAck(ReshapedBody):
+    """Acks of one checkpoint. `retry` is 0 for the topic itself, 1 and 2 for its retry topics."""
+
+    consumer_group: str = field(default="", name="c")
+    topic: str = field(default="", name="t")
+    retry: str = field(default="0", name="r")
+    start_offset: Int64 = field(default=0, name="so")
+    queue_id: Int32 = field(default=0, name="q")
+    revive_queue_id: Int32 = field(default=0, name="rq")
+    pop_time: Int64 = field(default=0, name="pt")
+    invisible_time: Int64 = field(default=0, name="it")
+    bit_set: str = field(default="", name="b")
+
+    @classmethod
+    def reshape(cls, tree: dict[Any, Any]) -> dict[Any, Any]:
+        """Take the long names too."""
+        return renamed(tree, _LONG_NAMES)
+
+    def queue_offsets(self) -> list[int]:
+        """The queue offsets that are acked, ascending."""
+        try:
+            content = base64.b64decode(self.bit_set, validate=True)
+        except (binascii.Error, ValueError):
+            raise ProtocolError(f"BatchAck: expected Base64 as bit set, got {self.bit_set[:80]!r}") from None
+        return [
+            self.start_offset + position * 8 + bit
+            for position, byte in enumerate(content)
+            for bit in range(8)
+            if byte >> bit & 1
+        ]
+
+
+class BatchAckMessageRequestBody(Body):
+    """Body of 200151."""
+
+    broker_name: str = ""
+    acks: list[BatchAck] = []
+
+
+def encode_bit_set(positions: Iterable[int]) -> str:
+    """The bit set with the bits at `positions` set."""
+    content = bytearray()
+    for position in positions:
+        content.extend(bytes(max(0, position // 8 + 1 - len(content))))
+        content[position // 8] |= 1 << position % 8
+    return base64.b64encode(content).decode()

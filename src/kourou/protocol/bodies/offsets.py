@@ -1,0 +1,33 @@
+"""Tables of offsets: on the broker by group, by delay level, and in a consumer's own file."""
+
+from __future__ import annotations
+
+from kourou.protocol.bodies.message_queue import MessageQueue
+from kourou.protocol.bodies.shape import Body, Int32, Int64
+from kourou.protocol.bodies.topics import DataVersion
+
+
+class ConsumerOffsetSerializeWrapper(Body):
+    """Consumer offsets (43): `topic@group` to queue id to offset."""
+
+    offset_table: dict[str, dict[Int32, Int64]] = {}
+    data_version: DataVersion | None = None
+
+
+class DelayOffsetSerializeWrapper(Body):
+    """How far each delay level has been delivered (45): level to queue offset."""
+
+    offset_table: dict[Int32, Int64] = {}
+    data_version: DataVersion | None = None
+
+
+class OffsetSerializeWrapper(Body):
+    """What a broadcasting consumer keeps in its own offsets file."""
+
+    offset_table: dict[MessageQueue, Int64] = {}
+
+
+class QueryCorrectionOffsetBody(Body):
+    """Queue id to the offset another group should be set to (308)."""
+
+    correction_offsets: dict[Int32, Int64] = {}

@@ -1,0 +1,175 @@
+"""Frames: the outermost layer of the remoting protocol, cut from a byte stream and put together.
+
+    length  u32   bytes that follow this field = 4 + header length + body length
+    mark    u32   high byte: serialize type of the header; low 24 bits: header length
+    header        JSON or ROCKETMQ binary, see `header_json` and `header_binary`
+    body          the rest, may be empty
+
+Big-endian. Not here: what header and body mean (`command`).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from kourou.errors import FrameTooLargeError, ProtocolError
+from kourou.protocol.codes import SerializeType
+
+RawFrame = tuple[int, bytes, bytes]
+"""Serialize type, header bytes, body bytes."""
+
+DEFAULT_MAX_FRAME_BYTES: Final = 16_777_216
+"""RocketMQ's `com.rocketmq.remoting.frameMaxLength`: the whole frame, length field included."""
+
+_LENGTH: Final = Struct(">I")
+_PREFIX: Final = Struct(">II")
+_unpack_prefix: Final = _PREFIX.unpack_from
+_LENGTH_BYTES: Final = 4
+_PREFIX_BYTES: Final = 8
+_MAX_HEADER_BYTES: Final = 0xFF_FFFF
+_MAX_MARK: Final = max(SerializeType) << 24 | _MAX_HEADER_BYTES
+_SERIALIZE_TYPES: Final = frozenset(int(kind) for kind in SerializeType)
+
+# What people point at a RocketMQ port by mistake; each of these is far above any sane limit as a length.
+_FOREIGN_STARTS: Final = {
+    **dict.fromkeys((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"), "HTTP"),
+    b"PRI ": "HTTP/2",
+    b"PROX": "the PROXY protocol",
+    b"\r\n\r\n": "the PROXY protocol",
+    b"SSH-": "SSH",
+}
+_TLS_HANDSHAKE: Final = 0x16
+
+
+class FrameDecoder:
+    """Cuts a byte stream into frames, however the stream is split.
+
+    Holds at most one unfinished frame, so never more than `max_frame_bytes`. A stream that is not
+    made of frames cannot be resynchronised: after the first error every `feed` raises it again.
+    """
+
+    __slots__ = ("_failure", "_max_frame_bytes", "_rest", "_wanted_bytes")
+
+    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        # A bytearray, not a list of chunks: a peer that sends a large frame byte by byte must not
+        # make us hold one object per byte, and appending in place copies each byte once.
+        self._rest = bytearray()
+        self._wanted_bytes = _LENGTH_BYTES
+        self._failure: ProtocolError | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of a frame that is not complete yet."""
+        return len(self._rest)
+
+    @property
+    def failure(self) -> ProtocolError | None:
+        """Why the stream ended. Set as soon as it is known; `feed` may still have returned frames."""
+        return self._failure
+
+    def feed(self, data: bytes) -> list[RawFrame]:
+        """Take the next bytes of the stream, return the frames that are now complete.
+
+        Frames in front of a bad one are returned, and the error is in `failure` and raised by the
+        next call; an error with no frame in front of it is raised at once.
+        """
+        if self._failure is not None:
+            # A traceback grows with every raise and holds on to what was fed before.
+            raise self._failure.with_traceback(None)
+        frames: list[RawFrame] = []
+        try:
+            position = self._finish_pending(data, frames) if self._rest else 0
+            self._cut_whole(data, position, frames)
+        except ProtocolError as failure:
+            self._failure = failure.with_traceback(None)
+            self._rest = bytearray()
+            if not frames:
+                raise
+        return frames
+
+    def _finish_pending(self, data: bytes, frames: list[RawFrame]) -> int:
+        """Complete the unfinished frame from `data`; return how many bytes of it that took."""
+        rest = self._rest
+        taken = 0
+        while (missing := self._wanted_bytes - len(rest)) > 0:
+            piece = data[taken : taken + missing]
+            rest += piece
+            taken += len(piece)
+            if len(piece) < missing:
+                return taken
+            if len(rest) == _LENGTH_BYTES:
+                self._wanted_bytes = self._frame_bytes(rest, 0)
+        self._rest = bytearray()
+        self._wanted_bytes = _LENGTH_BYTES
+        serialize_type, body_at = _body_start(rest, 0, len(rest))
+        view = memoryview(rest)
+        frames.append((serialize_type, bytes(view[_PREFIX_BYTES:body_at]), bytes(view[body_at:])))
+        return taken
+
+    def _cut_whole(self, data: bytes, position: int, frames: list[RawFrame]) -> None:
+        """Cut the frames that lie whole in `data` from `position` on; keep what is left."""
+        end = len(data)
+        last_start = end - _PREFIX_BYTES
+        max_length = self._max_frame_bytes - _LENGTH_BYTES
+        # Every frame comes through here: one unpack and no call for a good one. What is odd about
+        # one that ends the loop is found out by `_keep`.
+        while position <= last_start:
+            length, mark = _unpack_prefix(data, position)
+            frame_end = position + _LENGTH_BYTES + length
+            if frame_end > end or length > max_length:
+                break
+            body_at = position + _PREFIX_BYTES + (mark & _MAX_HEADER_BYTES)
+            if body_at > frame_end or mark > _MAX_MARK:
+                _body_start(data, position, self._frame_bytes(data, position))  # raises, with the reason
+            frames.append((mark >> 24, data[position + _PREFIX_BYTES : body_at], data[body_at:frame_end]))
+            position = frame_end
+        if position < end:
+            self._keep(data, position)
+
+    def _keep(self, data: bytes, position: int) -> None:
+        """Hold the beginning of a frame until the rest of it comes."""
+        if len(data) - position >= _LENGTH_BYTES:
+            self._wanted_bytes = self._frame_bytes(data, position)
+        self._rest += data[position:]
+
+    def _frame_bytes(self, data: bytes | bytearray, position: int) -> int:
+        length: int = _LENGTH.unpack_from(data, position)[0]
+        frame_bytes = length + _LENGTH_BYTES
+        if frame_bytes > self._max_frame_bytes:
+            hint = _foreign_hint(bytes(data[position : position + _LENGTH_BYTES]))
+            raise FrameTooLargeError(frame_bytes, self._max_frame_bytes, hint)
+        if frame_bytes < _PREFIX_BYTES:
+            raise ProtocolError(f"frame of {frame_bytes} bytes has no room for its header length")
+        return frame_bytes
+
+
+def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
+    """The whole frame around a header and a body."""
+    if serialize_type not in _SERIALIZE_TYPES:
+        raise ProtocolError(f"unknown serialize type {serialize_type}")
+    header_bytes = len(header)
+    if header_bytes > _MAX_HEADER_BYTES:
+        raise ProtocolError(f"header of {header_bytes} bytes does not fit its 24-bit length")
+    length = _LENGTH_BYTES + header_bytes + len(body)
+    return b"".join((_PREFIX.pack(length, serialize_type << 24 | header_bytes), header, body))
+
+
+def _body_start(data: bytes | bytearray, position: int, frame_bytes: int) -> tuple[int, int]:
+    """Serialize type, and where in `data` the body of the frame at `position` begins."""
+    mark: int = _PREFIX.unpack_from(data, position)[1]
+    serialize_type = mark >> 24
+    if serialize_type not in _SERIALIZE_TYPES:
+        raise ProtocolError(f"unknown serialize type {serialize_type} in a frame of {frame_bytes} bytes")
+    header_bytes = mark & _MAX_HEADER_BYTES
+    if _PREFIX_BYTES + header_bytes > frame_bytes:
+        raise ProtocolError(f"header of {header_bytes} bytes does not fit its frame of {frame_bytes} bytes")
+    return serialize_type, position + _PREFIX_BYTES + header_bytes
+
+
+def _foreign_hint(start: bytes) -> str:
+    if start[0] == _TLS_HANDSHAKE:
+        return "; it looks like TLS on a port that expects plain text"
+    name = _FOREIGN_STARTS.get(start)
+    return f"; it looks like {name}" if name else ""

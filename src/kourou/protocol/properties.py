@@ -1,0 +1,224 @@
+"""Message properties: their names, and the one string that carries them on wire and disk.
+
+The string is `name 0x01 value 0x02 name 0x01 value 0x02 …`; 5.x writers end the last pair
+with 0x02, 4.9 writers do not, and nothing is escaped. Reading follows Java: a piece without
+0x01, without a name or without a value is passed over, the first 0x01 of a piece ends its
+name, and of two pairs with one name the later counts.
+
+A broker looks at few names and changes fewer, so besides the dictionary there are functions
+that search and rewrite the string itself. Not here: which properties a message gets
+(message.py, the broker), the 16-bit length before the stored string (record.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+KEY_SEPARATOR: Final = " "
+# Stored with a signed 16-bit length.
+MAX_PROPERTIES_BYTES: Final = 32767
+
+
+class MessageConst:
+    """Names that RocketMQ gives a meaning, under RocketMQ's constant names."""
+
+    PROPERTY_KEYS: Final = "KEYS"
+    PROPERTY_TAGS: Final = "TAGS"
+    PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
+    PROPERTY_DELAY_TIME_LEVEL: Final = "DELAY"
+    PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
+    PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
+    PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
+    PROPERTY_TRANSACTION_PREPARED: Final = "TRAN_MSG"
+    PROPERTY_PRODUCER_GROUP: Final = "PGROUP"
+    PROPERTY_MIN_OFFSET: Final = "MIN_OFFSET"
+    PROPERTY_MAX_OFFSET: Final = "MAX_OFFSET"
+    PROPERTY_BUYER_ID: Final = "BUYER_ID"
+    PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+    PROPERTY_ORIGIN_GROUP: Final = "ORIGIN_GROUP"
+    PROPERTY_TRANSFER_FLAG: Final = "TRANSFER_FLAG"
+    PROPERTY_CORRECTION_FLAG: Final = "CORRECTION_FLAG"
+    PROPERTY_MQ2_FLAG: Final = "MQ2_FLAG"
+    PROPERTY_RECONSUME_TIME: Final = "RECONSUME_TIME"
+    PROPERTY_MSG_REGION: Final = "MSG_REGION"
+    PROPERTY_TRACE_SWITCH: Final = "TRACE_ON"
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: Final = "UNIQ_KEY"
+    PROPERTY_EXTEND_UNIQ_INFO: Final = "EXTEND_UNIQ_INFO"
+    PROPERTY_MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+    PROPERTY_CONSUME_START_TIMESTAMP: Final = "CONSUME_START_TIME"
+    PROPERTY_INNER_NUM: Final = "INNER_NUM"
+    PROPERTY_INNER_BASE: Final = "INNER_BASE"
+    DUP_INFO: Final = "DUP_INFO"
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+    PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+    PROPERTY_TRANSACTION_ID: Final = "__transactionId__"
+    PROPERTY_TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+    PROPERTY_INSTANCE_ID: Final = "INSTANCE_ID"
+    PROPERTY_CORRELATION_ID: Final = "CORRELATION_ID"
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+    PROPERTY_MESSAGE_TTL: Final = "TTL"
+    PROPERTY_REPLY_MESSAGE_ARRIVE_TIME: Final = "ARRIVE_TIME"
+    PROPERTY_PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
+    PROPERTY_CLUSTER: Final = "CLUSTER"
+    PROPERTY_MESSAGE_TYPE: Final = "MSG_TYPE"
+    PROPERTY_POP_CK: Final = "POP_CK"
+    PROPERTY_POP_CK_OFFSET: Final = "POP_CK_OFFSET"
+    PROPERTY_FIRST_POP_TIME: Final = "1ST_POP_TIME"
+    PROPERTY_SHARDING_KEY: Final = "__SHARDINGKEY"
+    PROPERTY_FORWARD_QUEUE_ID: Final = "PROPERTY_FORWARD_QUEUE_ID"
+    PROPERTY_REDIRECT: Final = "REDIRECT"
+    PROPERTY_INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+    PROPERTY_TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+    PROPERTY_TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+    PROPERTY_TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+    PROPERTY_TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+    PROPERTY_TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+    PROPERTY_TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+    PROPERTY_TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+    PROPERTY_TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+    PROPERTY_TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
+    PROPERTY_TIMER_DELAY_LEVEL: Final = "TIMER_DELAY_LEVEL"
+    PROPERTY_START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+    PROPERTY_BORN_HOST: Final = "__BORNHOST"
+    PROPERTY_BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
+    PROPERTY_CRC32: Final = "__CRC32#"
+    PROPERTY_DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+    PROPERTY_TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
+
+
+# RocketMQ reads these too, but its clients let an application set them.
+_OPEN_TO_USERS: Final = frozenset(
+    {
+        MessageConst.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+        MessageConst.PROPERTY_FORWARD_QUEUE_ID,
+        MessageConst.PROPERTY_INNER_BASE,
+        MessageConst.PROPERTY_INNER_MULTI_DISPATCH,
+        MessageConst.PROPERTY_INNER_NUM,
+        MessageConst.PROPERTY_ORIGIN_GROUP,
+        MessageConst.PROPERTY_REDIRECT,
+        MessageConst.PROPERTY_SHARDING_KEY,
+        MessageConst.PROPERTY_START_DELIVER_TIME,
+        MessageConst.PROPERTY_TRACE_CONTEXT,
+        MessageConst.PROPERTY_TRANSACTION_CHECK_TIMES,
+        MessageConst.PROPERTY_TRANSACTION_ID,
+        MessageConst.PROPERTY_TRANSIENT_PREFIX,
+    }
+)
+RESERVED_PROPERTIES: Final = (
+    frozenset(value for name, value in vars(MessageConst).items() if name.isupper()) - _OPEN_TO_USERS
+)
+"""Names that an application may not use for its own properties; the same set as Java's."""
+
+
+def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> str:
+    """The property string of `properties`, in their order; 4.9 wants no `trailing_separator`.
+
+    A separator inside a name or value would make other properties of it: ValueError.
+    """
+    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
+        for name, value in properties.items():
+            _refuse_separators(name, value)
+    return text if trailing_separator else text[:-1]
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """Every property in `text`, in the order of first appearance; never raises."""
+    properties = {}
+    for piece in text.split("\x02"):
+        name, _, value = piece.partition("\x01")
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def properties_to_bytes(text: str) -> bytes:
+    """UTF-8; a lone surrogate becomes `?`, as Java writes it."""
+    return text.encode("utf-8", "replace")
+
+
+def properties_from_bytes(raw: bytes) -> str:
+    """The text of stored properties; bytes that are not UTF-8 become U+FFFD, as Java reads them."""
+    return raw.decode("utf-8", "replace")
+
+
+def get_property(text: str, name: str) -> str | None:
+    """The value of one property, found in the string itself; None where it is absent."""
+    return PropertyScanner(name).values(text)[0]
+
+
+class PropertyScanner:
+    """Finds a few names in many property strings, without a dictionary for each.
+
+    >>> scan = PropertyScanner("TAGS", "KEYS")
+    >>> scan.values("KEYS\\x01order-1\\x02WAIT\\x01true\\x02")
+    [None, 'order-1']
+    """
+
+    __slots__ = ("_needles", "names")
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self._needles = tuple(f"\x02{name}\x01" for name in names)
+
+    def values(self, text: str) -> list[str | None]:
+        """The value of each name, in the order of `names`; None where it is absent."""
+        padded = f"\x02{text}\x02"
+        # `in` before any method call: most names are absent from most messages, and the
+        # operator costs a third of a search by method.
+        values = [
+            padded.rpartition(needle)[2].partition("\x02")[0] if needle in padded else None
+            for needle in self._needles
+        ]
+        # A pair without a value is no pair, so an earlier one of the same name still counts.
+        return values if "" not in values else [decode_properties(text).get(name) for name in self.names]
+
+
+def remove_property(text: str, name: str) -> str:
+    """`text` without the property, however often it is in there."""
+    needle = f"\x02{name}\x01"
+    before, found, after = f"\x02{text}".partition(needle)
+    if not found:
+        return text
+    if needle not in after:
+        return f"{before}\x02{after.partition(PROPERTY_SEPARATOR)[2]}"[1:]
+    return "\x02".join([piece for piece in text.split("\x02") if not piece.startswith(needle[1:])])
+
+
+def set_property(text: str, name: str, value: str) -> str:
+    """`text` with the property at its end, in place of what it had under that name."""
+    _refuse_separators(name, value)
+    return join_properties(remove_property(text, name), f"{name}\x01{value}\x02")
+
+
+def join_properties(text: str, more: str) -> str:
+    """Two property strings as one; where both have a name, `more` counts."""
+    if not text or text.endswith("\x02"):
+        return text + more
+    return f"{text}\x02{more}" if more else text
+
+
+def property_problem(name: str, value: str) -> str | None:
+    """Why an application may not set this property, or None."""
+    if not name.strip() or not value.strip():
+        return f"property {name!r} has value {value!r}: neither name nor value may be blank"
+    if name in RESERVED_PROPERTIES:
+        return f"property {name!r} is reserved by RocketMQ; use the argument for it, or another name"
+    return _separator_problem(name, value)
+
+
+def _separator_problem(name: str, value: str) -> str | None:
+    pair = name + value
+    if "\x01" in pair or "\x02" in pair:
+        return f"property {name!r} with value {value!r} contains \\x01 or \\x02, which separate properties"
+    return None
+
+
+def _refuse_separators(name: str, value: str) -> None:
+    if problem := _separator_problem(name, value):
+        raise ValueError(problem)
