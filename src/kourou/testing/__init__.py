@@ -1,0 +1,1 @@
+"""For tests: clocks, certificates, frames. Nothing else in the package imports it."""

@@ -1,0 +1,1 @@
+"""asyncio connections around the protocol: servers, clients, TLS."""

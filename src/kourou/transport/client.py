@@ -1,0 +1,166 @@
+"""RemotingClient: one connection per address, opened when first needed, shared by all calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Mapping
+
+from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError, TlsError
+from kourou.protocol.command import RemotingCommand
+from kourou.transport.addresses import parse_address
+from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.dispatcher import Dispatcher
+from kourou.transport.passes import Passes
+from kourou.transport.request import Processor
+from kourou.transport.settings import RemotingClientConfig
+from kourou.transport.tasks import TaskOwner
+from kourou.transport.tls import client_context, describe_handshake
+
+_log = logging.getLogger(__name__)
+
+
+class RemotingClient:
+    """Calls to any number of peers. Create it on the running loop; `stop` closes everything.
+
+    `processors` serve the requests that a peer sends to us over these connections.
+    """
+
+    def __init__(
+        self,
+        config: RemotingClientConfig | None = None,
+        processors: Mapping[int, Processor] | None = None,
+        *,
+        passes: Passes | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._config = config or RemotingClientConfig()
+        self._context = client_context(self._config.tls)
+        self._dispatch = Dispatcher(processors or {})
+        self._budget = InboundBudget(self._config.max_inbound_bytes)
+        self._connections: dict[str, asyncio.Task[Connection]] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self.tasks = TaskOwner("remoting-client")
+        self._passes = passes or Passes(failed=self.tasks.fail)
+
+    async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3_000) -> RemotingCommand:
+        """Send a request and return the answer, whatever its code. `timeout_ms` covers the whole
+        call, connecting included."""
+        deadline = self._loop.time() + timeout_ms / 1000
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await self.connection(address)
+        except TimeoutError:
+            raise ConnectError(address, f"no connection within {timeout_ms} ms") from None
+        left_ms = max(1, int((deadline - self._loop.time()) * 1000))
+        try:
+            return await connection.call(command, left_ms)
+        except CallTimeoutError:  # told with the caller's number, not with what was left of it
+            raise CallTimeoutError(address, command.code, timeout_ms) from None
+
+    async def send_oneway(self, address: str, command: RemotingCommand) -> None:
+        """Send a request that wants no answer. On return it is collected for writing."""
+        (await self.connection(address)).send_oneway(command)
+
+    async def connection(self, address: str) -> Connection:
+        """The open connection to `address`; callers that come at the same time share one attempt."""
+        if self._stopped:
+            raise ConnectionLostError(address, "the client is stopped")
+        task = self._connections.get(address)
+        if task is None or _is_over(task):
+            task = asyncio.create_task(self._connect(address), name=f"connect-{address}")
+            # A failure that no caller waits for any more is not an error of ours.
+            task.add_done_callback(_retrieve)
+            self._connections[address] = task
+            self._sweep_later()
+        # Shielded: one caller's cancellation must not take the connection from the others.
+        return await asyncio.shield(task)
+
+    def close_connection(self, address: str, reason: str) -> None:
+        """Close the connection to `address`, if there is one; the next call opens a new one."""
+        task = self._connections.pop(address, None)
+        if task is not None and (connection := _open_connection(task)) is not None:
+            connection.close(reason)
+
+    async def stop(self, timeout_ms: int = 1_000) -> None:
+        """Close all connections; calls under way hear ConnectionLostError."""
+        self._stopped = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        await self.tasks.wait_idle(timeout_ms / 1000)
+        self._passes.close()
+        for address, task in list(self._connections.items()):
+            task.cancel()
+            self.close_connection(address, "the client stops")
+        await self.tasks.stop()
+        # One turn of the loop lets the transports report their end.
+        await asyncio.sleep(0)
+
+    async def _connect(self, address: str) -> Connection:
+        host, port = parse_address(address)
+        try:
+            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+                _, connection = await self._loop.create_connection(
+                    self._new_connection, host, port, ssl=self._context
+                )
+        except TimeoutError:
+            raise ConnectError(
+                address, f"no connection within {self._config.connect_timeout_ms} ms"
+            ) from None
+        except (OSError, EOFError) as error:
+            raise self._connect_problem(address, error) from error
+        return connection
+
+    def _connect_problem(self, address: str, error: Exception) -> ConnectError | TlsError:
+        if isinstance(error, ssl.SSLError) or (
+            self._context is not None and isinstance(error, ConnectionResetError | EOFError)
+        ):
+            return TlsError(address, describe_handshake(error))
+        if isinstance(error, socket.gaierror):
+            return ConnectError(address, f"the name cannot be resolved ({error.strerror})")
+        if isinstance(error, ConnectionRefusedError):
+            return ConnectError(address, "connection refused; is the server running there?")
+        return ConnectError(address, str(error) or type(error).__name__)
+
+    def _new_connection(self) -> Connection:
+        return Connection(self._passes, self._dispatch, self._config.limits, self._budget)
+
+    # -- idle connections ------------------------------------------------------------------------
+
+    def _sweep_later(self) -> None:
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(
+                max(0.05, self._config.limits.idle_timeout_ms / 10_000), self._sweep_now
+            )
+
+    def _sweep_now(self) -> None:
+        self._sweep_timer = None
+        self.sweep(self._loop.time())
+        if self._connections:
+            self._sweep_later()
+
+    def sweep(self, now: float) -> None:
+        """Forget connections that ended, close those idle for too long."""
+        for address, task in list(self._connections.items()):
+            if _is_over(task):
+                del self._connections[address]
+            elif (connection := _open_connection(task)) is not None and connection.is_idle(now):
+                self.close_connection(address, "idle")
+
+
+def _is_over(task: asyncio.Task[Connection]) -> bool:
+    if not task.done():
+        return False
+    return task.cancelled() or task.exception() is not None or task.result().closed
+
+
+def _open_connection(task: asyncio.Task[Connection]) -> Connection | None:
+    return task.result() if task.done() and not _is_over(task) else None
+
+
+def _retrieve(task: asyncio.Task[Connection]) -> None:
+    if not task.cancelled():
+        task.exception()

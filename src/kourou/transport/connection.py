@@ -1,0 +1,346 @@
+"""Connection: one socket to a peer, both roles in one class.
+
+A connection carries requests in both directions. Everything complete in one read is handled
+at once by plain calls; answers are collected and written once, when the pass ends
+(passes.py). Not here: listening (server.py), connecting (client.py), meaning (processors).
+
+Back-pressure: when the peer does not take its answers we neither decode nor read its
+further requests until it has; requests read already wait in `_backlog`, at most one read's
+worth. A peer whose unsent answers still pass `max_unsent_bytes` is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, cast
+
+from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
+from kourou.protocol.command import CommandHead, RemotingCommand, command_of, decode_head
+from kourou.protocol.frame import FrameDecoder, RawFrame
+from kourou.transport.addresses import format_address
+from kourou.transport.passes import Passes
+from kourou.transport.pending_calls import Answer, PendingCalls
+from kourou.transport.request import Processor, Request
+from kourou.transport.settings import ConnectionLimits
+from kourou.transport.tls import describe_failure
+
+_log = logging.getLogger(__name__)
+
+_RESPONSE = 1
+_ONEWAY = 2
+# A closing connection whose peer does not take the last answers is cut off after so long.
+_CLOSE_GRACE_S = 3.0
+# Above this one join costs more than handing the pieces to the transport.
+_JOIN_BELOW_BYTES = 128 * 1024
+
+
+class InboundBudget:
+    """Bytes of incomplete frames over all connections of one server or client."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Connection(asyncio.Protocol):
+    """One socket: decodes what comes in, collects what goes out."""
+
+    __slots__ = (
+        "_backlog",
+        "_budget",
+        "_budgeted",
+        "_close_reason",
+        "_decoder",
+        "_dispatch",
+        "_heard",
+        "_is_tls",
+        "_limits",
+        "_loop",
+        "_lost",
+        "_on_close",
+        "_on_open",
+        "_out",
+        "_out_bytes",
+        "_passes",
+        "_reads",
+        "_transport",
+        "_unsent_oneways",
+        "_write_paused",
+        "attributes",
+        "calls",
+        "closed",
+        "last_active",
+        "local_address",
+        "remote_address",
+    )
+
+    def __init__(
+        self,
+        passes: Passes,
+        dispatch: Processor,
+        limits: ConnectionLimits,
+        budget: InboundBudget,
+        *,
+        on_open: Callable[[Connection], None] | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._passes = passes
+        self._dispatch = dispatch
+        self._limits = limits
+        self._budget = budget
+        self._budgeted = 0
+        self._on_open = on_open
+        self._on_close = on_close
+        self._decoder = FrameDecoder(limits.max_frame_bytes)
+        self._backlog: list[RawFrame] = []
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._write_paused = False
+        self._reads = True
+        self._unsent_oneways = 0
+        self._close_reason = ""
+        self._is_tls = False
+        self._heard = False
+        self._lost = False
+        self._transport: asyncio.Transport | None = None
+        self.calls = PendingCalls(self._loop, "unknown", limits.max_calls)
+        self.attributes: dict[str, Any] = {}
+        self.closed = False
+        self.last_active = self._loop.time()
+        self.local_address = "unknown"
+        self.remote_address = "unknown"
+
+    # -- life -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_high_bytes)
+        self.local_address = format_address(transport.get_extra_info("sockname"))
+        self.remote_address = format_address(transport.get_extra_info("peername"))
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
+        self.calls = PendingCalls(self._loop, self.remote_address, self._limits.max_calls)
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._lost = True
+        self._backlog.clear()
+        self._out.clear()
+        self._account(0)
+        self._close_reason = reason = self._close_reason or self._reason_of(exc)
+        self.calls.fail_all(reason)
+        if self._on_close is not None:
+            self._on_close(self)
+        _log.debug("connection with %s ended: %s", self.remote_address, reason)
+
+    def eof_received(self) -> bool:
+        # The peer has ended its side: nothing we answer would be read.
+        return False
+
+    @property
+    def is_tls(self) -> bool:
+        """True when the bytes are encrypted."""
+        return self._is_tls
+
+    def close(self, reason: str) -> None:
+        """Write what is collected, then close; a peer that does not read is cut off."""
+        if self.closed or self._transport is None:
+            return
+        self._close_reason = reason
+        self.flush()
+        self.closed = True
+        self._backlog.clear()
+        if not self._transport.is_closing():  # else the transport is about to report its end
+            self._transport.close()
+            self._loop.call_later(_CLOSE_GRACE_S, self._cut)
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is unsent is lost."""
+        if self._transport is not None:
+            self._close_reason = self._close_reason or reason
+            self.closed = True
+            self._transport.abort()
+
+    def stop_reading(self) -> None:
+        """Take no more requests from the peer (a server that stops)."""
+        self._reads = False
+        self._pause_reading()
+
+    def _cut(self) -> None:
+        if not self._lost:
+            self.abort("the peer did not take its last answers")
+
+    # -- in ---------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active = self._loop.time()
+        self._heard = True
+        try:
+            frames = self._decoder.feed(data)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if self._decoder.pending_bytes or self._budgeted:
+            self._account(self._decoder.pending_bytes)
+        if frames:
+            self._passes.open()
+            if self._backlog:  # bytes that came before the transport heard our pause
+                self._backlog += frames
+            else:
+                self._handle(frames)
+        if self._decoder.failure is not None:
+            self._refuse(self._decoder.failure)
+
+    def _handle(self, frames: list[RawFrame]) -> None:
+        for index, (serialize_type, header, body) in enumerate(frames):
+            try:
+                head = decode_head(serialize_type, header)
+            except ProtocolError as error:
+                self._refuse(error)
+                return
+            if head.flag & _RESPONSE:
+                self._answered(serialize_type, head, body)
+            else:
+                self._dispatch(Request(self, serialize_type, head, body))
+            if self.closed:
+                return
+            if self._write_paused:
+                self._hold(frames[index + 1 :])
+                return
+
+    def _hold(self, rest: list[RawFrame]) -> None:
+        self._backlog = rest
+        self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _answered(self, serialize_type: int, head: CommandHead, body: bytes) -> None:
+        if not self.calls.answered(command_of(serialize_type, head, body)):
+            _log.debug("late answer %d from %s dropped", head.opaque, self.remote_address)
+
+    def _refuse(self, error: ProtocolError) -> None:
+        if self.closed:
+            return
+        _log.warning("closing %s: %s", self.remote_address, error)
+        self.close(str(error))
+
+    def _account(self, pending_bytes: int) -> None:
+        budget = self._budget
+        budget.used += pending_bytes - self._budgeted
+        self._budgeted = pending_bytes
+        if pending_bytes and budget.used > budget.limit:
+            _log.warning(
+                "closing %s: incomplete frames of all connections exceed %d bytes",
+                self.remote_address,
+                budget.limit,
+            )
+            self.abort("too many bytes of incomplete frames over all connections")
+
+    # -- out --------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Collect bytes for the write that ends the pass. Dropped when the peer is gone."""
+        if self.closed:
+            return
+        if not self._out:
+            self._passes.mark_dirty(self)
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes >= self._limits.write_high_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what is collected to the transport. Never raises: one dead peer must not cost
+        the other connections of a pass their answers."""
+        out, self._out = self._out, []
+        size, self._out_bytes = self._out_bytes, 0
+        transport = self._transport
+        if not out or transport is None or self.closed or transport.is_closing():
+            return
+        try:
+            if len(out) == 1:
+                transport.write(out[0])
+            elif self._is_tls or size < _JOIN_BELOW_BYTES:
+                transport.write(b"".join(out))
+            else:
+                transport.writelines(out)
+        except (OSError, RuntimeError) as error:  # uvloop raises on a closed handle
+            self.abort(f"write failed: {error}")
+            return
+        if not self._write_paused:
+            self.last_active = self._loop.time()
+        elif transport.get_write_buffer_size() > self._limits.max_unsent_bytes:
+            _log.warning(
+                "closing %s: it left %d bytes of answers unread",
+                self.remote_address,
+                transport.get_write_buffer_size(),
+            )
+            self.abort("the peer does not read its answers")
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._unsent_oneways = 0
+        self.last_active = self._loop.time()
+        backlog, self._backlog = self._backlog, []
+        if backlog:
+            self._passes.open()
+            self._handle(backlog)
+        if self._reads and not self._write_paused and self._transport is not None:
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    # -- calls of ours ----------------------------------------------------------------------
+
+    def call_nowait(self, command: RemotingCommand, timeout_ms: int) -> Answer:
+        """Send a request; the future gets the answer, whatever its code."""
+        if self.closed:
+            raise ConnectionLostError(self.remote_address, self._close_reason)
+        command.opaque, answer = self.calls.add(command.code, timeout_ms)
+        self.send(command.encode())
+        return answer
+
+    async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Send a request and wait for its answer, whatever its code."""
+        answer = self.call_nowait(command, timeout_ms)
+        try:
+            return await answer
+        finally:
+            self.calls.forget(command.opaque, answer)
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that wants no answer; bounded while the peer does not read."""
+        if self.closed:
+            raise ConnectionLostError(self.remote_address, self._close_reason)
+        if self._write_paused:
+            if self._unsent_oneways >= self._limits.max_unsent_oneways:
+                raise TooManyRequestsError(
+                    self.remote_address, "one-way requests", self._limits.max_unsent_oneways
+                )
+            self._unsent_oneways += 1
+        command.flag |= _ONEWAY
+        command.opaque = self.calls.next_opaque()
+        self.send(command.encode())
+
+    def is_idle(self, now: float) -> bool:
+        """True when no byte has moved for the idle time; `now` is of the loop's clock."""
+        return now - self.last_active > self._limits.idle_timeout_ms / 1000
+
+    def _reason_of(self, exc: Exception | None) -> str:
+        if exc is not None:
+            return describe_failure(exc)
+        if self._is_tls and not self._heard:
+            # With TLS 1.3 a server looks at the client's certificate after our handshake is done,
+            # and its alert is often lost with the connection.
+            return "closed by the peer right after the TLS handshake; it may want another client certificate"
+        return "closed by the peer"

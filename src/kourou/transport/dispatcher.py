@@ -1,0 +1,57 @@
+"""Dispatcher: which function handles which request code, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from kourou.errors import KourouError
+from kourou.protocol.codes import ResponseCode
+from kourou.transport.request import Processor, Request
+from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
+
+
+def answer_failure(request: Request, error: Exception) -> None:
+    """Answer a request whose handler raised; only what we did not foresee leaves a traceback."""
+    if not isinstance(error, KourouError):
+        _log.error(
+            "request %d from %s failed", request.code, request.connection.remote_address, exc_info=error
+        )
+    request.fail(error)
+
+
+class Dispatcher:
+    """Calls the processor of a request's code; every error ends in an answer."""
+
+    __slots__ = ("_processors",)
+
+    def __init__(self, processors: Mapping[int, Processor]) -> None:
+        self._processors = {int(code): processor for code, processor in processors.items()}
+
+    def __call__(self, request: Request) -> None:
+        try:
+            self._processors.get(request.code, _unsupported)(request)
+        except Exception as error:
+            answer_failure(request, error)
+
+
+def run_request(tasks: TaskOwner, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    """Go on with a request in a task, for the few that have to wait. Errors become its answer."""
+    task = tasks.start(_answer_in_task(request, work), f"request-{request.code}")
+    # A task cancelled before its first step never awaits the work, which must be closed all the same.
+    task.add_done_callback(lambda _: work.close())
+
+
+async def _answer_in_task(request: Request, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as error:
+        answer_failure(request, error)
+
+
+def _unsupported(request: Request) -> None:
+    # Apache's words, leading blank included: tools show them.
+    request.error(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")

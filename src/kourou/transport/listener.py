@@ -1,0 +1,182 @@
+"""Listener: accepts connections on one port, plain, TLS, or both told apart by the first byte.
+
+Without a TLS context the loop's own server does it. With one, each accepted socket waits for
+its first byte, which is looked at and left in place: 0x16 opens a TLS handshake and is never
+the start of a legal frame length. The socket becomes a connection only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+from kourou.errors import ConfigError
+from kourou.transport.addresses import format_address
+from kourou.transport.settings import RemotingServerConfig, TlsMode
+from kourou.transport.tasks import TaskOwner
+from kourou.transport.tls import describe_handshake, server_context
+
+_log = logging.getLogger(__name__)
+
+_TLS_HANDSHAKE = 0x16
+_HANDSHAKE_TIMEOUT_S = 10.0
+_ACCEPT_AT_ONCE = 100
+_ACCEPT_PAUSE_S = 1.0
+# Accepting fails for want of something that may come back.
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+ProtocolFactory = Callable[[], asyncio.Protocol]
+
+
+class Listener:
+    """A bound port. `start` binds and accepts; `stop` closes it and forgets waiting sockets."""
+
+    def __init__(self, config: RemotingServerConfig, factory: ProtocolFactory, tasks: TaskOwner) -> None:
+        self._config = config
+        self._factory = factory
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._context: ssl.SSLContext | None = None
+        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._undecided: dict[socket.socket, float] = {}
+        self.port = 0
+
+    async def start(self) -> None:
+        """Bind and accept. A taken port or an address that is not ours raises ConfigError."""
+        config = self._config
+        self._context = server_context(config.tls)
+        try:
+            if self._context is None:
+                self._server = await self._loop.create_server(
+                    self._factory, config.host or None, config.port, backlog=config.backlog
+                )
+                self.port = self._server.sockets[0].getsockname()[1]
+            else:
+                await self._listen_ourselves()
+        except OSError as error:
+            raise ConfigError(_bind_problem(config, error)) from error
+
+    async def stop(self) -> None:
+        """Accept no more. Connections already made are not touched."""
+        if self._server is not None:
+            self._server.close()
+        for listening in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+        for waiting in list(self._undecided):
+            self._drop(waiting)
+
+    def sweep(self, now: float) -> None:
+        """Drop sockets that have not sent their first byte within the idle time."""
+        idle_s = self._config.limits.idle_timeout_ms / 1000
+        for waiting, since in list(self._undecided.items()):
+            if now - since > idle_s:
+                self._drop(waiting)
+
+    # -- telling TLS from plain ----------------------------------------------------------------
+
+    async def _listen_ourselves(self) -> None:
+        config = self._config
+        infos = await self._loop.getaddrinfo(
+            config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, *_, name in infos:
+            listening = socket.create_server(
+                (name[0], self.port or config.port),
+                family=socket.AddressFamily(family),
+                backlog=config.backlog,
+            )
+            listening.setblocking(False)
+            self._sockets.append(listening)
+            self.port = listening.getsockname()[1]
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause_accepting(listening, error)
+                return
+            if len(self._undecided) >= self._config.max_connections:
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            self._undecided[accepted] = self._loop.time()
+            self._loop.add_reader(accepted.fileno(), self._decide, accepted)
+
+    def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
+        if error.errno not in _SHORTAGES:
+            self._tasks.fail(error)
+            return
+        _log.error("cannot accept connections for the moment: %s", error.strerror)
+        self._loop.remove_reader(listening.fileno())
+        self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _decide(self, accepted: socket.socket) -> None:
+        try:
+            first = accepted.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        if not first:
+            self._drop(accepted)
+            return
+        del self._undecided[accepted]
+        self._loop.remove_reader(accepted.fileno())
+        is_tls = first[0] == _TLS_HANDSHAKE
+        if not is_tls and self._config.tls.mode is TlsMode.ENFORCING:
+            _log.warning(
+                "closing %s: it does not speak TLS and tls.server.mode is enforcing", _peer_of(accepted)
+            )
+            accepted.close()
+            return
+        self._tasks.start(self._take(accepted, is_tls), "accept")
+
+    async def _take(self, accepted: socket.socket, is_tls: bool) -> None:
+        peer = _peer_of(accepted)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._factory,
+                accepted,
+                ssl=self._context if is_tls else None,
+                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S if is_tls else None,
+            )
+        except (OSError, EOFError) as error:  # SSLError is an OSError
+            _log.warning("TLS handshake with %s failed: %s", peer, describe_handshake(error))
+            accepted.close()
+
+    def _drop(self, waiting: socket.socket) -> None:
+        del self._undecided[waiting]
+        self._loop.remove_reader(waiting.fileno())
+        waiting.close()
+
+
+def _peer_of(accepted: socket.socket) -> str:
+    try:
+        return format_address(accepted.getpeername())
+    except OSError:
+        return "unknown"
+
+
+def _bind_problem(config: RemotingServerConfig, error: OSError) -> str:
+    where = f"{config.host or '*'}:{config.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"cannot listen on {where}: the port is taken; stop what uses it or choose another listenPort"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"cannot listen on {where}: this machine has no such address; check bindAddress"
+    if error.errno == errno.EACCES:
+        return f"cannot listen on {where}: ports below 1024 need special rights; choose another listenPort"
+    return f"cannot listen on {where}: {error.strerror or error}"

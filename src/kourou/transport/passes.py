@@ -1,0 +1,81 @@
+"""Passes: the work of one loop iteration, ended once.
+
+Whoever adds work (a socket, a timer, an answer from a replica) opens the pass. It ends after
+all work of the iteration: `end` runs first (a broker writes its log there and makes the
+answers), then every connection with something to say gets one write, then `after` runs for
+what nobody waits on. So 64 connections with one request each batch as well as one connection
+with 64. Not here: what a request means, and who writes to a socket (connection.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Flushable(Protocol):
+    """What a pass flushes at its end; `flush` never raises."""
+
+    def flush(self) -> None: ...
+
+
+def _nothing() -> None:
+    return None
+
+
+class Passes:
+    """Opens with the first work of a loop iteration and closes once, after all of it."""
+
+    def __init__(
+        self,
+        *,
+        begin: Callable[[], None] = _nothing,
+        end: Callable[[], None] = _nothing,
+        after: Callable[[], None] = _nothing,
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._begin = begin
+        self._end = end
+        self._after = after
+        self._failed = failed
+        self._is_open = False
+        self._dirty: list[Flushable] = []
+
+    def open(self) -> None:
+        """Start a pass unless one is open; it closes by itself."""
+        if not self._is_open:
+            self._is_open = True
+            self._begin()
+            self._loop.call_soon(self.close)
+
+    def mark_dirty(self, connection: Flushable) -> None:
+        """Have `connection` flushed when the pass ends. Call once per pass and connection."""
+        self.open()
+        self._dirty.append(connection)
+
+    def close(self) -> None:
+        """End the open pass now; nothing happens when none is open.
+
+        Called by the loop, or early by whoever sees that enough work is pending.
+        """
+        if not self._is_open:
+            return
+        self._run(self._end)
+        # Work done by `end` belongs to this pass: what it marks is flushed below.
+        self._is_open = False
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+        self._run(self._after)
+
+    def _run(self, hook: Callable[[], None]) -> None:
+        # A hook that raises is our bug. It must be heard by the server's owner, and the other
+        # connections must still get the answers that are ready.
+        try:
+            hook()
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._failed(error)

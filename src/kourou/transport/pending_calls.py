@@ -1,0 +1,102 @@
+"""The opaque table: calls of ours that wait for the peer's answer.
+
+One timer serves all calls of a connection: it stands at the earliest deadline and looks
+through the table when it rings, so a call costs no timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kourou.errors import CallTimeoutError, ConnectionLostError, TooManyRequestsError
+from kourou.protocol.command import RemotingCommand
+
+_MAX_OPAQUE = 0x7FFF_FFFF
+
+Answer = asyncio.Future[RemotingCommand]
+
+
+class PendingCalls:
+    """Opaque numbers and the futures behind them, for one connection."""
+
+    __slots__ = ("_address", "_calls", "_limit", "_loop", "_next_opaque", "_ring_at", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, limit: int) -> None:
+        self._loop = loop
+        self._address = address
+        self._limit = limit
+        self._calls: dict[int, tuple[Answer, float, int, int]] = {}
+        self._next_opaque = 0
+        self._ring_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def next_opaque(self) -> int:
+        """A number that no waiting call uses."""
+        while (opaque := self._next_opaque) in self._calls:
+            self._advance()
+        self._advance()
+        return opaque
+
+    def add(self, code: int, timeout_ms: int) -> tuple[int, Answer]:
+        """Enter a call; the future gets the answer, CallTimeoutError or ConnectionLostError."""
+        if len(self._calls) >= self._limit:
+            raise TooManyRequestsError(self._address, "calls", self._limit)
+        opaque = self.next_opaque()
+        answer = self._loop.create_future()
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._calls[opaque] = (answer, deadline, code, timeout_ms)
+        if self._timer is None or deadline < self._ring_at:
+            self._ring(deadline)
+        return opaque, answer
+
+    def answered(self, command: RemotingCommand) -> bool:
+        """Hand an answer to its caller. False when nobody waits: late, or never asked."""
+        call = self._calls.pop(command.opaque, None)
+        if call is None:
+            return False
+        if not call[0].done():  # done: the caller was cancelled
+            call[0].set_result(command)
+        return True
+
+    def forget(self, opaque: int, answer: Answer) -> None:
+        """Drop a call whose caller went away without its answer."""
+        call = self._calls.get(opaque)
+        if call is not None and call[0] is answer:
+            del self._calls[opaque]
+
+    def fail_all(self, reason: str) -> None:
+        """The connection is gone: every waiting call hears why."""
+        calls, self._calls = self._calls, {}
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for answer, *_ in calls.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError(self._address, reason))
+
+    def expire(self, now: float) -> None:
+        """Fail the calls whose deadline is at or before `now`, and drop cancelled ones."""
+        for opaque, (answer, deadline, code, timeout_ms) in list(self._calls.items()):
+            if answer.done():
+                del self._calls[opaque]
+            elif deadline <= now:
+                del self._calls[opaque]
+                answer.set_exception(CallTimeoutError(self._address, code, timeout_ms))
+
+    def _advance(self) -> None:
+        self._next_opaque = 0 if self._next_opaque == _MAX_OPAQUE else self._next_opaque + 1
+
+    def _ring(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ring_at = deadline
+        self._timer = self._loop.call_at(deadline, self._rang)
+
+    def _rang(self) -> None:
+        self._timer = None
+        self.expire(max(self._loop.time(), self._ring_at))
+        if self._calls:
+            self._ring(min(deadline for _, deadline, _, _ in self._calls.values()))

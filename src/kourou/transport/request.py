@@ -1,0 +1,84 @@
+"""Request: one command that the peer sent us, and the way to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from kourou.errors import SYSTEM_ERROR, KourouError
+from kourou.protocol.command import CommandHead, decode_ext, encode_response, ext_dict, ext_fields_of
+
+if TYPE_CHECKING:
+    from kourou.transport.connection import Connection
+
+HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
+
+_ONEWAY = 2
+
+
+class Request:
+    """A request under way. Whoever handles it answers once, now or later, or never."""
+
+    __slots__ = ("answered", "body", "code", "connection", "head", "opaque", "serialize_type")
+
+    def __init__(self, connection: Connection, serialize_type: int, head: CommandHead, body: bytes) -> None:
+        self.connection = connection
+        self.serialize_type = serialize_type
+        self.head = head
+        self.code = head.code
+        self.opaque = head.opaque
+        self.body = body
+        self.answered = False
+
+    @property
+    def version(self) -> int:
+        """The sender's version number (protocol.versions)."""
+        return self.head.version
+
+    @property
+    def is_oneway(self) -> bool:
+        """True when the sender wants no answer."""
+        return bool(self.head.flag & _ONEWAY)
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        """All header fields as text, unknown ones too."""
+        return ext_dict(self.head)
+
+    def header(self, header_type: type[HeaderT]) -> HeaderT:
+        """The header fields as `header_type`; HeaderFieldError names what is missing or wrong."""
+        return decode_ext(self.head, header_type)
+
+    def reply(
+        self,
+        header: msgspec.Struct | Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        code: int = 0,
+        remark: str | None = None,
+    ) -> None:
+        """Answer with a code, header fields and a body. Nothing is sent for a one-way request."""
+        assert not self.answered, f"request {self.code} answered twice"
+        self.answered = True
+        if self.head.flag & _ONEWAY:
+            return
+        fields = ext_fields_of(header) if isinstance(header, msgspec.Struct) else header
+        self.connection.send(encode_response(self.serialize_type, self.opaque, code, remark, fields, body))
+
+    def error(self, code: int, remark: str) -> None:
+        """Answer that the request is refused or failed."""
+        self.reply(code=code, remark=remark)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with what `error` says of itself: the one place that maps errors to responses."""
+        if self.answered:
+            return
+        if isinstance(error, KourouError):
+            self.error(error.response_code, str(error))
+        else:
+            self.error(SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+Processor = Callable[[Request], None]

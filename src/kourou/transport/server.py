@@ -1,0 +1,161 @@
+"""RemotingServer: listens, and hands every request to its processor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.dispatcher import Dispatcher
+from kourou.transport.listener import Listener
+from kourou.transport.passes import Passes
+from kourou.transport.request import Processor
+from kourou.transport.settings import RemotingServerConfig
+from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
+
+ConnectionHook = Callable[[Connection], None]
+
+_LOG_REFUSALS_EVERY_S = 10.0
+
+
+class RemotingServer:
+    """One listening port, its connections, and the tasks that requests became.
+
+    Create it on the running loop. `passes` may be shared, so that several servers and timers
+    of one broker end one pass together.
+    """
+
+    def __init__(
+        self,
+        processors: Mapping[int, Processor],
+        config: RemotingServerConfig,
+        *,
+        on_connect: ConnectionHook | None = None,
+        on_close: ConnectionHook | None = None,
+        passes: Passes | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._config = config
+        self._on_connect = on_connect
+        self._on_close = on_close
+        self._dispatch = Dispatcher(processors)
+        self._budget = InboundBudget(config.max_inbound_bytes)
+        self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._all_closed = asyncio.Event()
+        self._all_closed.set()
+        self.connections: set[Connection] = set()
+        self.tasks = TaskOwner("remoting-server")
+        self._passes = passes or Passes(failed=self.tasks.fail)
+        self._listener = Listener(config, self._new_connection, self.tasks)
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also when 0 was asked for."""
+        return self._listener.port
+
+    @property
+    def address(self) -> str:
+        """`host:port` as configured; a wildcard host stays as it is."""
+        host = self._config.host or "0.0.0.0"
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Bind and serve. On return connections are accepted."""
+        await self._listener.start()
+        self._sweep_later()
+
+    async def wait_failed(self) -> None:
+        """Raise what a task of the server died of; return when the server has stopped."""
+        await self.tasks.wait_failed()
+
+    async def stop(self, timeout_ms: int = 3_000) -> None:
+        """Stop in order within one deadline: accept nothing, read nothing, let requests under
+        way answer, write what is collected, close; then cut off what is left."""
+        deadline = self._loop.time() + timeout_ms / 1000
+        await self._listener.stop()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in self.connections:
+            connection.stop_reading()
+        await self.tasks.wait_idle(max(0.0, deadline - self._loop.time()))
+        self._passes.close()
+        for connection in list(self.connections):
+            connection.close("the server stops")
+        await self._wait_all_closed(deadline)
+        for connection in list(self.connections):
+            connection.abort("the server stops")
+        await self.tasks.stop()
+        await self._wait_all_closed(self._loop.time() + 1)
+
+    async def _wait_all_closed(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._all_closed.wait()
+        except TimeoutError:
+            _log.warning("%d connections do not close by themselves", len(self.connections))
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def _new_connection(self) -> Connection:
+        return Connection(
+            self._passes,
+            self._dispatch,
+            self._config.limits,
+            self._budget,
+            on_open=self._opened,
+            on_close=self._closed,
+        )
+
+    def _opened(self, connection: Connection) -> None:
+        if len(self.connections) >= self._config.max_connections:
+            self._refuse(connection)
+            return
+        self.connections.add(connection)
+        self._all_closed.clear()
+        if self._on_connect is not None:
+            self._on_connect(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
+        self.connections.remove(connection)
+        if not self.connections:
+            self._all_closed.set()
+        if self._on_close is not None:
+            # What the hook does (notify members, say) belongs to a pass like any other work.
+            self._passes.open()
+            self._on_close(connection)
+
+    def _refuse(self, connection: Connection) -> None:
+        now = self._loop.time()
+        if now - self._refused_logged_at >= _LOG_REFUSALS_EVERY_S:
+            self._refused_logged_at = now
+            _log.warning(
+                "closing %s: %d connections are open, which is the limit",
+                connection.remote_address,
+                self._config.max_connections,
+            )
+        connection.abort("too many connections")
+
+    # -- idle connections ------------------------------------------------------------------------
+
+    def _sweep_later(self) -> None:
+        # A tenth of the idle time: nobody stays much longer than promised.
+        self._sweep_timer = self._loop.call_later(
+            max(0.05, self._config.limits.idle_timeout_ms / 10_000), self._sweep_now
+        )
+
+    def _sweep_now(self) -> None:
+        self.sweep(self._loop.time())
+        self._sweep_later()
+
+    def sweep(self, now: float) -> None:
+        """Close every connection that has been idle for too long; `now` is of the loop's clock."""
+        self._listener.sweep(now)
+        for connection in [c for c in self.connections if c.is_idle(now)]:
+            _log.info("closing %s: idle", connection.remote_address)
+            connection.close(f"idle for {self._config.limits.idle_timeout_ms} ms")

@@ -1,0 +1,98 @@
+"""What a connection, a server and a client may be told. Plain values; who reads files is `config`."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
+
+
+class TlsMode(enum.Enum):
+    """How a server treats TLS (`tls.server.mode`)."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+class ClientAuth(enum.Enum):
+    """Whether a server asks clients for a certificate (`tls.server.need.client.auth`)."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRE = "require"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTlsConfig:
+    """TLS of a server. Without a certificate `permissive` serves plain connections only."""
+
+    mode: TlsMode = TlsMode.PERMISSIVE  # tls.server.mode; Apache's default
+    cert_path: Path | None = None  # tls.server.certPath, PEM
+    key_path: Path | None = None  # tls.server.keyPath, PEM; may be inside cert_path
+    key_password: str | None = None  # tls.server.keyPassword
+    trust_cert_path: Path | None = None  # tls.server.trustCertPath: who signs clients
+    client_auth: ClientAuth = ClientAuth.NONE  # tls.server.need.client.auth
+    # tls.test.mode.enable: a throw-away certificate is made where none is given. Apache's default
+    # is true; ours is false, so that encryption which protects nobody is asked for in so many words.
+    test_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTlsConfig:
+    """TLS of a client. Host names are not verified, as RocketMQ does not."""
+
+    enable: bool = False  # tls.enable
+    cert_path: Path | None = None  # tls.client.certPath
+    key_path: Path | None = None  # tls.client.keyPath
+    key_password: str | None = None  # tls.client.keyPassword
+    trust_cert_path: Path | None = None  # tls.client.trustCertPath
+    # tls.client.authServer: false trusts any server certificate (Apache's default).
+    auth_server: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds of one connection; each has a stated answer when it is reached."""
+
+    # com.rocketmq.remoting.frameMaxLength, length field included. Larger: closed, with the reason.
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    # Unsent bytes at which we stop reading the peer's requests until it has taken its answers.
+    write_high_bytes: int = 256 * 1024
+    # Unsent bytes at which the peer is given up: answers to requests held earlier still pile up
+    # while reading is paused. Room for two of the largest frames.
+    max_unsent_bytes: int = 2 * DEFAULT_MAX_FRAME_BYTES
+    # Our own calls to the peer that wait for an answer; one more raises TooManyRequestsError.
+    max_calls: int = 65_535  # clientAsyncSemaphoreValue
+    # One-way commands accepted while the peer does not read; one more raises TooManyRequestsError.
+    max_unsent_oneways: int = 65_535  # clientOnewaySemaphoreValue
+    # No byte in either direction for so long: closed.
+    idle_timeout_ms: int = 120_000  # serverChannelMaxIdleTimeSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingServerConfig:
+    """One listening address and what it allows."""
+
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 picks a free one
+    backlog: int = 1024  # serverSocketBacklog
+    # More connections than this are closed at once; below the descriptors a process has anyway.
+    max_connections: int = 50_000
+    # Bytes of frames begun but not complete, over all connections. The connection that goes
+    # beyond is closed: half frames must not add up to all memory.
+    max_inbound_bytes: int = 512 * 1024 * 1024
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    tls: ServerTlsConfig = field(default_factory=ServerTlsConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingClientConfig:
+    """Connections that we open."""
+
+    connect_timeout_ms: int = 3_000  # com.rocketmq.remoting.client.connect.timeout
+    max_inbound_bytes: int = 512 * 1024 * 1024
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    tls: ClientTlsConfig = field(default_factory=ClientTlsConfig)

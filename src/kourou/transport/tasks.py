@@ -1,0 +1,69 @@
+"""Tasks with a name and an owner, whose death is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+_log = logging.getLogger(__name__)
+
+
+class TaskOwner:
+    """Holds the tasks of one service.
+
+    A task that ends with an exception fails the owner: `wait_failed` raises it, the parent's
+    too. `stop` cancels what still runs and waits for it.
+    """
+
+    def __init__(self, name: str, parent: TaskOwner | None = None) -> None:
+        self._name = name
+        self._parent = parent
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run `work` as a task of this owner."""
+        task = asyncio.create_task(work, name=f"{self._name}:{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def fail(self, error: BaseException) -> None:
+        """Let the owner fail with `error`; the first failure counts, later ones are logged."""
+        if self._parent is not None:
+            self._parent.fail(error)
+        elif self._failure.done():
+            _log.error("%s failed again", self._name, exc_info=error)
+        else:
+            self._failure.set_exception(error)
+
+    async def wait_failed(self) -> None:
+        """Wait until something fails and raise that; after `stop`, return."""
+        if self._parent is not None:
+            await self._parent.wait_failed()
+            return
+        await asyncio.shield(self._failure)
+
+    async def wait_idle(self, timeout_s: float) -> None:
+        """Wait until no task runs, at most `timeout_s`."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+    async def stop(self) -> None:
+        """Cancel the tasks and wait for their end."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if not self._failure.done():
+            self._failure.set_result(None)
+        elif not self._failure.cancelled():
+            # Seen as retrieved even if nobody waits: `fail` may come after the last waiter left.
+            self._failure.exception()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)

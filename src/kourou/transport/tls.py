@@ -1,0 +1,169 @@
+"""TLS contexts from RocketMQ's settings, and TLS failures in words.
+
+Certificates and keys are PEM files. Host names are not verified, as RocketMQ does not: trust
+is in who signed. Not here: telling TLS from plain on one port (listener.py).
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from kourou.errors import ConfigError
+from kourou.transport.settings import ClientAuth, ClientTlsConfig, ServerTlsConfig, TlsMode
+
+_VERIFY_MODES = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRE: ssl.CERT_REQUIRED,
+}
+
+# What OpenSSL says, and what a user should look at.
+_CAUSES = {
+    "WRONG_VERSION_NUMBER": "the peer does not speak TLS on this port",
+    "HTTP_REQUEST": "the peer speaks plain HTTP",
+    "UNEXPECTED_EOF_WHILE_READING": "the peer closed during the handshake; does it speak TLS here?",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sent no certificate and one is required",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server requires a client certificate; set tls.client.certPath",
+    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust who signed our certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the peer does not accept our certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the peer does not accept our certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our certificate has expired",
+    "NO_SHARED_CIPHER": "no cipher is known to both sides",
+}
+
+
+def server_context(config: ServerTlsConfig) -> ssl.SSLContext | None:
+    """The context of a listening side, or None when it serves plain connections only."""
+    if config.mode is TlsMode.DISABLED:
+        return None
+    if config.cert_path is None and not config.test_mode:
+        if config.mode is TlsMode.ENFORCING:
+            raise ConfigError(
+                "tls.server.mode is enforcing but there is no certificate; set tls.server.certPath "
+                "and tls.server.keyPath, or tls.test.mode.enable=true for a throw-away one"
+            )
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if config.cert_path is None:
+        _load_throw_away(context)
+    else:
+        _load_chain(context, "tls.server", config.cert_path, config.key_path, config.key_password)
+    _ask_clients(context, config)
+    return context
+
+
+def client_context(config: ClientTlsConfig) -> ssl.SSLContext | None:
+    """The context of a connecting side, or None when TLS is not asked for."""
+    if not config.enable:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED if config.auth_server else ssl.CERT_NONE
+    if config.auth_server:
+        _load_trust(context, "tls.client.trustCertPath", config.trust_cert_path)
+    if config.cert_path is not None:
+        _load_chain(context, "tls.client", config.cert_path, config.key_path, config.key_password)
+    return context
+
+
+def describe_failure(error: BaseException) -> str:
+    """What ended a connection or a handshake, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{_CAUSES['CERTIFICATE_VERIFY_FAILED']}: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or str(error)
+        return f"{_CAUSES[reason]} ({reason})" if reason in _CAUSES else reason
+    return str(error) or type(error).__name__
+
+
+def describe_handshake(error: BaseException) -> str:
+    """The cause of a failed handshake: a connection that just ends there has one more likely cause."""
+    if isinstance(error, ConnectionError | EOFError):
+        return _CAUSES["UNEXPECTED_EOF_WHILE_READING"]
+    return describe_failure(error)
+
+
+def _ask_clients(context: ssl.SSLContext, config: ServerTlsConfig) -> None:
+    context.verify_mode = _VERIFY_MODES[config.client_auth]
+    if config.client_auth is not ClientAuth.NONE:
+        _load_trust(context, "tls.server.trustCertPath", config.trust_cert_path)
+
+
+def _load_trust(context: ssl.SSLContext, key: str, path: Path | None) -> None:
+    if path is None:
+        context.load_default_certs()
+        return
+    _reading(key, path, lambda: context.load_verify_locations(cafile=path))
+
+
+def _load_chain(
+    context: ssl.SSLContext, prefix: str, cert: Path, key: Path | None, password: str | None
+) -> None:
+    for name, path in ((f"{prefix}.certPath", cert), (f"{prefix}.keyPath", key)):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{name}: {path} is not a file")
+    # The password is a function in any case: without one OpenSSL would ask at the terminal.
+    _reading(
+        f"{prefix}.certPath and keyPath",
+        cert,
+        lambda: context.load_cert_chain(cert, key, password=lambda: password or ""),
+    )
+
+
+def _reading(key: str, path: Path, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except ssl.SSLError as error:
+        reason = error.reason or str(error)
+        hint = {
+            "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+            "BAD_DECRYPT": "the key's password is wrong or missing",
+            "NO_START_LINE": "it is no PEM file",
+        }.get(reason, f"it is no usable PEM file or the password is wrong ({reason})")
+        raise ConfigError(f"{key}: {path}: {hint}") from error
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror or error}") from error
+
+
+def _load_throw_away(context: ssl.SSLContext) -> None:
+    cert, key = throw_away_certificate()
+    with tempfile.TemporaryDirectory(prefix="kourou-tls-") as folder:
+        cert_path, key_path = Path(folder, "cert.pem"), Path(folder, "key.pem")
+        cert_path.write_bytes(cert)
+        key_path.touch(mode=0o600)
+        key_path.write_bytes(key)
+        context.load_cert_chain(cert_path, key_path)
+
+
+def throw_away_certificate(common_name: str = "kourou-test") -> tuple[bytes, bytes]:
+    """A self-signed certificate and its key, PEM, for `tls.test.mode.enable`."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError as error:
+        raise ConfigError(
+            "tls.test.mode.enable makes a certificate and needs a library: pip install 'kourou[tls-test]'"
+        ) from error
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
+    now = datetime.now(UTC)
+    cert = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=365))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    return cert.public_bytes(pem), key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

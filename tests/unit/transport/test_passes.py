@@ -1,0 +1,84 @@
+"""A pass opens once per loop iteration, ends once, and flushes what it touched."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kourou.transport.passes import Passes
+
+
+class Recorder:
+    """Something to flush, writing its name into a shared list."""
+
+    def __init__(self, name: str, events: list[str]) -> None:
+        self.name = name
+        self.events = events
+
+    def flush(self) -> None:
+        self.events.append(f"flush {self.name}")
+
+
+async def test_all_work_of_one_iteration_ends_in_one_pass() -> None:
+    events: list[str] = []
+    passes = Passes(
+        begin=lambda: events.append("begin"),
+        end=lambda: events.append("end"),
+        after=lambda: events.append("after"),
+    )
+    passes.mark_dirty(Recorder("a", events))
+    passes.open()
+    passes.mark_dirty(Recorder("b", events))
+    await asyncio.sleep(0)
+    assert events == ["begin", "end", "flush a", "flush b", "after"]
+
+
+async def test_what_the_end_marks_goes_out_in_the_same_pass() -> None:
+    events: list[str] = []
+    passes = Passes(end=lambda: passes.mark_dirty(Recorder("late", events)))
+    passes.open()
+    passes.close()
+    assert events == ["flush late"]
+
+
+async def test_an_early_close_leaves_later_work_to_a_new_pass() -> None:
+    events: list[str] = []
+    passes = Passes(begin=lambda: events.append("begin"), end=lambda: events.append("end"))
+    passes.open()
+    passes.close()
+    passes.open()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert events == ["begin", "end", "begin", "end"]
+
+
+async def test_closing_twice_does_nothing() -> None:
+    events: list[str] = []
+    passes = Passes(end=lambda: events.append("end"))
+    passes.close()
+    assert events == []
+
+
+async def test_a_failing_end_is_heard_and_ready_answers_still_go_out() -> None:
+    events: list[str] = []
+    failures: list[BaseException] = []
+
+    def end() -> None:
+        raise OSError("disk")
+
+    passes = Passes(end=end, failed=failures.append)
+    passes.mark_dirty(Recorder("a", events))
+    passes.close()
+    assert events == ["flush a"]
+    assert [str(failure) for failure in failures] == ["disk"]
+
+
+async def test_a_failing_end_without_an_owner_is_raised() -> None:
+    def end() -> None:
+        raise OSError("disk")
+
+    passes = Passes(end=end)
+    passes.open()
+    with pytest.raises(OSError, match="disk"):
+        passes.close()

@@ -1,0 +1,90 @@
+"""The opaque table, with a loop clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kourou.errors import CallTimeoutError, ConnectionLostError, TooManyRequestsError
+from kourou.protocol.command import RemotingCommand
+from kourou.transport.pending_calls import PendingCalls
+
+
+def table(limit: int = 10) -> PendingCalls:
+    return PendingCalls(asyncio.get_running_loop(), "10.0.0.1:10911", limit)
+
+
+def answer_to(opaque: int) -> RemotingCommand:
+    return RemotingCommand(code=0, opaque=opaque, flag=1)
+
+
+async def test_answer_reaches_the_call_with_its_opaque() -> None:
+    calls = table()
+    first, first_answer = calls.add(105, 1000)
+    second, second_answer = calls.add(105, 1000)
+    assert calls.answered(answer_to(second))
+    assert (await second_answer).opaque == second
+    assert not first_answer.done()
+    calls.fail_all("end of test")
+    with pytest.raises(ConnectionLostError):
+        await first_answer
+    assert first != second
+
+
+async def test_an_answer_nobody_waits_for_is_reported() -> None:
+    assert not table().answered(answer_to(7))
+
+
+async def test_only_calls_past_their_deadline_expire() -> None:
+    calls = table()
+    now = asyncio.get_running_loop().time()
+    _, soon = calls.add(105, 1_000)
+    _, later = calls.add(11, 60_000)
+    calls.expire(now + 30)
+    with pytest.raises(CallTimeoutError, match="no answer from 10.0.0.1:10911 to request 105 within 1000 ms"):
+        await soon
+    assert not later.done()
+    assert len(calls) == 1
+    calls.fail_all("end of test")
+    with pytest.raises(ConnectionLostError):
+        await later
+
+
+async def test_the_timer_rings_at_the_earliest_deadline() -> None:
+    calls = table()
+    _, later = calls.add(11, 60_000)
+    _, soon = calls.add(105, 1)
+    with pytest.raises(CallTimeoutError):
+        await asyncio.wait_for(soon, 5)
+    assert not later.done()
+    calls.fail_all("end of test")
+    with pytest.raises(ConnectionLostError):
+        await later
+
+
+async def test_a_full_table_refuses_with_its_limit() -> None:
+    calls = table(limit=1)
+    opaque, _ = calls.add(105, 1000)
+    with pytest.raises(TooManyRequestsError, match="1 calls to 10.0.0.1:10911"):
+        calls.add(105, 1000)
+    calls.answered(answer_to(opaque))
+    calls.add(105, 1000)
+    calls.fail_all("end of test")
+
+
+async def test_opaque_in_use_is_not_given_twice_after_the_counter_wraps() -> None:
+    calls = table()
+    opaque, _ = calls.add(105, 1000)
+    calls._next_opaque = 0x7FFF_FFFF
+    assert calls.next_opaque() == 0x7FFF_FFFF
+    assert calls.next_opaque() == opaque + 1
+    calls.fail_all("end of test")
+
+
+async def test_a_cancelled_call_leaves_the_table() -> None:
+    calls = table()
+    opaque, answer = calls.add(105, 1000)
+    answer.cancel()
+    calls.forget(opaque, answer)
+    assert len(calls) == 0

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kourou.transport.tasks import TaskOwner
+
+
+async def dies() -> None:
+    raise OSError("gone")
+
+
+async def waits() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_the_death_of_a_task_reaches_who_waits() -> None:
+    owner = TaskOwner("service")
+    owner.start(dies(), "reader")
+    with pytest.raises(OSError, match="gone"):
+        await owner.wait_failed()
+    await owner.stop()
+
+
+async def test_stop_cancels_tasks_and_releases_who_waits() -> None:
+    owner = TaskOwner("service")
+    task = owner.start(waits(), "reader")
+    waiter = asyncio.create_task(owner.wait_failed())
+    await owner.stop()
+    await waiter
+    assert task.cancelled()
+    assert task.get_name() == "service:reader"
+
+
+async def test_a_failure_nobody_waits_for_does_not_outlive_stop() -> None:
+    owner = TaskOwner("service")
+    owner.fail(OSError("first"))
+    owner.fail(OSError("second, logged"))
+    await owner.stop()
+    with pytest.raises(OSError, match="first"):
+        await owner.wait_failed()
+
+
+async def test_wait_idle_is_bounded() -> None:
+    owner = TaskOwner("service")
+    task = owner.start(waits(), "reader")
+    await owner.wait_idle(0.01)
+    assert not task.done()
+    await owner.stop()
+
+
+async def test_a_parent_hears_of_its_children() -> None:
+    parent = TaskOwner("server")
+    child = TaskOwner("service", parent=parent)
+    child.start(dies(), "reader")
+    with pytest.raises(OSError, match="gone"):
+        await parent.wait_failed()
+    with pytest.raises(OSError, match="gone"):
+        await child.wait_failed()
+    await child.stop()
+    await parent.stop()
