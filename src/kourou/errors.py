@@ -12,7 +12,13 @@
     │   ├── CallTimeoutError
     │   ├── TooManyRequestsError
     │   └── TlsError
-    └── ResponseError              the peer answered with a code other than success
+    ├── ResponseError              the peer answered with a code other than success
+    └── StorageError               the disk failed, or what lies on it is not what it should be
+        ├── StoreLockedError
+        ├── StoreFormatError
+        ├── DamageError
+        ├── StoreFencedError
+        └── DiskFullError
 
 `response_code` is what a server answers when the error ends a request; `retriable` says
 whether the same call may go through later. Messages say what, where, and the next step.
@@ -20,10 +26,12 @@ whether the same call may go through later. Messages say what, where, and the ne
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 SYSTEM_ERROR = 1
 SYSTEM_BUSY = 2
+SERVICE_NOT_AVAILABLE = 14
 
 
 class KourouError(Exception):
@@ -137,3 +145,65 @@ class ResponseError(KourouError):
         self.code = code
         self.remark = remark
         self.address = address
+
+
+class StorageError(KourouError):
+    """The disk failed, or what lies on it cannot be used. `path` is the file or folder, if it is one."""
+
+    response_code = SERVICE_NOT_AVAILABLE
+
+    def __init__(self, message: str, path: Path | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class StoreLockedError(StorageError):
+    """Another process works on this store. `holder_pid` is None when it could not be found out."""
+
+    def __init__(self, path: Path, holder_pid: int | None = None) -> None:
+        holder = "another process" if holder_pid is None else f"process {holder_pid}"
+        super().__init__(f"{path}: the store is in use by {holder}; stop it, or use another folder", path)
+        self.holder_pid = holder_pid
+
+
+class StoreFormatError(StorageError):
+    """A folder is no store, or its files do not have the sizes they should have."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}", path)
+        self.reason = reason
+
+
+class DamageError(StorageError):
+    """Bytes that were on disk and whole once, and are not any more. Nothing of them is deleted."""
+
+    response_code = SYSTEM_ERROR
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(
+            f"{path}: damaged at byte {position}: {reason}; see `kourou store check {path.parent}`", path
+        )
+        self.position = position
+        self.reason = reason
+
+
+class StoreFencedError(StorageError):
+    """The store refuses all writes, because one failed and nobody knows what is on disk."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the store takes no more messages: {reason}; check the disk, then restart the broker"
+        )
+        self.reason = reason
+
+
+class DiskFullError(StorageError):
+    """No room for more messages. Writing goes on by itself when there is room again."""
+
+    retriable = True
+
+    def __init__(self, path: Path, ratio: float) -> None:
+        super().__init__(
+            f"{path}: the disk is full ({ratio:.0%} in use); messages are refused until there is room", path
+        )
+        self.ratio = ratio

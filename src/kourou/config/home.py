@@ -1,0 +1,34 @@
+"""Where a user's Kourou keeps its files when nothing else is said.
+
+The environment is handed in by the entry point; nothing here reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+ROCKETMQ_HOME = "ROCKETMQ_HOME"
+
+
+def data_home(environ: Mapping[str, str]) -> Path:
+    """`ROCKETMQ_HOME`, else the user's data folder for Kourou."""
+    if environ.get(ROCKETMQ_HOME):
+        return Path(environ[ROCKETMQ_HOME])
+    return _base(environ, "XDG_DATA_HOME", ".local/share") / "kourou"
+
+
+def state_home(environ: Mapping[str, str]) -> Path:
+    """The user's folder for what runs now, such as pid files; the same whatever ROCKETMQ_HOME says."""
+    return _base(environ, "XDG_STATE_HOME", ".local/state") / "kourou"
+
+
+def user_home(environ: Mapping[str, str]) -> Path:
+    """The user's home folder; where the environment names none, the operating system's answer."""
+    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+
+
+def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
+    # The XDG specification says that a relative path is to be ignored.
+    given = environ.get(variable, "")
+    return Path(given) if given.startswith("/") else user_home(environ) / below_home

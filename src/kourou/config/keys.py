@@ -1,0 +1,183 @@
+"""Configuration keys: name, type, default, and what Kourou does where it does not honour one.
+
+A component's honoured keys are the fields of its frozen dataclass, made with `setting()`; keys that
+are known and nothing more stand in tables (`broker_keys.py`, `store_keys.py`, `other_keys.py`).
+Not here: reading a file against the keys (settings.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+Value = bool | int | float | str | None
+
+
+class ValueType(Enum):
+    """The types Apache's configuration classes use. INT and LONG are Java's, 32 and 64 bits."""
+
+    BOOL = "true or false"
+    INT = "a whole number"
+    LONG = "a whole number of up to 64 bits"
+    DOUBLE = "a number"
+    STRING = "text"
+    ENUM = "one of a list"
+
+
+_RANGES: Final = {ValueType.INT: (-(2**31), 2**31 - 1), ValueType.LONG: (-(2**63), 2**63 - 1)}
+
+
+class BadValueError(ValueError):
+    """A value that its key does not allow; the text says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a configuration file."""
+
+    name: str
+    type: ValueType
+    default: Value = None
+    # Where Kourou does not honour the key: what it does instead, in one line.
+    instead: str = ""
+    # Spellings of older RocketMQ versions and documents that mean this key.
+    old_names: tuple[str, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    # A number outside low..high is moved to the nearer end with a word, not refused: Apache does
+    # so in silence, and its files must start here.
+    clamped: bool = False
+    choices: tuple[str, ...] = ()
+    # Kept in files, left out of what is answered or printed.
+    secret: bool = False
+    # Shown by -m.
+    important: bool = False
+    # Printed even when it has its default; the others only when they were set.
+    shown: bool = True
+
+    def parse(self, text: str) -> Value:
+        """Turn text into a value of the key's type; BadValueError says what is allowed."""
+        stripped = text.strip()
+        match self.type:
+            case ValueType.BOOL:
+                return self._parse_bool(stripped)
+            case ValueType.INT | ValueType.LONG:
+                return self._parse_int(stripped)
+            case ValueType.DOUBLE:
+                return self._parse_double(stripped)
+            case ValueType.ENUM:
+                return self._parse_enum(stripped)
+            case ValueType.STRING:
+                return stripped
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, for an error message."""
+        if self.type is ValueType.ENUM:
+            return " or ".join(self.choices)
+        if self.type in _RANGES:
+            low, high = self._range()
+            return f"a whole number from {low} to {high}"
+        return str(self.type.value)
+
+    def clamp(self, value: Value) -> Value:
+        """The value, moved into the range of a key that says so."""
+        if not self.clamped or not isinstance(value, int):
+            return value
+        low, high = self._range()
+        return min(max(value, low), high)
+
+    def _range(self) -> tuple[int, int]:
+        low, high = _RANGES.get(self.type, _RANGES[ValueType.LONG])
+        return (low if self.low is None else self.low, high if self.high is None else self.high)
+
+    def _parse_bool(self, text: str) -> bool:
+        # Java takes everything but "true" for false; a typo must not switch something off in silence.
+        if text.lower() not in ("true", "false"):
+            raise self._bad(text)
+        return text.lower() == "true"
+
+    def _parse_int(self, text: str) -> int:
+        digits = text.removeprefix("-").removeprefix("+")
+        if not (digits.isascii() and digits.isdigit() and len(text) - len(digits) <= 1 and len(digits) < 20):
+            raise self._bad(text)
+        value = int(text)
+        low, high = _RANGES[self.type] if self.clamped else self._range()
+        if not low <= value <= high:
+            raise self._bad(text)
+        return value
+
+    def _parse_double(self, text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise self._bad(text) from None
+
+    def _parse_enum(self, text: str) -> str:
+        for choice in self.choices:
+            if choice.lower() == text.lower():
+                return choice
+        raise self._bad(text)
+
+    def _bad(self, text: str) -> BadValueError:
+        hint = "; a comment needs a line of its own" if "#" in text else ""
+        return BadValueError(f"must be {self.allowed}{hint}")
+
+
+def format_value(value: Value) -> str:
+    """The text of a value as Java prints it; None is the empty text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+class KeyTable:
+    """Keys by their names, old names included. A later table does not replace an earlier key."""
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self._keys: dict[str, Key] = {}
+        for key in keys:
+            for name in (key.name, *key.old_names):
+                self._keys.setdefault(name, key)
+
+    def find(self, name: str) -> Key | None:
+        """The key of that exact name or old name."""
+        return self._keys.get(name)
+
+    def names(self) -> Iterator[str]:
+        """Every name understood, old ones included."""
+        return iter(self._keys)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(dict.fromkeys(self._keys.values()))
+
+    def __add__(self, other: KeyTable) -> KeyTable:
+        return KeyTable([*self, *other])
+
+    def nearest(self, name: str) -> str | None:
+        """The known name most like this one, or None when none is close."""
+        by_lower = {known.lower(): known for known in self._keys}
+        close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
+        return by_lower[close[0]] if close else None
+
+
+def keys(value_type: ValueType, instead: str = "", /, **defaults: Value) -> tuple[Key, ...]:
+    """Several keys of one type, name to default, that share the reason why they are not honoured."""
+    return tuple(Key(name, value_type, default, instead) for name, default in defaults.items())
+
+
+def setting(key: Key) -> Any:
+    """A dataclass field that holds the value of a key."""
+    return dataclasses.field(default=key.default, repr=not key.secret, metadata={"key": key})
+
+
+@functools.cache
+def settings_of(config_type: type) -> Mapping[str, tuple[str, Key]]:
+    """Key name to attribute and key, for every field of a dataclass made with `setting()`."""
+    fields = [field for field in dataclasses.fields(config_type) if "key" in field.metadata]
+    return {field.metadata["key"].name: (field.name, field.metadata["key"]) for field in fields}

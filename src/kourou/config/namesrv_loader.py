@@ -1,0 +1,73 @@
+"""A name server's configuration from its file, the TLS file, options and the environment.
+
+Order of weight: options, file, environment, defaults. In a file that name server and broker
+share, the broker's keys are accepted without a word.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+from kourou.config.home import data_home
+from kourou.config.keys import KeyTable, settings_of
+from kourou.config.namesrv import NamesrvConfig, attributes_of, namesrv_keys
+from kourou.config.properties_file import read_properties
+from kourou.config.remoting import TlsSettings
+from kourou.config.settings import Settings, SettingsReader
+
+
+def load_namesrv_config(
+    path: Path | None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[NamesrvConfig, list[str]]:
+    """Read the configuration; also returns notes for the operator, one line each.
+
+    `overrides` are RocketMQ keys with their text, from options. ConfigError holds every problem.
+    """
+    reader = SettingsReader(namesrv_keys(), _other_keys)
+    if path is not None:
+        reader.read_file(read_properties(path), str(path))
+    _read_tls_file(reader)
+    reader.read_values(overrides or {}, "option")
+    reader.settings.check()
+    _complete(reader.settings, path, environ or {})
+    values = attributes_of(NamesrvConfig, reader.settings.values)
+    return NamesrvConfig(**values, extra=reader.settings.extra), reader.settings.notes
+
+
+def _read_tls_file(reader: SettingsReader) -> None:
+    """Read `tls.config.file`; one that was not asked for may be missing."""
+    asked = reader.settings.values.get("tls.config.file")
+    path = Path(str(asked or TlsSettings().tls_config_file))
+    if not asked and not path.exists():
+        return
+    tls = KeyTable(key for _, key in settings_of(TlsSettings).values())
+    entries = [entry for entry in read_properties(path) if tls.find(entry.key)]
+    reader.read_file(entries, str(path))
+
+
+def _complete(settings: Settings, path: Path | None, environ: Mapping[str, str]) -> None:
+    """Fill in paths that depend on the home folder, and make every path absolute."""
+    values = settings.values
+    home = Path(str(values.get("rocketmqHome") or data_home(environ))).absolute()
+    values["rocketmqHome"] = str(home)
+    # Changes go back to the file that was read, whatever an entry in it says, as in Apache.
+    stored = path or values.get("configStorePath") or home / "namesrv" / "namesrv.properties"
+    values["configStorePath"] = str(Path(str(stored)).absolute())
+    kept = values.get("kvConfigPath") or home / "namesrv" / "kvConfig.json"
+    values["kvConfigPath"] = str(Path(str(kept)).absolute())
+
+
+@functools.cache
+def _other_keys() -> KeyTable:
+    """Keys of every other component; loaded when a key is not a name server's."""
+    from kourou.config.broker_keys import BROKER_KEYS
+    from kourou.config.other_keys import OTHER_KEYS
+    from kourou.config.remoting import CLIENT_KEYS
+    from kourou.config.store_keys import STORE_KEYS
+
+    return KeyTable([*BROKER_KEYS, *STORE_KEYS, *CLIENT_KEYS, *OTHER_KEYS])

@@ -1,0 +1,46 @@
+"""Keys of Apache's controller, container, authentication and tiered storage.
+
+Known so that a file which has them is read without a word about typing errors; none of these
+parts exists here. Values are not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kourou.config.keys import Key, ValueType
+
+_NAMES: Final = """
+    controllerType controllerThreadPoolNums controllerRequestThreadPoolQueueCapacity
+    controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerStorePath
+    mappedFileSize electMasterMaxRetryCount enableElectUncleanMaster isProcessReadEvent
+    notifyBrokerRoleChanged scanInactiveMasterInterval
+    jRaftElectionTimeoutMs jRaftScanWaitTimeoutMs jRaftSnapshotIntervalSecs jRaftGroupId
+    jRaftServerId jRaftInitConf jRaftControllerRPCAddr
+    brokerContainerIP brokerConfigPaths updateNamesrvAddrInterval
+    authConfigPath authenticationEnabled authenticationProvider authenticationMetadataProvider
+    authenticationStrategy authenticationWhitelist authorizationEnabled authorizationProvider
+    authorizationMetadataProvider authorizationStrategy authorizationWhitelist
+    migrateAuthFromV1Enabled userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond
+    aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond
+    statefulAuthenticationCacheMaxNum statefulAuthenticationCacheExpiredSecond
+    statefulAuthorizationCacheMaxNum statefulAuthorizationCacheExpiredSecond
+    tieredStorageLevel recordGetMessageResult tieredStoreCommitLogMaxSize
+    tieredStoreConsumeQueueMaxSize tieredStoreIndexFileMaxHashSlotNum
+    tieredStoreIndexFileMaxIndexNum tieredMetadataServiceProvider tieredBackendServiceProvider
+    tieredStoreDeleteFileEnable tieredStoreFileReservedTime tieredStoreDeleteFileInterval
+    commitLogRollingInterval commitLogRollingMinimumSize tieredStoreGroupCommit
+    tieredStoreGroupCommitTimeout tieredStoreGroupCommitCount tieredStoreGroupCommitSize
+    tieredStoreMaxGroupCommitCount readAheadCacheEnable readAheadMessageCountThreshold
+    readAheadMessageSizeThreshold readAheadCacheExpireDuration readAheadCacheSizeThresholdRate
+    tieredStoreMaxPendingLimit tieredStoreCrcCheckEnable tieredStoreFilePath
+    objectStoreEndpoint objectStoreBucket objectStoreAccessKey
+"""
+_SECRETS: Final = "initAuthenticationUser innerClientAuthenticationCredentials objectStoreSecretKey"
+
+_NOT_HERE: Final = "this part of Apache RocketMQ is not in Kourou"
+
+OTHER_KEYS: Final = (
+    *(Key(name, ValueType.STRING, None, _NOT_HERE) for name in _NAMES.split()),
+    *(Key(name, ValueType.STRING, None, _NOT_HERE, secret=True) for name in _SECRETS.split()),
+)

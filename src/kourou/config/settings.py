@@ -1,0 +1,100 @@
+"""Reading entries against a table of keys: one loader for every component.
+
+All problems are found before one ConfigError reports them together. What does not stop a start,
+an unknown key or one without effect, becomes a note. Not here: files (properties_file.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kourou.config.keys import BadValueError, Key, KeyTable, Value, format_value
+from kourou.config.properties import Property
+from kourou.errors import ConfigError
+
+
+@dataclass(slots=True)
+class Settings:
+    """What was read: typed values by key name, entries kept for others, notes, problems."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    # Keys of other components and unknown ones, as written, without secrets.
+    extra: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise ConfigError with every problem found, if there are any."""
+        if self.problems:
+            raise ConfigError(*self.problems)
+
+
+class SettingsReader:
+    """Reads entries for one component.
+
+    `others` gives the keys of the remaining components; it is called only when a key is not ours,
+    because their tables are long and a start should be short.
+    """
+
+    def __init__(self, own: KeyTable, others: Callable[[], KeyTable]) -> None:
+        self._own = own
+        self._others = others
+        self.settings = Settings()
+
+    def read_file(self, entries: Iterable[Property], source: str) -> None:
+        """Read the entries of a file. An entry read later wins over an earlier one."""
+        first_line: dict[str, int] = {}
+        for entry in entries:
+            where = f"{source}:{entry.line}"
+            self._read(entry.key, entry.value, where)
+            if entry.key in first_line:
+                self._note(
+                    f"{where}: {entry.key} stands in line {first_line[entry.key]} too; this one counts"
+                )
+            first_line.setdefault(entry.key, entry.line)
+
+    def read_values(self, values: Mapping[str, str], source: str) -> None:
+        """Read keys given in another way than a file, such as options of a command."""
+        for name, text in values.items():
+            self._read(name, text, source)
+
+    def _read(self, name: str, text: str, where: str) -> None:
+        key = self._own.find(name)
+        if key is None:
+            self._keep(name, text, where)
+            return
+        try:
+            value = key.parse(text)
+        except BadValueError as error:
+            self.settings.problems.append(f"{where}: {name}={_shown(key, text)}: {error}")
+        else:
+            self.settings.values[key.name] = key.clamp(value)
+            self._note_effect(key, value, where)
+
+    def _keep(self, name: str, text: str, where: str) -> None:
+        others = self._others()
+        key = others.find(name)
+        if key is None or not key.secret:
+            self.settings.extra[name] = text
+        if key is None:
+            nearest = (self._own + others).nearest(name)
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            self._note(f"{where}: unknown key {name} is ignored{hint}")
+
+    def _note_effect(self, key: Key, value: Value, where: str) -> None:
+        used = key.clamp(value)
+        if used != value:
+            self._note(
+                f"{where}: {key.name}={format_value(value)} is out of range; {format_value(used)} is used"
+            )
+        elif key.instead and value != key.default:
+            self._note(f"{where}: {key.name} has no effect: {key.instead}")
+
+    def _note(self, note: str) -> None:
+        if note not in self.settings.notes:
+            self.settings.notes.append(note)
+
+
+def _shown(key: Key, text: str) -> str:
+    return "***" if key.secret else text.strip()
