@@ -24,7 +24,7 @@ import msgspec
 from kourou.errors import ProtocolError
 
 MAX_NESTING: Final = 64
-"""The deepest body of RocketMQ nests 8 levels; far below Python's own limit on recursion."""
+"""The deepest body of RocketMQ nests 7 levels; far below Python's own limit on recursion."""
 
 MAX_NUMBER_CHARS: Final = 400
 """Longer than any double in plain notation; converting longer digits takes more than linear time."""
@@ -62,7 +62,7 @@ _ESCAPES: Final = {
     "v": "\v",
     "0": "\0",
 }
-# fastjson reads the last two as null, and Go and C++ may write them for a number that is none.
+# fastjson reads the last two as null.
 _WORDS: Final[dict[str, Scalar]] = {
     "true": True,
     "false": False,
@@ -120,9 +120,10 @@ def resolve(root: Tree, path: str) -> Tree:
     node = root
     for step in _ref_steps(path):
         try:
-            node = node[step]
+            # An integer key of a map looks like an index: `$.brokerAddrs[0]`.
+            node = node[str(step) if isinstance(node, dict) else step]
         except (LookupError, TypeError):
-            raise ProtocolError(f"$ref {path[:200]!r} leads nowhere at {step!r}") from None
+            raise ProtocolError(f"$ref {path[:200]!r} leads nowhere at {step!r:.60}") from None
     return node
 
 

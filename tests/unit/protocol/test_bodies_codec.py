@@ -27,6 +27,7 @@ from kourou.protocol.bodies import (
     decode_body,
     encode_body,
 )
+from kourou.protocol.bodies.fitting import fit
 
 
 @pytest.mark.parametrize(
@@ -185,13 +186,22 @@ def test_what_does_not_fit_is_refused_with_its_place(raw: bytes, shape: type, me
     assert message in str(caught.value)
 
 
-def test_a_deep_value_in_a_text_field_does_not_exhaust_the_stack() -> None:
-    for depth in (50, 900, 100_000):
-        raw = b'{"brokerAddr":' + b"[" * depth + b"]" * depth + b"}"
-        try:
-            assert decode_body(raw, TopicList).broker_addr == "[" * depth + "]" * depth
-        except ProtocolError as error:
-            assert depth > 50 and str(error).startswith("TopicList: ")
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_a_deep_value_from_the_wire_does_not_exhaust_the_stack(depth: int) -> None:
+    raw = b'{"brokerAddr":' + b"[" * depth + b"]" * depth + b"}"
+    try:
+        assert decode_body(raw, TopicList).broker_addr == "[" * depth + "]" * depth
+    except ProtocolError as error:
+        assert str(error).startswith("TopicList: ")
+
+
+def test_a_value_too_deep_for_a_text_field_is_refused() -> None:
+    deep: list[object] = []
+    for _ in range(5_000):
+        deep = [deep]
+
+    with pytest.raises(ProtocolError, match="brokerAddr: expected text, got a list"):
+        fit({"brokerAddr": deep}, TopicList)
 
 
 def test_writes_fields_in_alphabetical_order_of_their_wire_names() -> None:
@@ -243,4 +253,4 @@ def test_every_public_name_is_there_and_documented() -> None:
     assert list(bodies.__all__) == sorted(set(bodies.__all__))
     for name in bodies.__all__:
         value = getattr(bodies, name)
-        assert isinstance(value, int) or value.__doc__, name
+        assert isinstance(value, int | tuple) or value.__doc__, name

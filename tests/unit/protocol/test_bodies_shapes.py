@@ -255,6 +255,13 @@ def test_4x_bodies_come_back_byte_for_byte(shape: Any, text: str) -> None:
     assert b.encode_body(b.decode_body(text.encode(), shape), v4=True, bare_int_keys=True).decode() == text
 
 
+def test_a_retry_policy_without_steps_has_those_of_the_delay_levels() -> None:
+    steps = b.decode_body(b"{}", b.CustomizedRetryPolicy).next
+
+    assert steps == list(b.DEFAULT_RETRY_DELAYS_MS)
+    assert len(steps) == 18 and steps[0] == 1_000 and steps[-1] == 7_200_000
+
+
 def test_no_field_is_missing_from_the_texts() -> None:
     """So no wire name goes untested."""
     told = set(re.findall(r'"(\w+)":', " ".join(text for _, text in FIVE)))

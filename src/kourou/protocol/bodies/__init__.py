@@ -115,6 +115,7 @@ from kourou.protocol.bodies.stats import (
     TopicStatsTable,
 )
 from kourou.protocol.bodies.subscription import (
+    DEFAULT_RETRY_DELAYS_MS,
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,
     GroupForbidden,
@@ -164,6 +165,7 @@ __all__ = [
     "ConsumerOffsetSerializeWrapper",
     "ConsumerRunningInfo",
     "CustomizedRetryPolicy",
+    "DEFAULT_RETRY_DELAYS_MS",
     "DataVersion",
     "DelayOffsetSerializeWrapper",
     "ExponentialRetryPolicy",

@@ -24,7 +24,7 @@ class PolicyEntryInfo(Body):
 
 
 class PolicyInfo(Body):
-    """Entries of one type, CUSTOM or DEFAULT."""
+    """Entries of one type, Custom or Default."""
 
     policy_type: str | None = None
     entries: list[PolicyEntryInfo] | None = None

@@ -41,7 +41,7 @@ class QueryAssignmentResponseBody(Body):
 
 
 class SetMessageRequestModeRequestBody(Body):
-    """How a group reads a topic (401). With -1 every client shares every queue."""
+    """How a group reads a topic (401). With `pop_share_queue_num` 0 or less, all clients share all queues."""
 
     topic: str = ""
     consumer_group: str = ""

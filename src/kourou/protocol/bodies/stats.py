@@ -70,7 +70,7 @@ class BrokerStatsData(Body):
 class QueueTimeSpan(Body):
     """Times of the first, last and consumed message of a queue.
 
-    The `_str` fields are derived; Java writes them and nobody reads them.
+    The `_str` fields are the times as text; they may be left out.
     """
 
     message_queue: MessageQueue | None = None

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import field
 
 from kourou.protocol.bodies.heartbeat import SubscriptionData
 from kourou.protocol.bodies.shape import V5, Body, Int32, Int64
 from kourou.protocol.bodies.topics import DataVersion
+
+_MINUTE_MS: Final = 60_000
+
+DEFAULT_RETRY_DELAYS_MS: Final = (
+    *(1_000, 5_000, 10_000, 30_000),
+    *(minutes * _MINUTE_MS for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
+)
+"""The delay levels of a broker, so that groups without a policy of their own keep the old delays."""
 
 
 class GroupRetryPolicyType(enum.StrEnum):
@@ -28,9 +36,9 @@ class ExponentialRetryPolicy(Body):
 
 
 class CustomizedRetryPolicy(Body):
-    """Delays in milliseconds, one for each retry; none given means the broker's own steps."""
+    """Delays in milliseconds, the last one for all further retries."""
 
-    next: list[Int64] = []
+    next: list[Int64] = field(default_factory=lambda: list(DEFAULT_RETRY_DELAYS_MS))
 
 
 class GroupRetryPolicy(Body):

@@ -11,7 +11,7 @@ from kourou.protocol.bodies.shape import V5, Body, Int32, Int64
 
 
 class TopicFilterType(enum.StrEnum):
-    """How many tags a message of the topic may have. RocketMQ only ever uses the first."""
+    """Whether a message of the topic has one tag or several."""
 
     SINGLE_TAG = "SINGLE_TAG"
     MULTI_TAG = "MULTI_TAG"
