@@ -38,7 +38,7 @@ bench: $(READY)  ## measurements; results under benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(READY)   ## the long runs: every test, slow ones too
-	@$(BIN)/python -m pytest -m 'not interop' $(ARGS)
+	@KOUROU_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m 'not interop' $(ARGS)
 
 clean:           ## remove what make created
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

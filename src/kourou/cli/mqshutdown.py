@@ -1,0 +1,75 @@
+"""`mqshutdown namesrv|broker`: stop what this user runs on this machine, found by pid files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kourou.cli.apache_options import ApacheParser
+from kourou.cli.namesrv import run_folder
+from kourou.cli.problems import FAILURE, run_command
+from kourou.pidfile import RunningServer, running_servers
+
+PROGRAM = "mqshutdown"
+COMPONENTS = ("namesrv", "broker")
+# A broker flushes its store before it ends.
+WAIT_SECONDS = 30.0
+_LOOK_EVERY_SECONDS = 0.02
+
+
+def shut_down(component: str, folder: Path, wait_seconds: float = WAIT_SECONDS) -> bool:
+    """Ask every server of that kind to stop and wait for its end; False when not all did, or none ran."""
+    servers = running_servers(folder, component)
+    if not servers:
+        print(f"No mq{component} running.")
+        return False
+    for server in servers:
+        print(f"The mq{component}({server.pid}) on {server.address} is asked to stop...", flush=True)
+        _terminate(server)
+    deadline = time.monotonic() + wait_seconds
+    return all([_wait_end(server, deadline, wait_seconds) for server in servers])
+
+
+def _terminate(server: RunningServer) -> None:
+    try:
+        os.kill(server.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it ended by itself just now, which is what was wanted
+
+
+def _wait_end(server: RunningServer, deadline: float, wait_seconds: float) -> bool:
+    name = f"mq{server.component}({server.pid})"
+    if _wait_until(lambda: not server.is_running, deadline):
+        print(f"The {name} has stopped.")
+        return True
+    print(f"{PROGRAM}: {name} still runs after {wait_seconds:g} s; see its log", file=sys.stderr)
+    return False
+
+
+def _wait_until(done: Callable[[], bool], deadline: float) -> bool:
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_EVERY_SECONDS)
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point."""
+    parser = ApacheParser(PROGRAM, "Stop the servers that you run on this machine.")
+    parser.add_argument("component", choices=COMPONENTS, help="what to stop")
+    component: str = parser.parse_args(arguments).component
+
+    def action() -> None:
+        if not shut_down(component, run_folder(os.environ)):
+            sys.exit(FAILURE)
+
+    run_command(PROGRAM, action)
+
+
+if __name__ == "__main__":
+    main()

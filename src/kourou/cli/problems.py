@@ -1,0 +1,35 @@
+"""How a command ends when something is wrong: one clear line for each problem, exit code 1."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+from kourou.errors import KourouError
+
+FAILURE = 1
+
+
+def exit_with(program: str, lines: Iterable[str]) -> NoReturn:
+    """Say what is wrong on stderr and end the program."""
+    for line in lines:
+        print(f"{program}: {line}", file=sys.stderr)
+    sys.exit(FAILURE)
+
+
+def run_command(program: str, action: Callable[[], None]) -> None:
+    """Run the body of a command. What the user can mend is told without a stack trace."""
+    try:
+        action()
+        sys.stdout.flush()
+    except KourouError as error:
+        exit_with(program, str(error).splitlines() or [type(error).__name__])
+    except BrokenPipeError:
+        # The reader of our output has gone, `| head` for example. Python writes what is left when
+        # it ends; that must go somewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILURE)
+    except KeyboardInterrupt:
+        exit_with(program, ["interrupted"])

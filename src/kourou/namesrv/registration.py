@@ -1,0 +1,92 @@
+"""What a broker sends to register: its header and body, checked and read.
+
+A broker repeats its whole table every 30 s, so the body is first only skimmed: a digest of the
+parts that matter tells whether anything in it is new.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+import msgspec
+
+from kourou.errors import RequestError
+from kourou.namesrv.route_info import BROKER_EXPIRY_MS, BrokerRegistration, TopicTable
+from kourou.protocol.bodies import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    decode_body,
+    decode_register_broker,
+)
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.headers import RegisterBrokerRequestHeader
+from kourou.protocol.versions import V3_0_11
+
+_NOTHING: Final = msgspec.Raw(b"")
+
+
+class _TableSkim(msgspec.Struct, rename="camel"):
+    """Without mappingDataVersion: a 5.x broker writes the time of sending there."""
+
+    data_version: msgspec.Raw = _NOTHING
+    topic_config_table: msgspec.Raw = _NOTHING
+    topic_queue_mapping_info_map: msgspec.Raw = _NOTHING
+
+
+class _BodySkim(msgspec.Struct, rename="camel"):
+    topic_config_serialize_wrapper: _TableSkim
+    filter_server_list: msgspec.Raw = _NOTHING
+
+
+_skim: Final = msgspec.json.Decoder(_BodySkim).decode
+
+
+def read_registration(header: RegisterBrokerRequestHeader, body: bytes) -> BrokerRegistration:
+    """Who registers. Refuses a body that was damaged on its way."""
+    if header.body_crc32 and zlib.crc32(body) & 0x7FFFFFFF != header.body_crc32:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    return BrokerRegistration(
+        cluster_name=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        broker_addr=header.broker_addr,
+        ha_server_addr=header.ha_server_addr,
+        zone_name=header.zone_name,
+        timeout_ms=_timeout_ms(header.heartbeat_timeout_millis),
+        enable_acting_master=header.enable_acting_master,
+        digest=_digest(body),
+    )
+
+
+def read_topic_table(header: RegisterBrokerRequestHeader, body: bytes, version: int) -> TopicTable:
+    """The topics in the body of a broker of this version."""
+    if version < V3_0_11 and body:
+        content = RegisterBrokerBody(decode_body(body, TopicConfigSerializeWrapper))
+    else:
+        content = decode_register_broker(body, compressed=header.compressed, version=version)
+    wrapper = content.topic_config_serialize_wrapper
+    return TopicTable(
+        data_version=wrapper.data_version,
+        topics=wrapper.topic_config_table,
+        mappings=wrapper.topic_queue_mapping_info_map,
+        filter_servers=content.filter_server_list,
+    )
+
+
+def _timeout_ms(asked: int | None) -> int:
+    # Zero or less would expire the broker at the next scan.
+    return asked if asked is not None and asked > 0 else BROKER_EXPIRY_MS
+
+
+def _digest(body: bytes) -> int:
+    # With a $ref in it, a part does not tell what it means without the rest.
+    if body.startswith(b"{") and b'"$ref"' not in body:
+        try:
+            skim = _skim(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return hash(body)
+        table = skim.topic_config_serialize_wrapper
+        parts = (table.data_version, table.topic_config_table, table.topic_queue_mapping_info_map)
+        return hash((*map(bytes, parts), bytes(skim.filter_server_list)))
+    return hash(body)

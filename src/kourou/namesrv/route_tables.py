@@ -1,0 +1,159 @@
+"""RouteTables: topics, broker groups, clusters and connections, kept consistent with each other.
+
+Every edit here leaves all tables agreeing and no stale answer cached; `check` states what that
+means. Not here: when to make which edit, which is RocketMQ's rules (route_info.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from kourou.namesrv.broker_group import BrokerGroup, LiveBroker
+from kourou.namesrv.route_cache import RouteCache
+from kourou.namesrv.route_json import JsonForm
+from kourou.namesrv.topic_queues import QueueEntry, TopicQueues
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """What of the configuration changes routes; each is off by default, as in RocketMQ."""
+
+    support_acting_master: bool = False  # supportActingMaster
+    notify_min_broker_id_changed: bool = False  # notifyMinBrokerIdChanged
+    delete_topic_with_broker_registration: bool = False  # deleteTopicWithBrokerRegistration
+
+
+class RouteTables:
+    """The name server's memory. All of it comes from brokers and is gone with the process."""
+
+    __slots__ = ("cache", "cluster_infos", "clusters", "connections", "groups", "settings", "topics")
+
+    def __init__(self, settings: RouteSettings | None = None) -> None:
+        self.settings = settings or RouteSettings()
+        self.topics: dict[str, TopicQueues] = {}
+        self.groups: dict[str, BrokerGroup] = {}
+        # Cluster name to its broker names; a dict, because a set would shuffle them.
+        self.clusters: dict[str, dict[str, None]] = {}
+        self.connections: dict[Hashable, set[LiveBroker]] = {}
+        self.cache = RouteCache()
+        # Encoded ClusterInfo; each 5.x broker asks for it every few seconds.
+        self.cluster_infos: dict[JsonForm, bytes] = {}
+
+    def change_settings(self, settings: RouteSettings) -> None:
+        """Go by other settings from now on."""
+        self.settings = settings
+        self.cache.clear()
+        for group in self.groups.values():
+            group.forget_applied()
+
+    # -- groups -----------------------------------------------------------------------------
+
+    def add_group(self, name: str, cluster: str) -> BrokerGroup:
+        """A new, still empty group in its cluster."""
+        group = self.groups[name] = BrokerGroup(name, cluster)
+        self.clusters.setdefault(cluster, {})[name] = None
+        self.group_changed(group)
+        return group
+
+    def move_group(self, group: BrokerGroup, cluster: str) -> None:
+        """Put a group into another cluster."""
+        self._leave_cluster(group)
+        group.cluster = cluster
+        self.clusters.setdefault(cluster, {})[group.name] = None
+        self.group_changed(group)
+
+    def remove_group(self, group: BrokerGroup) -> None:
+        """Forget a group without brokers, and its queues in every topic."""
+        for topic in list(group.topics):
+            self.remove_queues(topic, group)
+        del self.groups[group.name]
+        self._leave_cluster(group)
+        self.group_changed(group)
+
+    def _leave_cluster(self, group: BrokerGroup) -> None:
+        names = self.clusters[group.cluster]
+        del names[group.name]
+        if not names:
+            del self.clusters[group.cluster]
+
+    def group_changed(self, group: BrokerGroup) -> None:
+        """Forget every answer that shows this group."""
+        group.changed()
+        self.cluster_infos.clear()
+        for topic in group.topics:
+            self.cache.drop(topic.name)
+
+    # -- brokers ----------------------------------------------------------------------------
+
+    def add_broker(self, broker: LiveBroker) -> None:
+        """Put a broker into its group, in place of whoever had its id."""
+        replaced = broker.group.brokers.get(broker.broker_id)
+        if replaced is not None:
+            self._leave_connection(replaced)
+        broker.group.brokers[broker.broker_id] = broker
+        self.connections.setdefault(broker.connection, set()).add(broker)
+        self.group_changed(broker.group)
+
+    def remove_broker(self, broker: LiveBroker) -> None:
+        """Take a broker out of its group; the group stays, even if empty."""
+        del broker.group.brokers[broker.broker_id]
+        self._leave_connection(broker)
+        self.group_changed(broker.group)
+
+    def move_broker(self, broker: LiveBroker, connection: Hashable) -> None:
+        """A broker has come back over another connection; the old one no longer speaks for it."""
+        if connection != broker.connection:
+            self._leave_connection(broker)
+            broker.connection = connection
+            self.connections.setdefault(connection, set()).add(broker)
+
+    def _leave_connection(self, broker: LiveBroker) -> None:
+        brokers = self.connections[broker.connection]
+        brokers.discard(broker)
+        if not brokers:
+            del self.connections[broker.connection]
+
+    # -- queues -----------------------------------------------------------------------------
+
+    def put_queues(self, topic_name: str, group: BrokerGroup, entry: QueueEntry) -> None:
+        """Let a group serve a topic with these queues."""
+        topic = self.topics.get(topic_name)
+        if topic is None:
+            topic = self.topics[topic_name] = TopicQueues(topic_name)
+        if topic.queues.get(group) is not entry:
+            topic.queues[group] = entry
+            group.topics.add(topic)
+            self.cache.drop(topic_name)
+
+    def remove_queues(self, topic: TopicQueues, group: BrokerGroup) -> None:
+        """Let a group no longer serve a topic; a topic that nobody serves is forgotten."""
+        del topic.queues[group]
+        topic.mappings.pop(group.name, None)
+        group.topics.discard(topic)
+        self.cache.drop(topic.name)
+        if not topic.queues:
+            del self.topics[topic.name]
+
+    # -- invariants -------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert that the tables agree; for tests, it walks everything."""
+        for name, topic in self.topics.items():
+            assert topic.name == name and topic.queues, f"topic {name} is served by nobody"
+            for group, entry in topic.queues.items():
+                assert self.groups.get(group.name) is group and topic in group.topics
+                assert entry.queue_data.broker_name == group.name
+        for name, group in self.groups.items():
+            assert group.name == name and group.brokers, f"group {name} has no broker"
+            assert name in self.clusters[group.cluster]
+            assert all(group in topic.queues for topic in group.topics)
+            for broker_id, broker in group.brokers.items():
+                assert broker.group is group and broker.broker_id == broker_id
+                assert broker in self.connections[broker.connection]
+            addrs = [broker.broker_addr for broker in group.brokers.values()]
+            assert len(addrs) == len(set(addrs)), f"an address of {name} has two ids"
+        assert all(names for names in self.clusters.values())
+        assert sum(map(len, self.clusters.values())) == len(self.groups)
+        held = sum(map(len, self.connections.values()))
+        assert held == sum(len(group.brokers) for group in self.groups.values())

@@ -1,0 +1,182 @@
+"""NameServer: a running name server: its port, its scan for dead brokers, its life from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from kourou.config import NamesrvConfig
+from kourou.errors import KourouError
+from kourou.namesrv.disk_worker import DiskWorker
+from kourou.namesrv.kv_config import KvConfig, load_kv_config
+from kourou.namesrv.min_broker_id import MinBrokerIdChange
+from kourou.namesrv.processors import namesrv_processors
+from kourou.namesrv.remoting_settings import client_settings, server_settings
+from kourou.namesrv.state import Clock, NamesrvState
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.command import RemotingCommand
+from kourou.transport.client import RemotingClient
+from kourou.transport.connection import Connection
+from kourou.transport.dispatcher import run_request
+from kourou.transport.request import Request
+from kourou.transport.server import RemotingServer
+from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
+
+# Notifications under way at once. Beyond, they are dropped: brokers also poll for what they say.
+MAX_NOTIFICATIONS = 1_000
+
+
+def monotonic_ms() -> int:
+    """Milliseconds of a clock that only goes forward."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class NameServer:
+    """One name server. It keeps nothing but the KV configuration; brokers bring the rest again.
+
+    Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`.
+    """
+
+    def __init__(self, config: NamesrvConfig, clock: Clock = monotonic_ms) -> None:
+        self._config = config
+        self._clock = clock
+        self._state: NamesrvState | None = None
+        self._server: RemotingServer | None = None
+        self._client: RemotingClient | None = None
+        self._disk: DiskWorker | None = None
+        self._tasks: TaskOwner | None = None
+        self._notifications = 0
+        self._stopping = False
+
+    # -- life -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the KV configuration, bind, serve. On return connections are accepted.
+
+        ConfigError says what is wrong with a file, a key or the address.
+        """
+        kv_config = await asyncio.to_thread(_load, self._config)
+        self._disk = DiskWorker(self._start_request)
+        self._client = RemotingClient(client_settings(self._config))
+        self._state = NamesrvState(
+            self._config,
+            kv_config,
+            clock=self._clock,
+            disk=self._disk,
+            on_min_broker_id_changed=self._notify,
+        )
+        processors = namesrv_processors(self._state)
+        self._server = RemotingServer(processors, server_settings(self._config), on_close=self._closed)
+        self._tasks = TaskOwner("namesrv", parent=self._server.tasks)
+        try:
+            await self._server.start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._start_task(self._scan_forever(), "scan-dead-brokers")
+        _log.info("name server listens on %s", self.address)
+
+    async def stop(self, timeout_ms: int = 3_000) -> None:
+        """Stop in order, within one deadline: requests under way are answered first."""
+        self._stopping = True
+        if self._server is not None:
+            await self._server.stop(timeout_ms)
+        if self._tasks is not None:
+            await self._tasks.stop()
+        if self._client is not None:
+            await self._client.stop()
+        if self._disk is not None:
+            self._disk.stop()
+
+    async def wait_failed(self) -> None:
+        """Raise what a part of the server died of; return when the server has stopped."""
+        await self._running_server.wait_failed()
+
+    async def __aenter__(self) -> NameServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also when 0 was asked for."""
+        return self._running_server.port
+
+    @property
+    def address(self) -> str:
+        """`host:port` as configured; a wildcard host stays as it is."""
+        return self._running_server.address
+
+    @property
+    def state(self) -> NamesrvState:
+        """Tables and configuration, for those who embed a name server and look inside."""
+        assert self._state is not None, "the name server is not started"
+        return self._state
+
+    @property
+    def _running_server(self) -> RemotingServer:
+        assert self._server is not None, "the name server is not started"
+        return self._server
+
+    # -- tasks ------------------------------------------------------------------------------
+
+    def _start_request(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+        # As a task of the server, so that its stop lets the request be answered.
+        run_request(self._running_server.tasks, request, work)
+
+    def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self._tasks is not None
+        self._tasks.start(work, name)
+
+    # -- brokers that go --------------------------------------------------------------------
+
+    def _closed(self, connection: Connection) -> None:
+        # When we stop, brokers lose us, not each other: they must not hear that one has gone.
+        if not self._stopping:
+            self.state.routes.connection_closed(connection)
+
+    async def _scan_forever(self) -> None:
+        while True:
+            # Read anew each round: the interval may be changed while we run.
+            await asyncio.sleep(self.state.config.scan_not_active_broker_interval / 1000)
+            self.scan_dead_brokers()
+
+    def scan_dead_brokers(self) -> None:
+        """Remove brokers that were silent for too long, and the connections only they used."""
+        routes = self.state.routes
+        for broker in routes.scan_dead(self._clock()):
+            connection = broker.connection
+            if isinstance(connection, Connection) and not routes.has_brokers(connection):
+                connection.close(f"broker {broker.group.name} was silent for {broker.timeout_ms} ms")
+
+    # -- notifications ----------------------------------------------------------------------
+
+    def _notify(self, change: MinBrokerIdChange) -> None:
+        for broker_addr in change.broker_addrs:
+            if self._notifications >= MAX_NOTIFICATIONS:
+                _log.warning("lowest id of %s not told to %s", change.header.broker_name, broker_addr)
+                continue
+            self._notifications += 1
+            self._start_task(self._notify_one(broker_addr, change), f"notify-{broker_addr}")
+
+    async def _notify_one(self, broker_addr: str, change: MinBrokerIdChange) -> None:
+        assert self._client is not None
+        command = RemotingCommand.request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, change.header)
+        try:
+            await self._client.send_oneway(broker_addr, command)
+        except (KourouError, OSError, ValueError) as error:  # the address is whatever a broker said
+            _log.warning("lowest id of %s not told to a broker: %s", change.header.broker_name, error)
+        finally:
+            self._notifications -= 1
+
+
+def _load(config: NamesrvConfig) -> KvConfig:
+    return load_kv_config(Path(config.kv_config_path)) if config.kv_config_path else KvConfig()

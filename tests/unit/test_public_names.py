@@ -1,0 +1,36 @@
+"""What users may import from `kourou` itself. A change here is a change of the product."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import kourou
+
+PUBLIC = ["KourouError", "Message", "MessageExt", "NameServer", "__version__"]
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(kourou.__all__) == sorted(PUBLIC)
+    assert dir(kourou) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_public_name_is_there_and_documented(name: str) -> None:
+    value = getattr(kourou, name)
+    assert name == "__version__" or value.__doc__
+
+
+def test_a_mistyped_name_says_what_there_is() -> None:
+    with pytest.raises(
+        AttributeError, match="'kourou' has no attribute 'Mesage'; it offers KourouError, Message"
+    ):
+        _ = kourou.Mesage
+
+
+def test_importing_kourou_stays_light() -> None:
+    program = "import sys, kourou; print([m for m in ('asyncio', 'msgspec', 'numpy') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
