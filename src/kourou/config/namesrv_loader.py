@@ -1,7 +1,7 @@
 """A name server's configuration from its file, the TLS file, options and the environment.
 
-Order of weight: options, file, environment, defaults. In a file that name server and broker
-share, the broker's keys are accepted without a word.
+Order of weight: options, file, environment, defaults. A file may serve name server and broker;
+the broker's keys in it are named in one note.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def load_namesrv_config(
     _read_tls_file(reader)
     reader.read_values(overrides or {}, "option")
     reader.settings.check()
+    _note_foreign(reader.settings, str(path))
     _complete(reader.settings, path, environ or {})
     values = attributes_of(NamesrvConfig, reader.settings.values)
     return NamesrvConfig(**values, extra=reader.settings.extra), reader.settings.notes
@@ -48,6 +49,14 @@ def _read_tls_file(reader: SettingsReader) -> None:
     tls = KeyTable(key for _, key in settings_of(TlsSettings).values())
     entries = [entry for entry in read_properties(path) if tls.find(entry.key)]
     reader.read_file(entries, str(path))
+
+
+def _note_foreign(settings: Settings, source: str) -> None:
+    """Say once which keys are not for a name server: a broker's file may be here by mistake."""
+    names = list(dict.fromkeys(settings.foreign))
+    if names:
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        settings.notes.append(f"{source}: keys of a broker or client have no effect here: {shown}")
 
 
 def _complete(settings: Settings, path: Path | None, environ: Mapping[str, str]) -> None:

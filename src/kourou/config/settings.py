@@ -21,6 +21,8 @@ class Settings:
     values: dict[str, Value] = field(default_factory=dict)
     # Keys of other components and unknown ones, as written, without secrets.
     extra: dict[str, str] = field(default_factory=dict)
+    # The names of keys that belong to other components.
+    foreign: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -77,10 +79,12 @@ class SettingsReader:
         key = others.find(name)
         if key is None or not key.secret:
             self.settings.extra[name] = text
-        if key is None:
-            nearest = (self._own + others).nearest(name)
-            hint = f"; did you mean {nearest}?" if nearest else ""
-            self._note(f"{where}: unknown key {name} is ignored{hint}")
+        if key is not None:
+            self.settings.foreign.append(name)
+            return
+        nearest = (self._own + others).nearest(name)
+        hint = f"; did you mean {nearest}?" if nearest else "" if text else "; write key=value"
+        self._note(f"{where}: unknown key {_printable(name)} is ignored{hint}")
 
     def _note_effect(self, key: Key, value: Value, where: str) -> None:
         used = key.clamp(value)
@@ -94,6 +98,11 @@ class SettingsReader:
     def _note(self, note: str) -> None:
         if note not in self.settings.notes:
             self.settings.notes.append(note)
+
+
+def _printable(name: str) -> str:
+    # A file that is no text must not reach the terminal as it is.
+    return name if name.isprintable() and len(name) <= 80 else ascii(name[:80])
 
 
 def _shown(key: Key, text: str) -> str:

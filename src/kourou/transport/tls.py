@@ -11,9 +11,12 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from kourou.errors import ConfigError
 from kourou.transport.settings import ClientAuth, ClientTlsConfig, ServerTlsConfig, TlsMode
+
+T = TypeVar("T")
 
 _VERIFY_MODES = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -107,25 +110,34 @@ def _load_chain(
     for name, path in ((f"{prefix}.certPath", cert), (f"{prefix}.keyPath", key)):
         if path is not None and not path.is_file():
             raise ConfigError(f"{name}: {path} is not a file")
+    cert_text = _reading(f"{prefix}.certPath", cert, cert.read_bytes)
+    key_text = cert_text if key is None else _reading(f"{prefix}.keyPath", key, key.read_bytes)
+    if b"-----BEGIN CERTIFICATE-----" not in cert_text:
+        raise ConfigError(
+            f"{prefix}.certPath: {cert}: there is no certificate in it; it has to be a PEM file"
+        )
+    if b"PRIVATE KEY-----" not in key_text:
+        problem = f"{prefix}.keyPath is not set, and" if key is None else f"{prefix}.keyPath:"
+        raise ConfigError(f"{problem} {key or cert}: there is no private key in it; it has to be a PEM file")
+    if b"ENCRYPTED" in key_text and not password:
+        raise ConfigError(f"{prefix}.keyPath: {key or cert}: the key is encrypted; set {prefix}.keyPassword")
     # The password is a function in any case: without one OpenSSL would ask at the terminal.
     _reading(
-        f"{prefix}.certPath and keyPath",
-        cert,
+        f"{prefix}.keyPath",
+        key or cert,
         lambda: context.load_cert_chain(cert, key, password=lambda: password or ""),
     )
 
 
-def _reading(key: str, path: Path, load: Callable[[], object]) -> None:
+def _reading(key: str, path: Path, load: Callable[[], T]) -> T:
     try:
-        load()
+        return load()
     except ssl.SSLError as error:
         reason = error.reason or str(error)
-        hint = {
-            "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
-            "BAD_DECRYPT": "the key's password is wrong or missing",
-            "NO_START_LINE": "it is no PEM file",
-        }.get(reason, f"it is no usable PEM file or the password is wrong ({reason})")
-        raise ConfigError(f"{key}: {path}: {hint}") from error
+        cause = "the key does not belong to the certificate"
+        if reason != "KEY_VALUES_MISMATCH":
+            cause = "it is damaged, or its password is wrong"
+        raise ConfigError(f"{key}: {path}: {cause}") from error
     except OSError as error:
         raise ConfigError(f"{key}: {path}: {error.strerror or error}") from error
 

@@ -93,7 +93,7 @@ def test_an_unknown_key_is_a_note_with_the_nearest_known_one(tmp_path: Path) -> 
     ]
 
 
-def test_the_keys_of_a_broker_in_a_shared_file_pass_without_a_word(tmp_path: Path) -> None:
+def test_the_keys_of_a_broker_in_a_shared_file_get_one_note(tmp_path: Path) -> None:
     text = """\
 brokerClusterName=rocketmq-cluster
 brokerName=broker-a
@@ -126,7 +126,8 @@ controllerDLegerGroup=group1
 clientWorkerThreads=4
 """
     config, notes = load(tmp_path, text)
-    assert notes == []
+    (note,) = notes
+    assert "keys of a broker or client have no effect here: brokerClusterName, brokerName, brokerId" in note
     assert config.listen_port == 9877
     assert config.extra["brokerName"] == "broker-a"
     assert "brokerName=broker-a\n" in config.to_properties()
@@ -147,7 +148,7 @@ def test_a_key_that_stands_twice_is_a_note(tmp_path: Path) -> None:
 
 
 def test_what_is_printed_can_be_loaded_without_a_word(tmp_path: Path) -> None:
-    first, _ = load(tmp_path, "listenPort=1\nbrokerName=b")
+    first, _ = load(tmp_path, "listenPort=1")
     second, notes = load(tmp_path, first.to_properties())
     assert notes == [] and second == first
 
@@ -238,3 +239,16 @@ def test_each_key_is_one_attribute_with_the_default_of_its_key() -> None:
     for attribute, key in known.values():
         assert getattr(config, attribute) == key.default
     assert properties_dict(parse_properties(config.to_properties()))["listenPort"] == "9876"
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ns.conf"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(ConfigError, match="it is no text file"):
+        load_namesrv_config(path, environ=ENVIRON)
+
+
+def test_a_word_alone_is_hinted_at_and_odd_characters_are_escaped(tmp_path: Path) -> None:
+    _, notes = load(tmp_path, "justaword\nx\x1b[31m=1")
+    assert notes[0].endswith("unknown key justaword is ignored; write key=value")
+    assert "\x1b" not in notes[1]

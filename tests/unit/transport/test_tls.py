@@ -66,7 +66,7 @@ def test_key_of_another_certificate_is_recognised(pair: tuple[Path, Path], tmp_p
 
 def test_what_is_no_pem_file_is_recognised(pair: tuple[Path, Path]) -> None:
     pair[0].write_text("hello")
-    with pytest.raises(ConfigError, match="PEM file"):
+    with pytest.raises(ConfigError, match="there is no certificate in it; it has to be a PEM file"):
         server_context(ServerTlsConfig(cert_path=pair[0], key_path=pair[1]))
 
 
@@ -83,8 +83,20 @@ def test_encrypted_key_needs_its_password(pair: tuple[Path, Path]) -> None:
     )
     right = ServerTlsConfig(cert_path=pair[0], key_path=pair[1], key_password="secret")
     assert server_context(right) is not None
-    with pytest.raises(ConfigError, match="password is wrong"):
+    with pytest.raises(ConfigError, match="the key is encrypted; set tls.server.keyPassword"):
         server_context(ServerTlsConfig(cert_path=pair[0], key_path=pair[1]))
+    with pytest.raises(ConfigError, match=r"tls.server.keyPath: .*key.pem: .*password is wrong"):
+        server_context(ServerTlsConfig(cert_path=pair[0], key_path=pair[1], key_password="guess"))
+
+
+def test_forgotten_key_is_named(pair: tuple[Path, Path]) -> None:
+    with pytest.raises(ConfigError, match=r"tls.server.keyPath is not set, and .*cert.pem"):
+        server_context(ServerTlsConfig(cert_path=pair[0]))
+
+
+def test_swapped_files_are_recognised(pair: tuple[Path, Path]) -> None:
+    with pytest.raises(ConfigError, match=r"tls.server.certPath: .*key.pem: there is no certificate in it"):
+        server_context(ServerTlsConfig(cert_path=pair[1], key_path=pair[0]))
 
 
 def test_client_trusts_anything_unless_told_otherwise(pair: tuple[Path, Path]) -> None:
