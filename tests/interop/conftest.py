@@ -1,0 +1,49 @@
+"""Fixtures of the interop suite: Apache's mqadmin and Java client, one JVM per version for the whole run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from . import apache, artifacts
+from .java_session import CLIENT_SETS, AdminSession, ClientSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _artifacts() -> None:
+    missing = artifacts.missing_tools()
+    if missing and os.environ.get("KOUROU_REQUIRE_INTEROP") == "1":
+        pytest.fail(f"KOUROU_REQUIRE_INTEROP=1, but the suite {missing}")
+    if missing:
+        pytest.skip(missing)
+    for set_name in artifacts.ARTIFACT_SETS:
+        artifacts.class_path(set_name)
+
+
+@pytest.fixture(scope="session")
+def session_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the JVMs that live as long as the run."""
+    return tmp_path_factory.mktemp("java-sessions")
+
+
+@pytest.fixture(scope="session")
+def admins(session_dir: Path) -> Iterator[dict[str, AdminSession]]:
+    """Apache's mqadmin by version."""
+    sessions = {
+        version: AdminSession(version, session_dir / f"admin-{version}") for version in apache.VERSIONS
+    }
+    yield sessions
+    for session in sessions.values():
+        session.close()
+
+
+@pytest.fixture(scope="session")
+def clients(session_dir: Path) -> Iterator[dict[str, ClientSession]]:
+    """Apache's Java client by version."""
+    sessions = {version: ClientSession(version, session_dir / f"client-{version}") for version in CLIENT_SETS}
+    yield sessions
+    for session in sessions.values():
+        session.close()
