@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kourou.errors import RequestError
-from kourou.namesrv.route_info import BrokerRegistration, RouteInfo, TopicTable
+from kourou.namesrv.broker_registration import BrokerRegistration, TopicTable
+from kourou.namesrv.route_info import RouteInfo
 from kourou.namesrv.route_json import JsonForm
 from kourou.namesrv.route_tables import RouteSettings
 from kourou.namesrv.route_views import RouteViews
@@ -38,6 +39,7 @@ class Member:
     last_ms: int
     timeout_ms: int
     version: tuple[int, int] | None = None
+    complete: bool = False
 
 
 @dataclass
@@ -68,7 +70,9 @@ class Model:
             group.cluster = who.cluster_name
         group.acting = bool(who.enable_acting_master)
         comes_first = who.broker_id < group.lowest
-        for other in [i for i, m in group.members.items() if m.addr == who.broker_addr and i != who.broker_id]:
+        for other in [
+            i for i, m in group.members.items() if m.addr == who.broker_addr and i != who.broker_id
+        ]:
             del group.members[other]
         version = (table.data_version.counter, table.data_version.state_version)
         member = group.members.get(who.broker_id)
@@ -81,8 +85,8 @@ class Model:
         member.connection, member.last_ms, member.timeout_ms = connection, now_ms, who.timeout_ms
         if who.broker_id == 0 or (who.enable_acting_master is not None and who.broker_id == group.lowest):
             self._bring(group, who, member, table, version)
-        if member.version is not None or len(table.topics) != 1:
-            member.version = version
+        member.version = version
+        member.complete |= len(table.topics) != 1
         if comes_first and self.settings.notify_min_broker_id_changed:
             others = tuple(m.addr for i, m in sorted(group.members.items()) if i != group.lowest)
             self.told.append((who.broker_name, group.lowest, others or (who.broker_addr,)))
@@ -95,7 +99,7 @@ class Model:
         table: TopicTable,
         version: tuple[int, int],
     ) -> None:
-        is_increment = member.version is None and len(table.topics) == 1
+        is_increment = not member.complete and len(table.topics) == 1
         if self.settings.delete_topic_with_broker_registration and not is_increment:
             group.topics = {t: q for t, q in group.topics.items() if t in table.topics}
         mask = ~2 if who.broker_id != 0 and group.acting else -1
@@ -216,7 +220,9 @@ class RouteInfoMachine(RuleBasedStateMachine):
         )
         table = TopicTable(
             data_version=DataVersion(counter=version[0], state_version=version[1]),
-            topics={topic: TopicConfig(topic, r, w, p, topic_sys_flag=f) for topic, (r, w, p, f) in topics.items()},
+            topics={
+                topic: TopicConfig(topic, r, w, p, topic_sys_flag=f) for topic, (r, w, p, f) in topics.items()
+            },
         )
         self.last = (who, table, connection)
         self._register(*self.last)
@@ -307,7 +313,7 @@ class RouteInfoMachine(RuleBasedStateMachine):
 
     @invariant()
     def routes_are_the_models(self) -> None:
-        for form in JsonForm:
+        for form in (JsonForm.LEGACY_V4, JsonForm.STANDARD_V5):
             for topic in TOPICS:
                 body = self.views.route_body(topic, form)
                 shown = None if body is None else _in_order(fastjson.parse(body))
@@ -324,9 +330,14 @@ class RouteInfoMachine(RuleBasedStateMachine):
     @invariant()
     def cluster_info_is_the_models(self) -> None:
         info = fastjson.parse(self.views.cluster_info_body(JsonForm.LEGACY_V5))
-        shown = {name: (data["cluster"], data["brokerAddrs"]) for name, data in info["brokerAddrTable"].items()}
+        shown = {
+            name: (data["cluster"], data["brokerAddrs"]) for name, data in info["brokerAddrTable"].items()
+        }
         assert shown == {
-            name: (group.cluster, {str(broker_id): member.addr for broker_id, member in group.members.items()})
+            name: (
+                group.cluster,
+                {str(broker_id): member.addr for broker_id, member in group.members.items()},
+            )
             for name, group in self.model.groups.items()
         }
 
@@ -342,4 +353,4 @@ def _in_order(route: dict[str, Any]) -> dict[str, Any]:
 
 
 TestRouteInfo = RouteInfoMachine.TestCase
-TestRouteInfo.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRouteInfo.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

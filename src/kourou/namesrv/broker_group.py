@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kourou.namesrv.route_json import JsonForm, broker_data_json
-from kourou.namesrv.topic_queues import QueueEntry, TopicQueues
+from kourou.namesrv.topic_queues import QueueEntry, QueueKey, TopicQueues
 from kourou.protocol.bodies import BrokerData, DataVersion
 
 MASTER_ID = 0
@@ -31,11 +31,18 @@ class LiveBroker:
     last_update_ms: int
     timeout_ms: int
     connection: Hashable
-    # None: not known, or known of a single topic only; the broker is asked for the whole table.
+    # Of the last table, None before the first.
     data_version: DataVersion | None = None
+    # False while single topics are all that is known: the whole table may not have come yet.
+    is_complete: bool = False
     filter_servers: tuple[str, ...] = ()
     # What was applied last (see RouteInfo.has_applied); None after anything of it was undone.
     applied: tuple[int, bool, bool | None] | None = None
+
+    @property
+    def known_version(self) -> DataVersion | None:
+        """The data version we can vouch for; without one the broker sends its whole table."""
+        return self.data_version if self.is_complete else None
 
     def is_dead(self, now_ms: int) -> bool:
         """True when the broker was silent for longer than its timeout."""
@@ -46,13 +53,13 @@ class BrokerGroup:
     """All live brokers of one name, and the topics this name serves."""
 
     __slots__ = (
-        "_entries",
-        "_json",
         "brokers",
         "cluster",
         "enable_acting_master",
+        "entries",
         "filter_servers",
         "name",
+        "pieces",
         "topics",
         "zone_name",
     )
@@ -66,8 +73,9 @@ class BrokerGroup:
         self.topics: set[TopicQueues] = set()
         # Address of a broker to the filter servers beside it; a feature of 3.x that routes still show.
         self.filter_servers: dict[str, list[str]] = {}
-        self._entries: dict[tuple[int, int, int, int], QueueEntry] = {}
-        self._json: list[bytes | None] = [None] * (2 * len(JsonForm))
+        self.entries: dict[QueueKey, QueueEntry] = {}
+        # The group as JSON, by form and whether a slave acts as master; None until asked for.
+        self.pieces: list[bytes | None] = [None] * (2 * len(JsonForm))
 
     @property
     def min_broker_id(self) -> int:
@@ -91,19 +99,14 @@ class BrokerGroup:
                 return broker
         return None
 
-    def queue_entry(
-        self, read_queue_nums: int, write_queue_nums: int, perm: int, sys_flag: int
-    ) -> QueueEntry:
-        """The entry for these settings; equal ones are one object, whatever the topic.
+    def new_entry(self, key: QueueKey) -> QueueEntry:
+        """Make the entry for settings that are not in `entries`, and keep it there.
 
-        A thousand topics with the same settings cost one entry, and its JSON is made once.
+        A thousand topics with the same settings share one entry, and its JSON is made once.
         """
-        key = (read_queue_nums, write_queue_nums, perm, sys_flag)
-        entry = self._entries.get(key)
-        if entry is None:
-            if len(self._entries) >= _SHARED_ENTRIES:
-                self._entries.clear()
-            entry = self._entries[key] = QueueEntry(self.name, *key)
+        if len(self.entries) >= _SHARED_ENTRIES:
+            self.entries.clear()
+        entry = self.entries[key] = QueueEntry(self.name, key)
         return entry
 
     def broker_data(self, *, acting_master: bool = False) -> BrokerData:
@@ -120,16 +123,16 @@ class BrokerGroup:
         )
 
     def json(self, form: JsonForm, acting_master: bool = False) -> bytes:
-        """`broker_data` as JSON, kept until `changed`."""
-        text = self._json[form * 2 + acting_master]
+        """`broker_data` as JSON, kept in `pieces` until `changed`."""
+        text = self.pieces[form * 2 + acting_master]
         if text is None:
             text = broker_data_json(self.broker_data(acting_master=acting_master), form)
-            self._json[form * 2 + acting_master] = text
+            self.pieces[form * 2 + acting_master] = text
         return text
 
     def changed(self) -> None:
         """Forget the JSON: an address, the cluster or a flag of the group has changed."""
-        self._json = [None] * (2 * len(JsonForm))
+        self.pieces = [None] * (2 * len(JsonForm))
         brokers = self.brokers.values()
         self.filter_servers = {b.broker_addr: list(b.filter_servers) for b in brokers if b.filter_servers}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kourou.namesrv.kv_config import ORDER_TOPIC_CONFIG
-from kourou.namesrv.registration import read_registration, read_topic_table
+from kourou.namesrv.registration_request import read_registration, read_topic_table
 from kourou.namesrv.state import NamesrvState
 from kourou.protocol.bodies import (
     DataVersion,
@@ -82,7 +82,7 @@ class BrokerProcessor:
         broker = self._state.routes.heard_of(
             header.broker_name, header.broker_addr, now_ms=self._state.clock()
         )
-        known = None if broker is None else broker.data_version
+        known = None if broker is None else broker.known_version
         body = b"" if known is None else encode_body(known)
         request.reply(QueryDataVersionResponseHeader(changed=known != asked), body)
 

@@ -7,6 +7,8 @@ in four forms must not fill the memory. A route not found here is joined from ke
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kourou.namesrv.route_json import JsonForm
 
 # Room for some 100,000 routes of a few brokers each, or 160 of a thousand brokers.
@@ -41,6 +43,11 @@ class RouteCache:
         bodies = self._bodies.pop(topic, None)
         if bodies is not None:
             self.size_bytes -= sum(map(len, bodies.values()))
+
+    def drop_all(self, topics: Collection[str]) -> None:
+        """Forget the answers for many topics."""
+        for topic in self._bodies.keys() & topics if len(topics) > 1 else topics:
+            self.drop(topic)
 
     def clear(self) -> None:
         """Forget everything."""

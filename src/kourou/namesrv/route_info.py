@@ -21,61 +21,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from kourou.errors import RequestError
 from kourou.namesrv import min_broker_id
 from kourou.namesrv.broker_group import MASTER_ID, BrokerGroup, LiveBroker
+from kourou.namesrv.broker_registration import (
+    BrokerRegistration,
+    RegisterBrokerResult,
+    TopicTable,
+)
 from kourou.namesrv.min_broker_id import MinBrokerIdChange
 from kourou.namesrv.route_tables import RouteSettings, RouteTables
-from kourou.protocol.bodies import DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
+from kourou.namesrv.topic_queues import TopicSettings
+from kourou.protocol.bodies import QueueData, TopicQueueMappingInfo
 from kourou.protocol.codes import PermName, ResponseCode
 
 _log = logging.getLogger(__name__)
 
-# Four missed rounds of registration, which come every 30 s.
-BROKER_EXPIRY_MS = 120_000
 _ALL_PERMS = -1
 _NO_WRITE = ~int(PermName.WRITE)
 _READ_WRITE = int(PermName.READ | PermName.WRITE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTable:
-    """The topics of a broker, or the part that has changed."""
-
-    data_version: DataVersion = field(default_factory=DataVersion)
-    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
-    mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
-    filter_servers: Sequence[str] = ()
-
-    @property
-    def may_be_increment(self) -> bool:
-        """True for one topic: brokers send just that when they create it."""
-        return len(self.topics) == 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistration:
-    """Who registers. `digest` stands for the table: equal ones mean the same table, None is unknown."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    broker_addr: str
-    ha_server_addr: str = ""
-    zone_name: str | None = None
-    timeout_ms: int = BROKER_EXPIRY_MS
-    enable_acting_master: bool | None = None  # None: a 4.x broker, which does not say
-    digest: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerResult:
-    """What a slave learns of its master; of both None when there is none, or for a master."""
-
-    ha_server_addr: str | None = None
-    master_addr: str | None = None
 
 
 def _ignore(change: MinBrokerIdChange) -> None:
@@ -178,18 +145,17 @@ class RouteInfo:
             self.tables.group_changed(broker.group)
         if _brings_topics(registration, broker.group):
             self._apply_topics(broker, table)
-        if broker.data_version is not None or not table.may_be_increment:
-            broker.data_version = table.data_version
+        broker.data_version = table.data_version
+        broker.is_complete = broker.is_complete or not table.may_be_increment
         broker.applied = _application(registration, broker.group)
 
     def _apply_topics(self, broker: LiveBroker, table: TopicTable) -> None:
         group = broker.group
-        is_new = broker.data_version is None
         if self.tables.settings.delete_topic_with_broker_registration and not table.mappings:
-            # A lone topic of a broker just come may be an increment: no ground to delete the rest.
-            if not (is_new and table.may_be_increment):
+            # One topic of a broker that has not told all is no ground to delete the rest.
+            if broker.is_complete or not table.may_be_increment:
                 self._delete_others(group, table.topics)
-        if is_new or broker.data_version != table.data_version:
+        if broker.data_version != table.data_version:
             self._put_topics(group, broker, table.topics)
             self._put_mappings(group, table.mappings)
         else:
@@ -197,15 +163,11 @@ class RouteInfo:
             known = {topic.name for topic in group.topics}
             self._put_topics(group, broker, {t: c for t, c in table.topics.items() if t not in known})
 
-    def _put_topics(self, group: BrokerGroup, broker: LiveBroker, topics: Mapping[str, TopicConfig]) -> None:
+    def _put_topics(
+        self, group: BrokerGroup, broker: LiveBroker, topics: Mapping[str, TopicSettings]
+    ) -> None:
         acts = broker.broker_id != MASTER_ID and group.enable_acting_master
-        perms = _NO_WRITE if acts else _ALL_PERMS
-        put_queues, queue_entry = self.tables.put_queues, group.queue_entry
-        for name, config in topics.items():
-            entry = queue_entry(
-                config.read_queue_nums, config.write_queue_nums, config.perm & perms, config.topic_sys_flag
-            )
-            put_queues(name, group, entry)
+        self.tables.put_topics(group, topics, _NO_WRITE if acts else _ALL_PERMS)
 
     def _put_mappings(self, group: BrokerGroup, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
         for name, mapping in mappings.items():
@@ -214,7 +176,7 @@ class RouteInfo:
                 topic.mappings[group.name] = mapping
                 self.tables.cache.drop(name)
 
-    def _delete_others(self, group: BrokerGroup, topics: Mapping[str, TopicConfig]) -> None:
+    def _delete_others(self, group: BrokerGroup, topics: Mapping[str, TopicSettings]) -> None:
         for topic in [topic for topic in group.topics if topic.name not in topics]:
             _log.info("topic %s is no longer registered by broker %s", topic.name, group.name)
             self.tables.remove_queues(topic, group)
@@ -271,7 +233,7 @@ class RouteInfo:
             self.tables.remove_group(group)
         elif group.enable_acting_master:
             if not group.has_master:
-                self._change_perms(group, lambda perm: perm & _NO_WRITE)
+                self._wipe(group)
             if was_first and self.tables.settings.notify_min_broker_id_changed:
                 self._notify(min_broker_id.broker_left(group, broker.broker_addr))
 
@@ -280,21 +242,20 @@ class RouteInfo:
     def wipe_write_perm(self, broker_name: str) -> int:
         """Let nobody send to a broker; the number of its topics."""
         group = self.tables.groups.get(broker_name)
-        return 0 if group is None else self._change_perms(group, lambda perm: perm & _NO_WRITE)
+        return 0 if group is None else self._wipe(group)
+
+    def _wipe(self, group: BrokerGroup) -> int:
+        self.tables.put_topics(group, _queue_datas(group), _NO_WRITE)
+        return len(group.topics)
 
     def add_write_perm(self, broker_name: str) -> int:
         """Let its topics be read and written again; the number of its topics."""
         group = self.tables.groups.get(broker_name)
-        return 0 if group is None else self._change_perms(group, lambda perm: _READ_WRITE)
-
-    def _change_perms(self, group: BrokerGroup, change: Callable[[int], int]) -> int:
-        for topic in group.topics:
-            old = topic.queues[group].queue_data
-            entry = group.queue_entry(
-                old.read_queue_nums, old.write_queue_nums, change(old.perm), old.topic_sys_flag
-            )
-            self.tables.put_queues(topic.name, group, entry)
-        return len(group.topics)
+        if group is None:
+            return 0
+        both = {name: replace(data, perm=_READ_WRITE) for name, data in _queue_datas(group).items()}
+        self.tables.put_topics(group, both)
+        return len(both)
 
     def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
         """A broker registers one topic alone (217); refused unless all its brokers are known."""
@@ -304,13 +265,8 @@ class RouteInfo:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         for queue_data in queue_datas:
             group = self.tables.groups[queue_data.broker_name]
-            entry = group.queue_entry(
-                queue_data.read_queue_nums,
-                queue_data.write_queue_nums,
-                queue_data.perm,
-                queue_data.topic_sys_flag,
-            )
-            self.tables.put_queues(topic, group, entry)
+            self.tables.put_topics(group, {topic: queue_data})
+            group.forget_applied()
 
     def delete_topic(self, topic_name: str, cluster: str | None = None) -> None:
         """Forget a topic, everywhere or in one cluster. Brokers that still have it bring it back."""
@@ -321,6 +277,10 @@ class RouteInfo:
             if not cluster or group.cluster == cluster:
                 self.tables.remove_queues(topic, group)
                 group.forget_applied()
+
+
+def _queue_datas(group: BrokerGroup) -> dict[str, QueueData]:
+    return {topic.name: topic.queues[group].queue_data for topic in group.topics}
 
 
 def _brings_topics(registration: BrokerRegistration, group: BrokerGroup) -> bool:

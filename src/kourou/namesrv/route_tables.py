@@ -6,13 +6,13 @@ means. Not here: when to make which edit, which is RocketMQ's rules (route_info.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from kourou.namesrv.broker_group import BrokerGroup, LiveBroker
 from kourou.namesrv.route_cache import RouteCache
 from kourou.namesrv.route_json import JsonForm
-from kourou.namesrv.topic_queues import QueueEntry, TopicQueues
+from kourou.namesrv.topic_queues import TopicQueues, TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,10 @@ class RouteTables:
 
     def remove_group(self, group: BrokerGroup) -> None:
         """Forget a group without brokers, and its queues in every topic."""
-        for topic in list(group.topics):
-            self.remove_queues(topic, group)
+        for topic in group.topics:
+            self._take_out(topic, group)
+        self.cache.drop_all([topic.name for topic in group.topics])
+        group.topics.clear()
         del self.groups[group.name]
         self._leave_cluster(group)
         self.group_changed(group)
@@ -81,8 +83,7 @@ class RouteTables:
         """Forget every answer that shows this group."""
         group.changed()
         self.cluster_infos.clear()
-        for topic in group.topics:
-            self.cache.drop(topic.name)
+        self.cache.drop_all([topic.name for topic in group.topics])
 
     # -- brokers ----------------------------------------------------------------------------
 
@@ -116,22 +117,33 @@ class RouteTables:
 
     # -- queues -----------------------------------------------------------------------------
 
-    def put_queues(self, topic_name: str, group: BrokerGroup, entry: QueueEntry) -> None:
-        """Let a group serve a topic with these queues."""
-        topic = self.topics.get(topic_name)
-        if topic is None:
-            topic = self.topics[topic_name] = TopicQueues(topic_name)
-        if topic.queues.get(group) is not entry:
+    def put_topics(self, group: BrokerGroup, topics: Mapping[str, TopicSettings], perms: int = -1) -> None:
+        """Let a group serve topics with these settings, of their permissions only the bits in `perms`."""
+        # A full table comes through here: one loop, so that a known topic costs no call of ours.
+        entries, known, served, changed = group.entries, self.topics, group.topics, []
+        for name, each in topics.items():
+            key = (each.read_queue_nums, each.write_queue_nums, each.perm & perms, each.topic_sys_flag)
+            entry = entries.get(key) or group.new_entry(key)
+            topic = known.get(name)
+            if topic is None:
+                topic = known[name] = TopicQueues(name)
+            elif topic.queues.get(group) is entry:
+                continue
             topic.queues[group] = entry
-            group.topics.add(topic)
-            self.cache.drop(topic_name)
+            served.add(topic)
+            changed.append(name)
+        self.cache.drop_all(changed)
 
     def remove_queues(self, topic: TopicQueues, group: BrokerGroup) -> None:
         """Let a group no longer serve a topic; a topic that nobody serves is forgotten."""
-        del topic.queues[group]
-        topic.mappings.pop(group.name, None)
+        self._take_out(topic, group)
         group.topics.discard(topic)
         self.cache.drop(topic.name)
+
+    def _take_out(self, topic: TopicQueues, group: BrokerGroup) -> None:
+        del topic.queues[group]
+        if topic.mappings:
+            topic.mappings.pop(group.name, None)
         if not topic.queues:
             del self.topics[topic.name]
 

@@ -84,7 +84,9 @@ class RouteViews:
     ) -> list[bytes]:
         if self._tables.settings.support_acting_master and not topic_name.startswith(_MEMBER_TOPIC_PREFIX):
             return [group.json(form, _is_acting(group, entry)) for group, entry in queues.items()]
-        return [group.json(form) for group in queues]
+        # `group.json(form)` without the call, which a thousand brokers in a route make felt.
+        place = form * 2
+        return [group.pieces[place] or group.json(form) for group in queues]
 
     # -- brokers ----------------------------------------------------------------------------
 
@@ -110,11 +112,8 @@ class RouteViews:
 
     def topics_of_cluster(self, cluster: str) -> TopicList:
         """Every topic that a broker of this cluster serves."""
-        names = self._tables.clusters.get(cluster, {})
-        topics: dict[str, None] = {}
-        for name in names:
-            topics.update((topic.name, None) for topic in self._tables.groups[name].topics)
-        return TopicList(topic_list=list(topics))
+        groups = [self._tables.groups[name] for name in self._tables.clusters.get(cluster, ())]
+        return TopicList(topic_list=sorted({topic.name for group in groups for topic in group.topics}))
 
     def system_topics(self) -> TopicList:
         """Names that are topics by being a cluster or a broker, and the address of some broker."""

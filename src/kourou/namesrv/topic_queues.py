@@ -7,7 +7,7 @@ costs a dict slot and a set slot, about 70 bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kourou.protocol.bodies import QueueData, TopicQueueMappingInfo, encode_body
 from kourou.protocol.codes import PermName
@@ -16,21 +16,29 @@ if TYPE_CHECKING:
     from kourou.namesrv.broker_group import BrokerGroup
 
 
+class TopicSettings(Protocol):
+    """What of a TopicConfig goes into routes."""
+
+    @property
+    def read_queue_nums(self) -> int: ...
+    @property
+    def write_queue_nums(self) -> int: ...
+    @property
+    def perm(self) -> int: ...
+    @property
+    def topic_sys_flag(self) -> int: ...
+
+
+QueueKey = tuple[int, int, int, int]  # readQueueNums, writeQueueNums, perm, topicSysFlag
+
+
 class QueueEntry:
     """Queue numbers, permission and flags of a topic on one broker name. Never changes."""
 
     __slots__ = ("json", "queue_data")
 
-    def __init__(
-        self, broker_name: str, read_queue_nums: int, write_queue_nums: int, perm: int, topic_sys_flag: int
-    ) -> None:
-        self.queue_data = QueueData(
-            broker_name=broker_name,
-            read_queue_nums=read_queue_nums,
-            write_queue_nums=write_queue_nums,
-            perm=perm,
-            topic_sys_flag=topic_sys_flag,
-        )
+    def __init__(self, broker_name: str, key: QueueKey) -> None:
+        self.queue_data = QueueData(broker_name, *key)
         # The same in every form; made once, since it goes into every route that has the entry.
         self.json = encode_body(self.queue_data)
 

@@ -107,7 +107,6 @@ class Replay:
         answers = await peer.send(frame.raw)
         return Exchange(frame.command, theirs, answers[0] if answers else None)
 
-
     def _topic_list_after(self, index: int) -> list[str]:
         for each in itertools.islice(self._frames, index, None):
             if not each.is_response and each.command.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:

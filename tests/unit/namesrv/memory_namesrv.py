@@ -40,7 +40,7 @@ class Peer:
             namesrv.dispatch,
             ConnectionLimits(),
             InboundBudget(2**30),
-            on_close=namesrv.state.routes.connection_closed,
+            on_close=namesrv.closed,
         )
         self.transport = MemoryTransport(self.connection)
 
@@ -101,14 +101,16 @@ class MemoryNamesrv:
         )
         self.dispatch = Dispatcher(namesrv_processors(self.state))
 
+    def closed(self, connection: Connection) -> None:
+        """What the server does when a connection ends."""
+        self.state.routes.connection_closed(connection)
+
     def connect(self) -> Peer:
         """A new connection."""
         return Peer(self)
 
 
-def topics_body(
-    *names: str, counter: int = 0, state_version: int = 0, **settings: Any
-) -> RegisterBrokerBody:
+def topics_body(*names: str, counter: int = 0, state_version: int = 0, **settings: Any) -> RegisterBrokerBody:
     """The body of a registration of these topics, all with the same settings."""
     return RegisterBrokerBody(
         TopicConfigSerializeWrapper(

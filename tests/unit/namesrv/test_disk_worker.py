@@ -69,7 +69,9 @@ async def test_a_disk_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
         desk.submit(released.wait)
     assert busy.value.response_code == ResponseCode.SYSTEM_BUSY
     results = await asyncio.gather(*desk.tasks, return_exceptions=True)
-    assert {str(result) for result in results} == {"changed in memory, but not on disk: no answer from it within 0.01 s"}
+    assert {str(result) for result in results} == {
+        "changed in memory, but not on disk: no answer from it within 0.01 s"
+    }
     assert sum(each.replies for each in asked) == 0
     released.set()
     desk.tasks.clear()

@@ -44,8 +44,8 @@ from kourou.protocol.headers import (
 )
 from tests.unit.namesrv.memory_namesrv import MemoryNamesrv, Peer, topics_body
 
-SLAVE = {"broker_id": 1, "broker_addr": "10.0.0.2:10911", "ha_server_addr": "10.0.0.2:10912"}
-BROKER_A = {"cluster_name": "C", "broker_name": "broker-a", "broker_addr": "10.0.0.1:10911"}
+SLAVE: dict[str, Any] = {"broker_id": 1, "broker_addr": "10.0.0.2:10911", "ha_server_addr": "10.0.0.2:10912"}
+BROKER_A: dict[str, Any] = {"cluster_name": "C", "broker_name": "broker-a", "broker_addr": "10.0.0.1:10911"}
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ async def test_a_body_that_is_no_table_is_refused(peer: Peer) -> None:
     header = RegisterBrokerRequestHeader(**BROKER_A, ha_server_addr="", broker_id=0)
     answer = await peer.call(RequestCode.REGISTER_BROKER, header, b'{"topicConfigSerializeWrapper":[]}')
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "RegisterBrokerBody" in (answer.remark or "")
+    assert "topicConfigSerializeWrapper: expected an object" in (answer.remark or "")
 
 
 async def test_a_missing_field_is_named(peer: Peer) -> None:
@@ -286,7 +286,7 @@ async def test_lists(peer: Peer) -> None:
     await peer.register(topics_body("T", "U", topic_sys_flag=2))
     assert topic_list(await peer.call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)) == ["T", "U"]
     by_cluster = GetTopicsByClusterRequestHeader(cluster="C")
-    assert sorted(topic_list(await peer.call(RequestCode.GET_TOPICS_BY_CLUSTER, by_cluster))) == ["T", "U"]
+    assert topic_list(await peer.call(RequestCode.GET_TOPICS_BY_CLUSTER, by_cluster)) == ["T", "U"]
     system = await peer.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
     assert topic_list(system) == ["C", "broker-a"]
     assert b'"brokerAddr":"10.0.0.1:10911"' in system.body

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from kourou.errors import RequestError
-from kourou.namesrv.min_broker_id import MinBrokerIdChange
-from kourou.namesrv.route_info import (
+from kourou.namesrv.broker_registration import (
     BROKER_EXPIRY_MS,
     BrokerRegistration,
     RegisterBrokerResult,
-    RouteInfo,
     TopicTable,
 )
+from kourou.namesrv.min_broker_id import MinBrokerIdChange
+from kourou.namesrv.route_info import RouteInfo
 from kourou.namesrv.route_tables import RouteSettings
 from kourou.namesrv.route_views import RouteViews
 from kourou.protocol.bodies import DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
@@ -171,13 +171,20 @@ def test_an_increment_before_the_full_table_is_served_but_its_version_not_taken(
     cluster.register(MASTER, table("V", counter=7))
     assert cluster.views.route("V") is not None
     broker = cluster.routes.find("broker-a", "10.0.0.1:10911")
-    assert broker is not None and broker.data_version is None
+    assert broker is not None and broker.known_version is None
     cluster.register(MASTER, table("W", counter=8))
-    assert broker.data_version is None
+    assert broker.known_version is None
     cluster.register(MASTER, table("T", "V", "W", counter=8))
-    assert broker.data_version == DataVersion(timestamp=1, counter=8)
+    assert broker.known_version == DataVersion(timestamp=1, counter=8)
     cluster.register(MASTER, table("X", counter=9))
-    assert broker.data_version == DataVersion(timestamp=1, counter=9)
+    assert broker.known_version == DataVersion(timestamp=1, counter=9)
+
+
+def test_a_wiped_permission_stays_wiped_on_a_broker_of_one_topic(cluster: Cluster) -> None:
+    cluster.register(MASTER, table("T"))
+    cluster.routes.wipe_write_perm("broker-a")
+    cluster.register(MASTER, table("T"))
+    assert cluster.perm("T") == 4
 
 
 # -- repeated registrations ---------------------------------------------------------------------------
@@ -428,7 +435,9 @@ def test_register_topic(cluster: Cluster) -> None:
 def test_register_topic_of_an_unknown_broker_is_refused_whole(cluster: Cluster) -> None:
     cluster.register(MASTER, table("T", "U"))
     with pytest.raises(RequestError, match="broker-z has to register first"):
-        cluster.routes.register_topic("V", [QueueData(broker_name="broker-a"), QueueData(broker_name="broker-z")])
+        cluster.routes.register_topic(
+            "V", [QueueData(broker_name="broker-a"), QueueData(broker_name="broker-z")]
+        )
     assert cluster.views.route("V") is None
 
 

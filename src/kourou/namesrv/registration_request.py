@@ -1,4 +1,4 @@
-"""What a broker sends to register: its header and body, checked and read.
+"""Reading a registration: the header and body of a broker's request, checked and decoded.
 
 A broker repeats its whole table every 30 s, so the body is first only skimmed: a digest of the
 parts that matter tells whether anything in it is new.
@@ -7,23 +7,51 @@ parts that matter tells whether anything in it is new.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from kourou.errors import RequestError
-from kourou.namesrv.route_info import BROKER_EXPIRY_MS, BrokerRegistration, TopicTable
+from kourou.namesrv.broker_registration import BROKER_EXPIRY_MS, BrokerRegistration, TopicTable
 from kourou.protocol.bodies import (
-    RegisterBrokerBody,
+    Body,
+    DataVersion,
     TopicConfigSerializeWrapper,
+    TopicQueueMappingInfo,
     decode_body,
     decode_register_broker,
 )
+from kourou.protocol.bodies.shape import Int32
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.headers import RegisterBrokerRequestHeader
 from kourou.protocol.versions import V3_0_11
 
 _NOTHING: Final = msgspec.Raw(b"")
+
+
+class _Settings(Body, gc=False):
+    """A TopicConfig without what routes do not show: half the time and memory to read."""
+
+    read_queue_nums: Int32 = 16
+    write_queue_nums: Int32 = 16
+    perm: Int32 = 6
+    topic_sys_flag: Int32 = 0
+
+
+class TopicConfigTable(Body):
+    """The topics of a broker, as far as a name server reads them."""
+
+    topic_config_table: dict[str, _Settings] = {}
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = {}
+
+
+class RegistrationContent(Body):
+    """RegisterBrokerBody, as far as a name server reads it."""
+
+    topic_config_serialize_wrapper: TopicConfigTable = msgspec.field(default_factory=TopicConfigTable)
+    filter_server_list: list[str] = []
 
 
 class _TableSkim(msgspec.Struct, rename="camel"):
@@ -60,17 +88,26 @@ def read_registration(header: RegisterBrokerRequestHeader, body: bytes) -> Broke
 
 
 def read_topic_table(header: RegisterBrokerRequestHeader, body: bytes, version: int) -> TopicTable:
-    """The topics in the body of a broker of this version."""
-    if version < V3_0_11 and body:
-        content = RegisterBrokerBody(decode_body(body, TopicConfigSerializeWrapper))
-    else:
-        content = decode_register_broker(body, compressed=header.compressed, version=version)
-    wrapper = content.topic_config_serialize_wrapper
+    """The topics in the body of a broker of this version; without a body, none."""
+    if not body:
+        return TopicTable()
+    if version < V3_0_11:
+        return _topic_table(decode_body(body, TopicConfigTable), ())
+    if header.compressed:
+        packed = decode_register_broker(body, compressed=True, version=version)
+        return _topic_table(packed.topic_config_serialize_wrapper, packed.filter_server_list)
+    content = decode_body(body, RegistrationContent)
+    return _topic_table(content.topic_config_serialize_wrapper, content.filter_server_list)
+
+
+def _topic_table(
+    table: TopicConfigTable | TopicConfigSerializeWrapper, filter_servers: Sequence[str]
+) -> TopicTable:
     return TopicTable(
-        data_version=wrapper.data_version,
-        topics=wrapper.topic_config_table,
-        mappings=wrapper.topic_queue_mapping_info_map,
-        filter_servers=content.filter_server_list,
+        data_version=table.data_version,
+        topics=table.topic_config_table,
+        mappings=table.topic_queue_mapping_info_map,
+        filter_servers=filter_servers,
     )
 
 
@@ -80,8 +117,9 @@ def _timeout_ms(asked: int | None) -> int:
 
 
 def _digest(body: bytes) -> int:
-    # With a $ref in it, a part does not tell what it means without the rest.
-    if body.startswith(b"{") and b'"$ref"' not in body:
+    # With a $ref in it, a part does not tell what it means without the rest. No topic's name has a
+    # dollar sign, and one byte is found at memory speed, four are not.
+    if body.startswith(b"{") and b"$" not in body:
         try:
             skim = _skim(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
