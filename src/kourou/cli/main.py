@@ -9,6 +9,7 @@ import typer
 
 from kourou import __version__
 from kourou.cli.problems import run_command
+from kourou.cli.store import store_app
 from kourou.logs import LogLevel
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(store_app)
 
 
 def _print_version(asked: bool) -> None:

@@ -1,0 +1,139 @@
+"""What the measurements of the store share: a store, messages for it, rounds, tables.
+
+Time is that of the processor, user and system, unless a table says clock: the machine has other things to do.
+Rounds of what is compared alternate, so that a slow moment hits all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from kourou.protocol.message_id import encode_host
+from kourou.protocol.tags import tags_code
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.files import Files
+from kourou.store.message_store import MessageStore
+from kourou.store.put_status import PutStatus
+from kourou.store.settings import MessageStoreConfig
+
+BORN_HOST = encode_host("127.0.0.1", 54321)
+
+
+class Ready(NamedTuple):
+    """A message, all that a broker has made of a request before it calls the store."""
+
+    queue: ConsumeQueue
+    body: bytes
+    properties: bytes
+    tags_code: int
+    keys: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What some work took."""
+
+    cpu_s: float
+    clock_s: float
+
+
+def spent(work: Callable[[], object]) -> Spent:
+    """Run it and look at both clocks."""
+    clock, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Spent(time.process_time() - cpu, time.perf_counter() - clock)
+
+
+def best_and_median(rounds: Sequence[Spent], count: int) -> tuple[float, float]:
+    """Microseconds of CPU for one of `count`."""
+    each = [one.cpu_s / count * 1e6 for one in rounds]
+    return min(each), median(each)
+
+
+@contextmanager
+def open_store(config: MessageStoreConfig) -> Iterator[MessageStore]:
+    """A store at work: what the collector has to look at is kept small, as a broker does after its start."""
+    store = MessageStore.open(config, Files(), lambda: time.time_ns() // 1_000_000)
+    gc.freeze()
+    try:
+        yield store
+    finally:
+        store.abandon()
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """A folder that is removed at the end; TMPDIR says where."""
+    folder = Path(tempfile.mkdtemp(prefix="kourou-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def ready_messages(
+    queues: Sequence[ConsumeQueue], count: int, body_bytes: int, first: int = 0
+) -> list[Ready]:
+    """Messages over the queues in turn, with the properties of a Java client and two keys."""
+    code = tags_code("TagA")
+    messages = []
+    for number in range(first, first + count):
+        unique_id, key = f"7F00000150805FFD2B2748C0{number:08X}", f"order-{number}"
+        properties = (
+            f"KEYS\x01{key}\x02UNIQ_KEY\x01{unique_id}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+            "CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"
+        )
+        body = number.to_bytes(8, "big") * (body_bytes // 8)
+        messages.append(
+            Ready(queues[number % len(queues)], body, properties.encode(), code, (unique_id, key))
+        )
+    return messages
+
+
+def append(store: MessageStore, messages: Sequence[Ready], per_pass: int) -> None:
+    """What a broker does with messages, in passes: put, write, publish, answer."""
+    put = store.put
+    for first in range(0, len(messages), per_pass):
+        now_ms = store.begin_pass()
+        for queue, body, properties, code, keys in messages[first : first + per_pass]:
+            put(
+                queue,
+                body,
+                properties,
+                tags_code=code,
+                keys=keys,
+                born_timestamp=now_ms,
+                born_host=BORN_HOST,
+                done=_answered,
+            )
+        batch = store.write_pass()
+        assert batch is not None
+        store.publish(batch)
+        batch.answer(PutStatus.PUT_OK)
+
+
+def _answered(status: PutStatus, phy_offset: int, queue_offset: int) -> None:
+    pass
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; all columns but the first are numbers."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def options(doc: str | None) -> argparse.ArgumentParser:
+    """The options that all of these have."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the sizes of the result file; minutes")
+    return parser

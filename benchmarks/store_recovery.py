@@ -1,0 +1,205 @@
+"""How long a start takes after a kill. `python -m benchmarks.store_recovery [--full] [--profile]`.
+
+A log of 128 MiB (`--full`: 1 GiB) of 1 KiB messages with two keys, written by a store that is then given up
+without a word. It is opened as it was left: the log flushed every 32 MiB, queues and index written now and
+then and never synced, so that all of the log is walked; and with every derived file lost: queues, index,
+checkpoint, snapshot. After a clean stop there is nothing to walk. Time is by the clock, the log in the page
+cache. Beside it stands a bare loop that reads the log and takes the CRC of its bytes.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import pstats
+import shutil
+import time
+import zlib
+from pathlib import Path
+from statistics import median
+
+from benchmarks._store_load import (
+    Spent,
+    append,
+    markdown_table,
+    open_store,
+    options,
+    ready_messages,
+    spent,
+    work_folder,
+)
+from kourou.store.files import Files
+from kourou.store.message_store import MessageStore
+from kourou.store.settings import MessageStoreConfig
+
+BODY_BYTES = 1024
+PER_ROUND = 25_600
+TOPICS = 4
+QUEUES = 8
+DERIVED = ("consumequeue", "index", "checkpoint", "consumequeue.snapshot")
+
+
+def write_log(root: Path, log_bytes: int) -> int:
+    """Fill the log up to `log_bytes`, all in its first file; how many messages it holds."""
+    count = 0
+    with open_store(MessageStoreConfig(root=root)) as store:
+        queues = [store.queue(f"Topic{topic}", number) for topic in range(TOPICS) for number in range(QUEUES)]
+        while True:
+            messages = ready_messages(queues, PER_ROUND, BODY_BYTES, first=count)
+            start = store.log.max_phy_offset
+            append(store, messages, 256)
+            count += PER_ROUND
+            store.flush()
+            store.flush_derived(thorough=False)
+            if store.log.max_phy_offset * 2 - start > log_bytes:
+                return count
+
+
+class Derived:
+    """The derived files as they were left, to be put back before each round."""
+
+    def __init__(self, root: Path, kept: Path) -> None:
+        self._root = root
+        self._kept = kept
+        kept.mkdir()
+        self._copy(root, kept)
+
+    def put_back(self) -> None:
+        """All of them as they were."""
+        self.lose()
+        self._copy(self._kept, self._root)
+
+    def lose(self) -> None:
+        """None of them; the marker of a store that was not closed stays."""
+        for name in DERIVED:
+            path = self._root / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _copy(self, source: Path, target: Path) -> None:
+        # By cp, which keeps holes: an IndexFile has 400 MB of them.
+        names = [str(source / name) for name in DERIVED if (source / name).exists()]
+        if names:
+            status = os.spawnlp(os.P_WAIT, "cp", "cp", "-a", "--sparse=always", *names, str(target))
+            assert status == 0, "cp failed"
+
+
+def start(root: Path) -> MessageStore:
+    """Open the store, which recovers it."""
+    return MessageStore.open(MessageStoreConfig(root=root), Files(), lambda: time.time_ns() // 1_000_000)
+
+
+def measure_start(root: Path, expected: int) -> Spent:
+    """One start; the store is given up again."""
+    opened: list[MessageStore] = []
+    took = spent(lambda: opened.append(start(root)))
+    (store,) = opened
+    assert store.report.records == expected, store.report
+    assert sum(queue.max_queue_offset for queue in store.queues.items()) >= expected
+    store.abandon()
+    return took
+
+
+def bare(path: Path, log_bytes: int) -> Spent:
+    """Read the log in pieces and take a CRC."""
+
+    def work() -> None:
+        with open(path, "rb", buffering=0) as file:
+            for _ in range(0, log_bytes, 4 << 20):
+                zlib.crc32(file.read(4 << 20))
+
+    return spent(work)
+
+
+def measure(folder: Path, log_bytes: int, rounds: int) -> list[list[str]]:
+    """A row for each state of the files."""
+    root = folder / "store"
+    count = write_log(root, log_bytes)
+    derived = Derived(root, folder / "kept")
+    log_path = next((root / "commitlog").iterdir())
+    log_bytes = count * _record_bytes(log_path)
+    took: dict[str, list[Spent]] = {"as left by a kill": [], "all derived files lost": [], "bare": []}
+    for _ in range(rounds):
+        derived.put_back()
+        took["as left by a kill"].append(measure_start(root, count))
+        derived.lose()
+        took["all derived files lost"].append(measure_start(root, count))
+        took["bare"].append(bare(log_path, log_bytes))
+    start(root).close()
+    took["after a clean stop"] = [measure_clean(root) for _ in range(rounds)]
+    return [_row(name, count, log_bytes, spents, took["bare"]) for name, spents in took.items()]
+
+
+def measure_clean(root: Path) -> Spent:
+    """A start after a clean stop, and another clean stop."""
+    opened: list[MessageStore] = []
+    took = spent(lambda: opened.append(start(root)))
+    opened[0].close()
+    return took
+
+
+def _record_bytes(log_path: Path) -> int:
+    with open(log_path, "rb") as log:
+        return int.from_bytes(log.read(4), "big")
+
+
+def _row(name: str, count: int, log_bytes: int, spents: list[Spent], bare_spents: list[Spent]) -> list[str]:
+    best = min(one.clock_s for one in spents)
+    cpu = min(one.cpu_s for one in spents)
+    bare_cpu = min(one.cpu_s for one in bare_spents)
+    return [
+        name,
+        f"{best:.2f}",
+        f"{median(one.clock_s for one in spents):.2f}",
+        f"{cpu:.2f}",
+        f"{cpu / count * 1e6:.2f}",
+        f"{count / best:,.0f}",
+        f"{log_bytes / best / 1e6:,.0f}",
+        f"{bare_cpu / cpu:.2f}",
+    ]
+
+
+HEAD = (
+    "start",
+    "s, best",
+    "median",
+    "CPU s, best",
+    "CPU µs a record",
+    "records/s",
+    "MB/s",
+    "bare : this, CPU",
+)
+
+
+def profile(folder: Path, log_bytes: int) -> None:
+    """Where the time goes, with all derived files lost."""
+    root = folder / "store"
+    write_log(root, log_bytes)
+    Derived(root, folder / "kept").lose()
+    profiler = cProfile.Profile()
+    profiler.enable()
+    store = start(root)
+    profiler.disable()
+    store.abandon()
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = options(__doc__)
+    parser.add_argument("--profile", action="store_true", help="where the time goes, instead")
+    chosen = parser.parse_args()
+    log_bytes, rounds = (1 << 30, 5) if chosen.full else (128 << 20, 3)
+    with work_folder() as folder:
+        if chosen.profile:
+            profile(folder, log_bytes)
+            return
+        rows = measure(folder, log_bytes, rounds)
+    print(f"{rounds} rounds, a log of {log_bytes >> 20:,} MiB.\n")
+    print(markdown_table(HEAD, rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""`kourou store check`: runs the check, shows how far it is, prints what it found."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+
+from kourou.cli.printing import shown, wide_console
+from kourou.store.check import CheckOptions, CheckReport, check_store
+from kourou.store.check_context import Progress as OnProgress
+from kourou.store.check_report import Finding, counted
+from kourou.store.delay_levels import DEFAULT_DELAY_LEVEL_TEXT, parse_delay_levels
+from kourou.store.files import Files
+
+OK, VIOLATIONS, CANNOT_READ = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckCommand:
+    """What a user may ask for."""
+
+    folder: Path
+    log_folders: tuple[Path, ...] = ()
+    index_slots: int | None = None
+    delay_levels: str | None = None
+    as_json: bool = False
+
+    def run(self) -> int:
+        """Check and print; the exit code."""
+        started = time.perf_counter()
+        with _progress_bar() as on_progress:
+            report = check_store(Files(), self.folder, options=self._options(on_progress))
+        seconds = time.perf_counter() - started
+        if self.as_json:
+            rate = round(report.bytes / seconds) if seconds else 0
+            scan = {"seconds": round(seconds, 3), "bytesPerSecond": rate}
+            print(json.dumps({**report.as_json(), "scan": scan}, indent=2))
+        else:
+            print_report(wide_console(), report, seconds)
+        return exit_code(report)
+
+    def _options(self, on_progress: OnProgress | None) -> CheckOptions:
+        return CheckOptions(
+            commit_log_folders=self.log_folders,
+            index_slots=self.index_slots,
+            delay_levels=parse_delay_levels(self.delay_levels or DEFAULT_DELAY_LEVEL_TEXT),
+            progress=on_progress,
+        )
+
+
+def exit_code(report: CheckReport) -> int:
+    """0, 1 when something is wrong, 2 when something could not be read."""
+    if report.unreadable:
+        return CANNOT_READ
+    return OK if report.ok else VIOLATIONS
+
+
+@contextmanager
+def _progress_bar() -> Iterator[OnProgress | None]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("check")
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def print_report(console: Console, report: CheckReport, seconds: float) -> None:
+    """Print a report for people."""
+    console.print(_summary(report))
+    for title, style, findings in (
+        ("Violations", "red", report.violations),
+        ("At the next start", "yellow", report.recovery),
+        ("Notes", "dim", report.notes),
+    ):
+        if findings:
+            console.print(_table(title, style, findings, report.root))
+    rate = report.bytes / seconds / 1e6 if seconds else 0.0
+    verdict = "[green]OK[/]" if report.ok else f"[red]{counted(len(report.violations), 'violation')}[/]"
+    console.print(f"{verdict}: {report.bytes / 1e6:,.1f} MB of records in {seconds:.2f} s, {rate:,.0f} MB/s")
+
+
+def _summary(report: CheckReport) -> str:
+    counts = report.counts
+    state = "in use" if report.in_use else "stopped" if report.is_clean else "killed"
+    return (
+        f"[bold]{shown(str(report.root))}[/] ({state}): {counts.records:,} records in {counts.log_files} "
+        f"CommitLog files, from {report.log_min_phy_offset} to {report.log_end_phy_offset}; {counts.units:,} "
+        f"units in {counts.queues:,} queues; {counts.index_entries:,} entries in {counts.index_files} "
+        "index files"
+    )
+
+
+def _table(title: str, style: str, findings: list[Finding], root: Path) -> Table:
+    table = Table(title=title, title_justify="left", title_style=style)
+    table.add_column("File", overflow="fold")
+    table.add_column("Byte", justify="right")
+    table.add_column("What", overflow="fold")
+    for found in findings:
+        plain = found.as_json(root)
+        position = "" if found.position is None else str(found.position)
+        table.add_row(shown(plain["file"]), position, shown(found.what))
+    return table

@@ -1,0 +1,91 @@
+"""Dispatcher: keeps ConsumeQueues and index up with the CommitLog.
+
+Two ways in. `publish` takes a batch that was just written, in the same pass, from what the
+appender knows. `dispatch` takes a record as it lies in the log: after recovery, and on a
+slave. Both end in the same files; records that are there already are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.dispatch_request import DispatchRequest
+from kourou.store.index_service import IndexService
+from kourou.store.put_batch import PutBatch
+
+ArrivalHook = Callable[[Iterable[ConsumeQueue]], None]
+
+
+class Dispatcher:
+    """Owned by the store's thread. `dispatched_phy_offset`: the log is derived up to there.
+
+    Hooks, called after each batch: `on_publish` with the batch, `on_arrival` with the queues that grew.
+    """
+
+    def __init__(self, queues: ConsumeQueues, index: IndexService | None) -> None:
+        self._queues = queues
+        self._index = index
+        self.dispatched_phy_offset = 0
+        self.dispatched_timestamp = 0
+        self.on_arrival: list[ArrivalHook] = []
+        self.on_publish: list[Callable[[PutBatch], None]] = []
+
+    def publish(self, batch: PutBatch) -> Iterable[ConsumeQueue]:
+        """Make a written batch visible to readers; returns the queues that grew.
+
+        Batches have to come in log order, each of them: units take the next place of their queue.
+        """
+        for queue, queue_offset in batch.first_offsets.items():
+            if queue.max_queue_offset != queue_offset:
+                self._check_gone(queue, queue_offset)
+        grown: dict[ConsumeQueue, None] = {}
+        index = self._index
+        timestamp = batch.store_timestamp
+        for _, listed, topic, phy_offset, _, size, tags_code, keys, _ in batch.puts:
+            if listed is not None:
+                listed.append(phy_offset, size, tags_code)
+                grown[listed] = None
+            if keys and index is not None:
+                index.collect(topic, keys, phy_offset, timestamp)
+        self.dispatched_phy_offset = batch.end_phy_offset
+        self.dispatched_timestamp = timestamp
+        for hook in self.on_publish:
+            hook(batch)
+        for arrived in self.on_arrival:
+            arrived(grown)
+        return grown
+
+    def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        # Its topic was deleted between put and publish: nobody will read what is appended to it.
+        is_gone = self._queues.find(queue.topic, queue.queue_id) is not queue
+        assert is_gone, f"{queue} is to get unit {queue_offset}: a batch was not published in its turn"
+
+    def dispatch(self, request: DispatchRequest) -> ConsumeQueue | None:
+        """Take one record of the log; returns its queue when that grew.
+
+        DamageError when its queue_offset cannot be right.
+        """
+        grown = self._dispatch_to_queue(request)
+        if request.phy_offset >= self.dispatched_phy_offset:
+            self._dispatch_to_index(request)
+            self.dispatched_phy_offset = request.phy_offset + request.size
+            self.dispatched_timestamp = request.store_timestamp
+        return grown
+
+    def _dispatch_to_index(self, request: DispatchRequest) -> None:
+        index = self._index
+        if index is None or not request.keys or not request.in_index:
+            return
+        # The last record in the index comes again: not all of its keys need be there.
+        if request.phy_offset >= index.end_phy_offset:
+            index.collect(request.topic, request.keys, request.phy_offset, request.store_timestamp)
+
+    def _dispatch_to_queue(self, request: DispatchRequest) -> ConsumeQueue | None:
+        if not request.in_consume_queue:
+            return None
+        queue = self._queues.get(request.topic, request.queue_id)
+        if queue.put(request.queue_offset, request.phy_offset, request.size, request.tags_code):
+            return queue
+        return None

@@ -1,0 +1,368 @@
+"""IndexFile: finds records of the CommitLog by key. One file of the index; bytes in index_entry.py.
+
+Entries are appended by `pwrite`, slots live in memory (index_slots.py) and the header too; `flush`
+brings both to the file, the header last and behind a sync. So whatever the machine loses, entries
+below the header's count are there; slots may be newer than that, and `recover` rebuilds them from the
+entries. A header that counts more than was written (Apache keeps no such order) shows there as well.
+
+Two keys of one record may land in two files: the one that was nearly full, and the next.
+One thing is not as Apache does it: the first entry of a file has time_diff 0. Apache computes it from
+the end of the file before, so that after a pause the first key counts as younger than it is.
+Not here: which files there are (index_service.py), how keys are hashed (index_hash.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kourou.errors import StorageError, StoreFormatError
+from kourou.store.files import Files, OpenFile
+from kourou.store.index_entry import (
+    ENTRIES,
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    MAX_TIME_DIFF,
+    Entries,
+    IndexBatch,
+    IndexHeader,
+    IndexLayout,
+    Longs,
+)
+from kourou.store.index_slots import SlotTable
+
+# Entries looked at in one go when a file is recovered or cut: 1.3 MB.
+_CHUNK_ENTRIES: Final = 65_536
+# Entries read at once while following a chain, a page of them: the next one is often among them,
+# and one system call costs as much as all of these.
+_WINDOW_ENTRIES: Final = 204
+
+
+class IndexFile:
+    """One file, open. Change it from one thread only."""
+
+    __slots__ = ("header", "_file", "_header_is_dirty", "_layout", "_slots")
+
+    def __init__(self, file: OpenFile, layout: IndexLayout, header: IndexHeader) -> None:
+        self.header = header
+        self._file = file
+        self._layout = layout
+        # None until something is appended: queries read slots from the file, and a store at rest
+        # does not keep 20 MB of them.
+        self._slots: SlotTable | None = None
+        self._header_is_dirty = False
+
+    @classmethod
+    def create(cls, files: Files, path: Path, layout: IndexLayout, header: IndexHeader) -> IndexFile:
+        """Make a new file at full length, all of it a hole. Its name is on disk after `sync_folder`."""
+        file = files.open(path, exclusive=True)
+        try:
+            file.set_length(layout.file_bytes)
+        except OSError:
+            file.close()
+            files.remove(path)
+            raise
+        created = cls(file, layout, header)
+        created._slots = SlotTable(layout.slot_count)
+        return created
+
+    @classmethod
+    def open(cls, files: Files, path: Path, layout: IndexLayout) -> IndexFile:
+        """Open a file as it is. StoreFormatError when it has entries and another length.
+
+        Without entries a wrong length is what a crash left of a new file, and nothing is lost.
+        """
+        file = files.open(path)
+        try:
+            header = IndexHeader.decode(file.pread(HEADER_BYTES, 0).ljust(HEADER_BYTES, b"\x00"))
+            length = file.length()
+            if header.index_count > 1 and length != layout.file_bytes:
+                raise StoreFormatError(
+                    path,
+                    f"the index file has {length} bytes, but maxHashSlotNum={layout.slot_count} and "
+                    f"maxIndexNum={layout.entry_count} ask for {layout.file_bytes}; "
+                    "set both to what the store was written with",
+                )
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, layout, header)
+
+    @property
+    def path(self) -> Path:
+        """The file's name, with its folder."""
+        return self._file.path
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        return self.header.index_count <= 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
+        return self.header.index_count >= self._layout.entry_count
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything is on disk."""
+        return not self._header_is_dirty and (self._slots is None or not self._slots.is_dirty)
+
+    def close(self) -> None:
+        """Give the descriptor back. Nothing is written."""
+        self._file.close()
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def append(self, batch: IndexBatch) -> int:
+        """Add as many rows as there is room for; returns how many. Entries are in the page cache
+        then, slots and header in memory. After an OSError the file is as before."""
+        header = self.header
+        first_index = header.index_count
+        batch = batch.part(0, self._layout.entry_count - first_index)
+        if not len(batch):
+            return 0
+        slots = self._load_slots()
+        links = slots.link(batch.key_hashes, first_index)
+        begin = int(batch.store_timestamps[0]) if self.is_empty else header.begin_timestamp
+        entries = np.empty(len(batch), ENTRIES)
+        entries["key_hash"] = batch.key_hashes
+        entries["phy_offset"] = batch.phy_offsets
+        entries["time_diff"] = _time_diffs(batch.store_timestamps, begin)
+        entries["prev_index"] = links.prev_indexes
+        self._file.pwrite(entries.data, self._layout.entry_position(first_index))
+        slots.apply(links)
+        self._count(batch, len(batch) - int(np.count_nonzero(links.prev_indexes)))
+        return len(batch)
+
+    def _count(self, batch: IndexBatch, new_slots: int) -> None:
+        header = self.header
+        if self.is_empty:
+            header.begin_timestamp = int(batch.store_timestamps[0])
+            header.begin_phy_offset = int(batch.phy_offsets[0])
+        header.end_timestamp = int(batch.store_timestamps[-1])
+        header.end_phy_offset = int(batch.phy_offsets[-1])
+        header.hash_slot_count += new_slots
+        header.index_count += len(batch)
+        self._header_is_dirty = True
+
+    def _load_slots(self) -> SlotTable:
+        if self._slots is None:
+            self._slots = SlotTable.load(self._file, self._layout.slot_count, self.header.index_count)
+        return self._slots
+
+    def flush(self) -> None:
+        """On return everything is on disk.
+
+        StorageError when a sync fails: then nobody knows what is, and trying again proves nothing.
+        """
+        if self.is_flushed:
+            return
+        if self._slots is not None:
+            self._slots.write(self._file)
+        self._sync()
+        self._file.pwrite(self.header.encode(), 0)
+        self._sync()
+        self._header_is_dirty = False
+
+    def _sync(self) -> None:
+        try:
+            self._file.sync()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StorageError(
+                f"{self.path}: the index file cannot be synced: {reason}", self.path
+            ) from error
+
+    def release_slots(self) -> None:
+        """Free the slots in memory: nothing will be appended. To be called after `flush`."""
+        self._slots = None
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether records of this time may be in the file."""
+        first, last = self.header.begin_timestamp, self.header.end_timestamp
+        return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
+
+    def select(self, key_hash: int, begin_ms: int, end_ms: int, found: list[int], max_found: int) -> None:
+        """Add phy_offsets of records with this hash and time to `found`, newest first.
+
+        Times are known by the second. Chains go to ever older entries: one that does not is
+        damaged and ends there.
+        """
+        slot = key_hash % self._layout.slot_count
+        index = self._slot_value(slot)
+        above = self.header.index_count
+        window = b""
+        window_first = above
+        while 0 < index < above and len(found) < max_found:
+            if index < window_first:
+                window_first = max(index - _WINDOW_ENTRIES + 1, 0)
+                window = self._read(window_first, index + 1)
+            entry_hash, phy_offset, time_diff, prev_index = ENTRY.unpack_from(
+                window, (index - window_first) * ENTRY_BYTES
+            )
+            time_ms = self.header.begin_timestamp + time_diff * 1000
+            if time_diff < 0:
+                break
+            if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
+                found.append(phy_offset)
+            if time_ms < begin_ms:
+                break
+            above = index
+            index = prev_index
+
+    def _slot_value(self, slot: int) -> int:
+        if self._slots is not None:
+            return self._slots[slot]
+        return int.from_bytes(self._file.pread(4, self._layout.slot_position(slot)), "big", signed=True)
+
+    def keys_at_end(self, phy_offset: int) -> int:
+        """How many of the last entries belong to the record at `phy_offset`."""
+        count = 0
+        for _, entries in self._chunks_backwards(_WINDOW_ENTRIES):
+            others = np.flatnonzero(entries["phy_offset"] != phy_offset)
+            if others.size:
+                return count + entries.size - 1 - int(others[-1])
+            count += entries.size
+        return count
+
+    # -- repair ----------------------------------------------------------------------------------
+
+    def is_plausible(self) -> bool:
+        """Whether the header fits the last entry it counts: where it does not, see `recover`."""
+        if self.is_empty:
+            return True
+        count = self.header.index_count
+        if count > self._layout.entry_count:
+            return False
+        (last,) = self._entries(count - 1, count)
+        return int(last["phy_offset"]) == self.header.end_phy_offset
+
+    def recover(self) -> bool:
+        """Rebuild the slots from the entries after a crash, and check both. False if entries that
+        the header counts are not there: then the file was cut in front of the first doubtful record.
+        """
+        counted = self.header.index_count
+        slots, valid = self._replay(min(counted, self._layout.entry_count))
+        slots.compare(self._file)
+        self._slots = slots
+        if valid == counted and self.is_plausible():
+            return True
+        self.header.index_count = valid
+        self._header_is_dirty = True
+        if not self.is_empty:
+            (last,) = self._entries(valid - 1, valid)
+            # The entry that is gone may have been another key of the same record.
+            self.truncate(int(last["phy_offset"]))
+        return False
+
+    def _replay(self, index_count: int) -> tuple[SlotTable, int]:
+        """The slots that entries below `index_count` make, up to the first that cannot be right;
+        and that one's index."""
+        slots = SlotTable(self._layout.slot_count)
+        phy_offset = 0
+        hash_slots = 0
+        for first, entries in self._chunks(index_count):
+            right = _right_entries(entries, phy_offset)
+            links = slots.link(entries["key_hash"].astype(np.int32), first)
+            right &= entries["prev_index"] == links.prev_indexes
+            count = entries.size if right.all() else int(np.argmin(right))
+            if count < entries.size:
+                links = slots.link(entries["key_hash"][:count].astype(np.int32), first)
+            slots.apply(links)
+            hash_slots += count - int(np.count_nonzero(links.prev_indexes))
+            if count < entries.size:
+                index_count = first + count
+                break
+            phy_offset = int(entries["phy_offset"][-1])
+        self._set_hash_slots(hash_slots)
+        return slots, index_count
+
+    def _set_hash_slots(self, hash_slots: int) -> None:
+        if self.header.hash_slot_count != hash_slots:
+            self.header.hash_slot_count = hash_slots
+            self._header_is_dirty = True
+
+    def truncate(self, phy_offset: int) -> bool:
+        """Take out entries of records at `phy_offset` and beyond; whether there were any.
+
+        In memory on return. The file has to be flushed before anything is appended: entries that
+        were cut must not come back between new ones. The end's time is then known by the second.
+        """
+        header = self.header
+        before = header.index_count
+        for first, entries in self._chunks_backwards(_CHUNK_ENTRIES):
+            beyond = np.flatnonzero(entries["phy_offset"] >= phy_offset)
+            if not beyond.size:
+                break
+            self._take_back(entries[beyond[0] :], first + int(beyond[0]))
+            if beyond[0] > 0:
+                break
+        if header.index_count == before:
+            return False
+        self._header_is_dirty = True
+        if not self.is_empty:
+            (last,) = self._entries(header.index_count - 1, header.index_count)
+            header.end_phy_offset = int(last["phy_offset"])
+            header.end_timestamp = header.begin_timestamp + int(last["time_diff"]) * 1000
+        return True
+
+    def correct_end(self, store_timestamp: int) -> None:
+        """The last record was stored at this time. In memory on return."""
+        if self.header.end_timestamp != store_timestamp and not self.is_empty:
+            self.header.end_timestamp = store_timestamp
+            self._header_is_dirty = True
+
+    def _take_back(self, entries: Entries, first_index: int) -> None:
+        slots = self._load_slots()
+        indexes = np.arange(first_index, first_index + entries.size)
+        prev_indexes = entries["prev_index"].astype(np.int32)
+        prev_indexes[(prev_indexes < 0) | (prev_indexes >= indexes)] = 0
+        slots.unlink(entries["key_hash"].astype(np.int32), prev_indexes)
+        self.header.hash_slot_count -= int(np.count_nonzero(prev_indexes == 0))
+        self.header.index_count = first_index
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _read(self, first: int, last: int) -> bytes:
+        return self._file.pread((last - first) * ENTRY_BYTES, self._layout.entry_position(first))
+
+    def _entries(self, first: int, last: int) -> Entries:
+        return np.frombuffer(self._read(first, last), ENTRIES)
+
+    def _chunks(self, index_count: int) -> Iterator[tuple[int, Entries]]:
+        for first in range(1, index_count, _CHUNK_ENTRIES):
+            yield first, self._entries(first, min(first + _CHUNK_ENTRIES, index_count))
+
+    def _chunks_backwards(self, size: int) -> Iterator[tuple[int, Entries]]:
+        """Chunks of up to `size` entries, the newest first."""
+        last = self.header.index_count
+        while last > 1:
+            first = max(1, last - size)
+            yield first, self._entries(first, last)
+            last = first
+
+
+def _time_diffs(store_timestamps: Longs, begin_timestamp: int) -> Longs:
+    if begin_timestamp <= 0:
+        return np.zeros_like(store_timestamps)
+    return np.clip((store_timestamps - begin_timestamp) // 1000, 0, MAX_TIME_DIFF)
+
+
+def _right_entries(entries: Entries, min_phy_offset: int) -> NDArray[np.bool_]:
+    """Which entries may be what was written, each by itself and beside the one before it."""
+    phy_offsets = entries["phy_offset"].astype(np.int64)
+    before = np.empty_like(phy_offsets)
+    before[:1] = min_phy_offset
+    before[1:] = phy_offsets[:-1]
+    right = phy_offsets >= before
+    right &= entries["key_hash"] >= 0
+    right &= entries["time_diff"] >= 0
+    return right

@@ -1,0 +1,354 @@
+"""IndexService: the index of a store, from keys on the hot path to phy_offsets in a query.
+
+`collect` only remembers; `build` turns what was collected into entries, a batch at a time, and rolls
+to a new file when one is full; `flush` makes them durable. Files are named by the local time at which
+they were made, `yyyyMMddHHmmssSSS`, and are in order by that.
+
+The index is derived from the CommitLog: what it loses is built again from there. `end_phy_offset` is
+the last record in it. A record that is collected a second time is passed over, key by key, so that
+recovery may start anywhere before the end. When the index can no longer keep up (its files cannot be
+written for long, or synced at all) it stays where it is, says so in every `flush`, and goes on after
+the next start. Key texts are not kept: other keys with the same hash come along in answers.
+Not here: which keys a record has (dispatch_request.py), the records themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from kourou.errors import StorageError
+from kourou.store.files import Files
+from kourou.store.index_entry import IndexBatch, IndexHeader, IndexLayout
+from kourou.store.index_file import IndexFile
+from kourou.store.index_hash import KeyHasher, key_hash
+
+_log = logging.getLogger(__name__)
+
+# Records built in one go: enough to share what a batch costs, few enough to take some 2 ms only.
+_BATCH_RECORDS: Final = 2048
+# Records kept while the disk takes none: tens of megabytes.
+_MAX_PENDING_RECORDS: Final = 200_000
+# What one query finds at most (`maxMsgsNumBatch`).
+_MAX_FOUND: Final = 64
+_NAME_LENGTH: Final = 17
+
+
+class IndexService:
+    """All IndexFiles of a store. Owned by the store's thread."""
+
+    def __init__(
+        self, files: Files, folder: Path, slot_count: int, entry_count: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._layout = IndexLayout(slot_count, entry_count)
+        self._now_ms = now_ms
+        self._hasher = KeyHasher()
+        self._index_files: list[IndexFile] = []
+        self._pending: list[tuple[str, Sequence[str], int, int]] = []
+        self._build_at = _BATCH_RECORDS
+        self._has_new_names = False
+        self._failure: StorageError | None = None
+        # False when `load` found damage: what lies behind `end_phy_offset` has to be dispatched again,
+        # however far the checkpoint says the index went.
+        self.is_complete = True
+
+    # -- state -----------------------------------------------------------------------------------
+
+    @property
+    def end_phy_offset(self) -> int:
+        """Where the last record in the index lies; 0 when there is none, or it is the log's first."""
+        return self._index_files[-1].header.end_phy_offset if self._index_files else 0
+
+    @property
+    def end_timestamp(self) -> int:
+        """When the last record in the index was stored; 0 when there is none."""
+        return self._index_files[-1].header.end_timestamp if self._index_files else 0
+
+    @property
+    def full_end_timestamp(self) -> int:
+        """When the last record of the newest full file was stored, if that file is on disk; else 0.
+
+        It is what a checkpoint has as `indexMsgTimestamp`: full files up to it need no check.
+        """
+        full = [file for file in self._index_files if file.is_full and file.is_flushed]
+        return full[-1].header.end_timestamp if full else 0
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, oldest first."""
+        return [file.path for file in self._index_files]
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def load(self, clean_exit: bool, index_msg_timestamp: int) -> None:
+        """Open the files that are there. After a crash those that need not be whole are checked,
+        and cut where they are not; on return that is on disk.
+
+        StoreFormatError when they were written with other sizes.
+        """
+        try:
+            self._load(clean_exit, index_msg_timestamp)
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, clean_exit: bool, index_msg_timestamp: int) -> None:
+        names = [name for name in self._files.list_names(self._folder) if _is_index_name(name)]
+        has_hole = False
+        for position, name in enumerate(names):
+            index_file = IndexFile.open(self._files, self._folder / name, self._layout)
+            if index_file.is_empty:  # made just before the end: what it was to hold comes again
+                self._remove(index_file)
+                has_hole = True
+                continue
+            if has_hole:  # files get their content in order: the empty one has lost it
+                index_file.close()
+                self._drop(names[position:])
+                self._files.sync_folder(self._folder)
+                return
+            self._index_files.append(index_file)
+            is_trusted = clean_exit or (
+                index_file.is_full and index_file.header.end_timestamp <= index_msg_timestamp
+            )
+            if is_trusted and index_file.is_plausible():
+                continue
+            if index_file.recover():
+                index_file.flush()
+                index_file.release_slots()
+            else:
+                self._keep_up_to(index_file, names[position + 1 :])
+                return
+
+    def _keep_up_to(self, cut: IndexFile, newer_names: Sequence[str]) -> None:
+        """A file was cut: files behind it go too."""
+        self._drop(newer_names)
+        # While the cut is not on disk the damage is still to be seen, should this be interrupted.
+        self._files.sync_folder(self._folder)
+        if cut.is_empty:
+            self._remove(self._index_files.pop())
+        else:
+            cut.flush()
+            cut.release_slots()
+
+    def _drop(self, names: Sequence[str]) -> None:
+        """Remove files behind damage, so that all from there on can be indexed again in the order of
+        the log."""
+        self.is_complete = False
+        _log.error(
+            "%s: the index is damaged; records behind %d have to be indexed again, %d newer files go",
+            self._folder,
+            self.end_phy_offset,
+            len(names),
+        )
+        for name in names:
+            self._files.remove(self._folder / name)
+
+    def truncate(self, phy_offset: int) -> None:
+        """The log ends at `phy_offset`: take out what lies there and beyond. On disk on return."""
+        self._pending = [record for record in self._pending if record[2] < phy_offset]
+        is_cut = False
+        while self._index_files and self.end_phy_offset >= phy_offset:
+            newest = self._index_files[-1]
+            is_cut |= newest.truncate(phy_offset)
+            if not newest.is_empty:
+                break
+            self._remove(self._index_files.pop())
+            self._has_new_names = True
+        if is_cut:
+            self._sync()
+
+    def correct_end(self, store_timestamp: int) -> None:
+        """The last record was stored at this time; entries that were cut leave it known by the second."""
+        if self._index_files and store_timestamp:
+            self._index_files[-1].correct_end(store_timestamp)
+
+    def reset(self) -> None:
+        """Drop everything: the index is to be built again from the start of the log."""
+        self._pending.clear()
+        while self._index_files:
+            self._remove(self._index_files.pop())
+        if self._files.is_folder(self._folder):
+            self._files.sync_folder(self._folder)
+        self._failure = None
+        self.is_complete = True
+
+    def delete_expired(self, min_phy_offset: int) -> int:
+        """Remove files whose records are all gone from the log, never the newest; returns how many."""
+        expired = 0
+        for index_file in self._index_files[:-1]:
+            if index_file.header.end_phy_offset >= min_phy_offset:
+                break
+            expired += 1
+        for index_file in self._index_files[:expired]:
+            self._remove(index_file)
+        del self._index_files[:expired]
+        return expired
+
+    def _remove(self, index_file: IndexFile) -> None:
+        index_file.close()
+        self._files.remove(index_file.path)
+
+    def close(self) -> None:
+        """Close the files. What was not flushed may be lost."""
+        for index_file in self._index_files:
+            index_file.close()
+        self._index_files.clear()
+        self._pending.clear()
+
+    # -- filling ---------------------------------------------------------------------------------
+
+    def collect(self, topic: str, keys: Sequence[str], phy_offset: int, store_timestamp: int) -> None:
+        """Remember the keys of one record, in the order of the log. In memory on return; never raises."""
+        pending = self._pending
+        pending.append((topic, keys, phy_offset, store_timestamp))
+        if len(pending) >= self._build_at:
+            self._build_early()
+
+    def _build_early(self) -> None:
+        # Whoever collects is in the middle of a pass whose records are stored: the index must not
+        # stop that. `flush` tells whoever can do something about it.
+        if self._failure is not None:
+            self._pending.clear()
+            return
+        try:
+            self.build()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            _log.warning("%s: %d records wait to be indexed: %s", self._folder, len(self._pending), reason)
+            self._build_at = len(self._pending) + _BATCH_RECORDS
+            if self._build_at > _MAX_PENDING_RECORDS:
+                self._give_up(StorageError(f"the index cannot be written: {reason}", self._folder))
+
+    def _give_up(self, failure: StorageError) -> None:
+        """Index nothing more: a gap would never be found again."""
+        self._failure = failure
+        self._pending.clear()
+        self._build_at = _BATCH_RECORDS
+        _log.error("%s; keys behind %d are found after a restart", failure, self.end_phy_offset)
+
+    def build(self) -> None:
+        """Turn what was collected into entries: in the page cache on return, and found by queries.
+
+        After an OSError it is still collected, as far as it is not in the index.
+        """
+        if self._failure is not None:
+            raise StorageError(str(self._failure), self._failure.path)
+        if not self._pending:
+            return
+        batch = self._unindexed(self._hashed())
+        done = 0
+        while done < len(batch):
+            done += self._file_with_room().append(batch.part(done))
+        self._pending.clear()
+        self._build_at = _BATCH_RECORDS
+
+    def _hashed(self) -> IndexBatch:
+        topics, keys, phy_offsets, store_timestamps = zip(*self._pending, strict=True)
+        counts = np.fromiter(map(len, keys), np.intp, len(keys))
+        return IndexBatch(
+            self._hasher.hashes(topics, keys, counts),
+            np.repeat(np.array(phy_offsets, np.int64), counts),
+            np.repeat(np.array(store_timestamps, np.int64), counts),
+        )
+
+    def _unindexed(self, batch: IndexBatch) -> IndexBatch:
+        """Leave out what the files have already, up to the keys of the last record in them."""
+        end = self.end_phy_offset
+        if not self._index_files or not len(batch) or batch.phy_offsets[0] > end:
+            return batch
+        first, last = np.searchsorted(batch.phy_offsets, [end, end + 1])
+        return batch.part(min(int(first) + self._keys_of_last_record(), int(last)))
+
+    def _keys_of_last_record(self) -> int:
+        """Two files may share them."""
+        count = 0
+        for index_file in reversed(self._index_files):
+            in_file = index_file.keys_at_end(self.end_phy_offset)
+            count += in_file
+            if in_file < index_file.header.index_count - 1:
+                break
+        return count
+
+    def _file_with_room(self) -> IndexFile:
+        if self._index_files and not self._index_files[-1].is_full:
+            return self._index_files[-1]
+        newest = self._index_files[-1] if self._index_files else None
+        self._files.make_folder(self._folder)
+        name = _next_name(self._now_ms(), newest.path.name if newest else "")
+        header = newest.header.following() if newest else IndexHeader()
+        self._index_files.append(IndexFile.create(self._files, self._folder / name, self._layout, header))
+        self._has_new_names = True
+        _log.info("index file %s is new; the one before it ends at %d", name, header.end_phy_offset)
+        return self._index_files[-1]
+
+    def flush(self) -> None:
+        """Build, and make everything durable.
+
+        OSError: the disk takes nothing at the moment, a later flush may go through. StorageError: the
+        index stays where it is until the next start. In both cases it is on disk as of the last flush,
+        or further.
+        """
+        self.build()
+        self._sync()
+
+    def _sync(self) -> None:
+        # Names first, then contents, oldest first: where a file has entries on disk all files before
+        # it are there too, with theirs.
+        if self._has_new_names:
+            self._files.sync_folder(self._folder)
+            self._files.sync_folder(self._folder.parent)
+            self._has_new_names = False
+        try:
+            for index_file in self._index_files:
+                index_file.flush()
+                if index_file.is_full:
+                    index_file.release_slots()
+        except StorageError as failure:
+            self._give_up(failure)
+            raise
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
+        """phy_offsets of records stored between the two times under this key, newest first.
+
+        At most 64; times count by the second. What was collected is found, unless it cannot be
+        written at the moment: then what is in the files is answered.
+        """
+        if self._failure is None:
+            try:
+                self.build()
+            except OSError as error:
+                _log.warning("%s: a query is answered without the newest records: %s", self._folder, error)
+        wanted = key_hash(topic, key)
+        max_found = min(max_num, _MAX_FOUND)
+        found: list[int] = []
+        for index_file in reversed(self._index_files):
+            if index_file.overlaps(begin_ms, end_ms):
+                index_file.select(wanted, begin_ms, end_ms, found, max_found)
+            if index_file.header.begin_timestamp < begin_ms or len(found) >= max_found:
+                break
+        return found
+
+
+def _is_index_name(name: str) -> bool:
+    return len(name) == _NAME_LENGTH and name.isascii() and name.isdigit()
+
+
+def _next_name(now_ms: int, last_name: str) -> str:
+    """The local time as a name, and behind `last_name` also when the clock is not."""
+    seconds, milliseconds = divmod(now_ms, 1000)
+    now = datetime.fromtimestamp(seconds) + timedelta(milliseconds=milliseconds)
+    name = _name_at(now)
+    return name if name > last_name else f"{int(last_name) + 1:0{_NAME_LENGTH}d}"
+
+
+def _name_at(time: datetime) -> str:
+    return f"{time:%Y%m%d%H%M%S}{time.microsecond // 1000:03d}"

@@ -1,0 +1,362 @@
+"""LogAppender: gives records their offsets, gathers them into batches, writes a batch at once.
+
+What holds: on return of `put` the record is pending and nothing is stored; on return of
+`write_pass` the batch is in the page cache, or nothing of it is in the log.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from kourou.errors import ProtocolError, StorageError, StoreFencedError
+from kourou.protocol.batch import BatchEntry
+from kourou.protocol.properties import (
+    MAX_PROPERTIES_BYTES,
+    MessageConst,
+    PropertyScanner,
+    properties_from_bytes,
+)
+from kourou.protocol.record import BLANK_RECORD_BYTES, MAX_TOPIC_BYTES_V1, RecordEncoder, encode_blank
+from kourou.protocol.tags import tags_code as code_of_tags
+from kourou.store.commit_log import CommitLog, CreateLogFileError
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.dispatch_request import (
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    index_keys,
+)
+from kourou.store.put_batch import PutBatch, PutDone, PutFailedError
+from kourou.store.put_status import PutRefusedError, PutStatus, illegal_remark
+
+_log = logging.getLogger(__name__)
+
+PutManyDone: TypeAlias = Callable[[PutStatus, Sequence[int], int], None]
+"""Called once with status, the phy_offset of each record, and the first queue_offset."""
+
+# What a record may have beside its body: topic and properties.
+_RECORD_EXTRA_BYTES: Final = 64 * 1024
+# Names that a broker makes out of a group's may be longer than others; so long is a folder's name at most.
+_MAX_GROUP_TOPIC_BYTES: Final = 255
+_GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_scan = PropertyScanner(
+    MessageConst.PROPERTY_TAGS,
+    MessageConst.PROPERTY_KEYS,
+    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+).values
+
+
+class LogAppender:
+    """Owned by the thread that owns the CommitLog.
+
+    `refusal` is why puts are refused, for the moment or (`is_fenced`) for good.
+    """
+
+    def __init__(self, log: CommitLog, *, max_message_bytes: int, store_host: bytes) -> None:
+        self._log = log
+        self._file_bytes = log.file_bytes
+        self._store_host = store_host
+        self._batch: PutBatch | None = None
+        self._half_written_end = 0
+        self._now_ms = 0
+        self._refusals: dict[str, StorageError] = {}
+        self.max_message_bytes = max_message_bytes
+        self.refusal: StorageError | None = None
+        self.is_fenced = False
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest body that is taken; may be changed at any time."""
+        return self._max_message_bytes
+
+    @max_message_bytes.setter
+    def max_message_bytes(self, size_bytes: int) -> None:
+        self._max_message_bytes = size_bytes
+        self._largest = min(size_bytes + _RECORD_EXTRA_BYTES, self._file_bytes - BLANK_RECORD_BYTES)
+
+    @property
+    def pending_bytes(self) -> int:
+        """What is gathered and not written: the bound of a pass."""
+        return self._batch.size_bytes if self._batch is not None else 0
+
+    # -- refusing --------------------------------------------------------------------------------
+
+    def fence(self, reason: str) -> None:
+        """Take no more puts, ever: the disk cannot be trusted with them. The first reason counts."""
+        if not self.is_fenced:
+            self.is_fenced = True
+            self.refusal = StoreFencedError(reason)
+            _log.critical("the store takes no more writes: %s", reason)
+
+    def refuse(self, source: str, cause: StorageError | None) -> None:
+        """Refuse puts until `source` says None; other sources' refusals, and a fence, stay."""
+        if cause is None:
+            self._refusals.pop(source, None)
+        else:
+            self._refusals[source] = cause
+        if not self.is_fenced:
+            self.refusal = next(iter(self._refusals.values()), None)
+
+    # -- gathering -------------------------------------------------------------------------------
+
+    def begin_pass(self, now_ms: int) -> int:
+        """Fix the store timestamp of the pass, which never goes back; return it. What is pending
+        already belongs to the pass before, which goes on: one batch, one timestamp."""
+        if self._batch is None and now_ms > self._now_ms:
+            self._now_ms = now_ms
+        return self._now_ms
+
+    def put(
+        self,
+        queue: ConsumeQueue,
+        body: bytes,
+        properties: bytes,
+        *,
+        tags_code: int,
+        keys: Sequence[str],
+        born_timestamp: int,
+        born_host: bytes,
+        sys_flag: int = 0,
+        flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_phy_offset: int = 0,
+        done: PutDone | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Leave a message pending: encoded, its offsets taken, nothing stored.
+
+        `done` is called once, at the stage that flush mode and `wait` ask for. PutRefusedError:
+        nothing was taken, `done` is not called.
+        """
+        if self.refusal is not None:
+            raise _not_available(self.refusal)
+        encoder: RecordEncoder = queue.encoder or self._encoder(queue)
+        size = encoder.size(body, properties, born_host)
+        if size > self._largest or len(body) > self._max_message_bytes:
+            raise self._too_large(body, properties, size)
+        batch = self._batch or self._new_batch()
+        phy_offset = batch.end_phy_offset
+        if phy_offset % self._file_bytes + size + BLANK_RECORD_BYTES > self._file_bytes:
+            phy_offset = self._next_file(batch, phy_offset)
+        kind = sys_flag & TRANSACTION_MASK
+        listed = kind != TRANSACTION_PREPARED and kind != TRANSACTION_ROLLBACK
+        queue_offset = queue.next_queue_offset if listed else 0
+        try:
+            parts = encoder.parts(
+                body,
+                properties,
+                queue_offset=queue_offset,
+                phy_offset=phy_offset,
+                store_timestamp=self._now_ms,
+                born_timestamp=born_timestamp,
+                born_host=born_host,
+                sys_flag=sys_flag,
+                flag=flag,
+                reconsume_times=reconsume_times,
+                prepared_transaction_offset=prepared_phy_offset,
+            )
+        except ProtocolError as error:
+            raise self._unfit(body, properties, size, error) from error
+        batch.writes[-1][1].extend(parts)
+        batch.end_phy_offset = phy_offset + size
+        if listed:
+            batch.first_offsets.setdefault(queue, queue_offset)
+            queue.next_queue_offset = queue_offset + 1
+        elif kind == TRANSACTION_ROLLBACK:
+            keys = ()
+        listed_queue = queue if listed else None
+        batch.puts.append(
+            (done, listed_queue, queue.topic, phy_offset, queue_offset, size, tags_code, keys, wait)
+        )
+
+    def put_many(
+        self,
+        queue: ConsumeQueue,
+        entries: Sequence[BatchEntry],
+        *,
+        born_timestamp: int,
+        born_host: bytes,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        done: PutManyDone | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Leave a client's batch pending: consecutive records, never split over two files.
+
+        `done` is called once, as with `put`. PutRefusedError: nothing of it was taken.
+        """
+        if self.refusal is not None:
+            raise _not_available(self.refusal)
+        self._check_batch(entries, sys_flag)
+        batch = self._batch or self._new_batch()
+        mark, first_queue_offset = batch.mark(), queue.next_queue_offset
+        phy_offsets: list[int] = []
+
+        def all_done(status: PutStatus, _: int, __: int) -> None:
+            if done is not None:
+                done(status, phy_offsets, first_queue_offset)
+
+        try:
+            self._reserve(batch, queue, entries, born_host)
+            for left, entry in zip(range(len(entries) - 1, -1, -1), entries, strict=True):
+                tags, keys, uniq_key = _scan(properties_from_bytes(entry.raw_properties))
+                self.put(
+                    queue,
+                    entry.body,
+                    entry.raw_properties,
+                    tags_code=code_of_tags(tags),
+                    keys=index_keys(uniq_key, keys),
+                    born_timestamp=born_timestamp,
+                    born_host=born_host,
+                    sys_flag=sys_flag,
+                    flag=entry.flag,
+                    reconsume_times=reconsume_times,
+                    done=None if left else all_done,
+                    wait=wait,
+                )
+                phy_offsets.append(batch.puts[-1][3])
+        except PutRefusedError:
+            batch.rewind(mark)
+            queue.next_queue_offset = first_queue_offset
+            raise
+
+    def _check_batch(self, entries: Sequence[BatchEntry], sys_flag: int) -> None:
+        body_bytes = sum(len(entry.body) for entry in entries)
+        if not entries:
+            reason = "the message is illegal: the batch is empty"
+        elif sys_flag & TRANSACTION_MASK:
+            reason = "the message is illegal: a batch takes no transaction messages"
+        elif body_bytes > self._max_message_bytes:
+            reason = illegal_remark(self._max_message_bytes, f"a batch with bodies of {body_bytes} bytes")
+        else:
+            return
+        raise PutRefusedError(PutStatus.MESSAGE_ILLEGAL, reason)
+
+    def _reserve(
+        self, batch: PutBatch, queue: ConsumeQueue, entries: Sequence[BatchEntry], born_host: bytes
+    ) -> None:
+        """Make room for a client's batch, so that its records lie in one file; PutRefusedError when
+        it is too large for any."""
+        encoder = queue.encoder or self._encoder(queue)
+        size = sum(encoder.size(entry.body, entry.raw_properties, born_host) for entry in entries)
+        if size > self._largest:
+            details = f"a batch with records of {size} bytes, CommitLog file {self._file_bytes} bytes"
+            raise PutRefusedError(PutStatus.MESSAGE_ILLEGAL, illegal_remark(self._max_message_bytes, details))
+        phy_offset = batch.end_phy_offset
+        if phy_offset % self._file_bytes + size + BLANK_RECORD_BYTES > self._file_bytes:
+            self._next_file(batch, phy_offset)
+
+    def _new_batch(self) -> PutBatch:
+        self._batch = PutBatch(self._log.max_phy_offset, self._now_ms)
+        return self._batch
+
+    def _next_file(self, batch: PutBatch, phy_offset: int) -> int:
+        """Close the file with a blank record; the batch goes on in the next one, at the result."""
+        left = -phy_offset % self._file_bytes
+        if left:  # a file that ends just here, or none at all, needs no blank
+            batch.writes[-1][1].append(encode_blank(left))
+        next_phy_offset = phy_offset + left
+        batch.writes.append((next_phy_offset, []))
+        batch.end_phy_offset = next_phy_offset
+        return next_phy_offset
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write_pass(self) -> PutBatch | None:
+        """Write what is pending; None when nothing is.
+
+        PutFailedError: offsets and the log's end are put back, what may have been written is
+        zero again. If that fails too, the log is fenced: recovery could revive refused records. Unless
+        there is no space: then it is tried again, before anything else is written.
+        """
+        batch, self._batch = self._batch, None
+        if batch is None or not batch.puts:
+            return None
+        if self.is_fenced:
+            batch.give_back()
+            raise PutFailedError(batch, PutStatus.SERVICE_NOT_AVAILABLE, str(self.refusal))
+        try:
+            self._undo()
+            for start_phy_offset, parts in batch.writes:
+                if parts:
+                    self._log.write(start_phy_offset, b"".join(parts))
+        except OSError as error:
+            raise self._failed(batch, error) from error
+        self._log.advance(batch.end_phy_offset)
+        return batch
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether nothing of a failed write is left behind the log's end."""
+        return not self._half_written_end
+
+    def _undo(self) -> None:
+        """Zero what failed writes may have left behind the log's end, or raise OSError."""
+        if self._half_written_end:
+            self._log.undo(self._log.max_phy_offset, self._half_written_end)
+            self._half_written_end = 0
+
+    def drop_pending(self) -> None:
+        """Give up what is pending, as a process that dies does: nobody is told."""
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            batch.give_back()
+
+    def _failed(self, batch: PutBatch, error: OSError) -> PutFailedError:
+        batch.give_back()
+        status = PutStatus.SERVICE_NOT_AVAILABLE
+        reason = f"the CommitLog cannot be written: {error.strerror or error}"
+        if error.errno not in _NO_SPACE:
+            if isinstance(error, CreateLogFileError) and error.errno != errno.EIO:
+                status = PutStatus.CREATE_MAPPED_FILE_FAILED
+                reason = f"{status.remark} ({error.filename}: {error.strerror or error})"
+            else:
+                self.fence(reason)
+        self._half_written_end = max(self._half_written_end, batch.end_phy_offset)
+        try:
+            self._undo()
+        except OSError as undo_error:
+            if undo_error.errno not in _NO_SPACE:
+                self.fence(f"{reason}; and what is half written cannot be undone: {undo_error.strerror}")
+        _log.error("%d puts failed: %s", len(batch.puts), reason)
+        return PutFailedError(batch, status, reason)
+
+    # -- reasons ---------------------------------------------------------------------------------
+
+    def _encoder(self, queue: ConsumeQueue) -> RecordEncoder:
+        limit = _MAX_GROUP_TOPIC_BYTES if queue.topic.startswith(_GROUP_TOPICS) else MAX_TOPIC_BYTES_V1
+        size = len(queue.topic.encode("utf-8", "replace"))
+        if size > limit:
+            raise PutRefusedError(
+                PutStatus.MESSAGE_ILLEGAL,
+                f"the message is illegal: topic {queue.topic} has {size} bytes, {limit} are allowed",
+            )
+        queue.encoder = RecordEncoder(queue.topic, queue.queue_id, self._store_host)
+        return queue.encoder
+
+    def _too_large(self, body: bytes, properties: bytes, size: int) -> PutRefusedError:
+        status = PutStatus.MESSAGE_ILLEGAL
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            status = PutStatus.PROPERTIES_SIZE_EXCEEDED
+        details = (
+            f"body {len(body)} bytes, properties {len(properties)} bytes, record {size} bytes, "
+            f"CommitLog file {self._file_bytes} bytes"
+        )
+        return PutRefusedError(status, illegal_remark(self._max_message_bytes, details))
+
+    def _unfit(self, body: bytes, properties: bytes, size: int, error: ProtocolError) -> PutRefusedError:
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            return self._too_large(body, properties, size)
+        return PutRefusedError(PutStatus.MESSAGE_ILLEGAL, f"the message is illegal: {error}")
+
+
+def _not_available(cause: StorageError) -> PutRefusedError:
+    status = PutStatus.SERVICE_NOT_AVAILABLE
+    refused = PutRefusedError(status, f"{status.remark} ({cause})")
+    refused.__cause__ = cause
+    return refused

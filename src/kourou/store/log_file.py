@@ -1,0 +1,129 @@
+"""LogFile: one file of the CommitLog.
+
+Preallocated at full length, so a write cannot find the disk full half-way through a file;
+written by position, read through a read-only map while it is young and by `pread` later.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Final
+
+from kourou.store.files import Files, OpenFile
+
+_PIECE_BYTES: Final = 1024 * 1024
+_ZEROS: Final = memoryview(bytes(_PIECE_BYTES))
+
+
+def log_file_name(start_phy_offset: int) -> str:
+    """20 digits: the offset of the file's first byte in the log."""
+    return f"{start_phy_offset:020d}"
+
+
+def written_end(file: OpenFile, position: int, end: int) -> int:
+    """Behind the last byte in [position, end) that is not zero; `position` if all are. Holes are
+    not read."""
+    end = min(file.data_end(position), end)
+    while end > position:
+        size = min(_PIECE_BYTES, end - position)
+        written = file.pread(size, end - size).rstrip(b"\0")
+        if written:
+            return end - size + len(written)
+        end -= size
+    return position
+
+
+class LogFile:
+    """An open file of the log that starts at `start_phy_offset`."""
+
+    __slots__ = (
+        "_map",
+        "_pins",
+        "_removed",
+        "end_phy_offset",
+        "file",
+        "path",
+        "size_bytes",
+        "start_phy_offset",
+    )
+
+    def __init__(self, file: OpenFile, start_phy_offset: int, size_bytes: int) -> None:
+        self.file = file
+        self.path: Path = file.path
+        self.start_phy_offset = start_phy_offset
+        self.size_bytes = size_bytes
+        self.end_phy_offset = start_phy_offset + size_bytes
+        self._map: memoryview | None = None
+        self._pins = 0
+        self._removed = False
+
+    @classmethod
+    def create(cls, files: Files, folder: Path, start_phy_offset: int, size_bytes: int) -> LogFile:
+        """A new file of full length, its blocks reserved, its name and its folder's on disk on return.
+
+        FileExistsError when there is one of that name.
+        """
+        files.make_folder(folder)
+        file = files.open(folder / log_file_name(start_phy_offset), exclusive=True)
+        try:
+            file.preallocate(size_bytes)
+            file.sync()
+            files.sync_folder(folder)
+            # The folder may be new, by us or by one who died before this line: with its name all
+            # files in it would be lost.
+            files.sync_folder(folder.parent)
+        except OSError:
+            file.close()
+            files.remove(file.path)
+            raise
+        return cls(file, start_phy_offset, size_bytes)
+
+    def mapped(self) -> memoryview:
+        """The whole file as memory. Views of it stay valid after `unmap`, which only lets go."""
+        if self._map is None:
+            mapped = self.file.map_readonly(self.size_bytes)
+            mapped.madvise(mmap.MADV_RANDOM)
+            self._map = memoryview(mapped)
+        return self._map
+
+    def unmap(self) -> None:
+        """Let go of the map; it ends when the last view of it does."""
+        self._map = None
+
+    def written_end(self, position: int) -> int:
+        """Behind the last byte from `position` on that is not zero; `position` if all are."""
+        return written_end(self.file, position, self.size_bytes)
+
+    def zero(self, position: int) -> None:
+        """Make every byte from `position` on zero, and durable: what was there must not come back.
+
+        By writing. A file that is cut and grown again is too short if the machine stops in between.
+        """
+        end = self.written_end(position)
+        for at in range(position, end, _PIECE_BYTES):
+            self.file.pwrite(_ZEROS[: end - at], at)
+        self.file.sync()
+
+    def write_again(self, position: int, end: int) -> None:
+        """Write what is there once more. A sync that failed leaves pages that the system takes for
+        clean though the disk never got them: no later sync would write those."""
+        for at in range(position, end, _PIECE_BYTES):
+            self.file.pwrite(self.file.pread(min(_PIECE_BYTES, end - at), at), at)
+
+    def pin(self) -> None:
+        """Keep the file open although it may be removed: another thread uses it."""
+        self._pins += 1
+
+    def unpin(self) -> None:
+        """The other thread is done."""
+        self._pins -= 1
+        if self._removed and not self._pins:
+            self.file.close()
+
+    def close(self) -> None:
+        """Close the descriptor, or leave that to the last `unpin`."""
+        self.unmap()
+        self._removed = True
+        if not self._pins:
+            self.file.close()

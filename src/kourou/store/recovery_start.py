@@ -1,0 +1,127 @@
+"""Where a recovery begins, and what counted as durable before it.
+
+Kourou notes both in the checkpoint. In a store that Apache wrote last, the rules of Apache find the
+file to begin with, and the queues and times tell what was on disk. Where nothing is known the walk
+begins with the first file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kourou.errors import StoreFormatError
+from kourou.store.checkpoint import StoreCheckpoint
+from kourou.store.commit_log import CommitLog
+from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.dispatch_request import DispatchRequest
+from kourou.store.index_service import IndexService
+from kourou.store.log_scanner import LogScanner
+
+
+def check_log_reaches(log: CommitLog, phy_offset: int) -> None:
+    """StoreFormatError when the log's files end before `phy_offset`, which it had reached: going on
+    would give the offsets of lost messages to others."""
+    if log.max_phy_offset < phy_offset:
+        raise StoreFormatError(
+            log.folders[0],
+            f"the files of the CommitLog end at {log.max_phy_offset}, but it went to {phy_offset}; "
+            "put the missing files back, or, to go on without them, move the folders consumequeue and index "
+            "and the files checkpoint and consumequeue.snapshot away",
+        )
+
+
+class RecoveryStart:
+    """Made of what was loaded, before anything is dispatched. `phy_offset` is where to begin.
+
+    `queues_are_known` says that there is a record of which queues there have to be: without it a
+    queue that got lost would not be missed.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        scanner: LogScanner,
+        queues: ConsumeQueues,
+        index: IndexService | None,
+        checkpoint: StoreCheckpoint,
+        *,
+        clean_exit: bool,
+        queues_are_known: bool,
+    ) -> None:
+        self._log = log
+        self._scanner = scanner
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self.clean_exit = clean_exit
+        self._queues_are_known = queues_are_known
+        self._is_ours = checkpoint.is_ours
+        self._noted_durable = checkpoint.durable_phy_offset
+        self._flushed_ms = checkpoint.physic_msg_timestamp
+        self._queued_phy_offset = max(0, queues.max_phy_offset())
+        self.phy_offset = self._find() if log.log_files else 0
+
+    def durable_phy_offset(self, follows: int | None) -> int:
+        """Up to where the log was on disk for certain; `follows` is a valid record behind a bad one."""
+        if self._is_ours:
+            return self._noted_durable
+        if self.clean_exit:
+            # Apache stops when all is flushed and dispatched, and leaves what it once cut off behind that.
+            return self._queued_phy_offset
+        if follows is not None and follows < self._queued_phy_offset:
+            record = self._scanner.record_at(follows)
+            if isinstance(record, DispatchRequest) and record.store_timestamp <= self._flushed_ms:
+                return follows
+        return 0
+
+    def go_back_to(self, phy_offset: int | None) -> None:
+        """Begin there, if that is earlier: a queue turned out to lack units from there on."""
+        if phy_offset is not None and phy_offset < self.phy_offset:
+            self.phy_offset = max(phy_offset, self._log.min_phy_offset)
+
+    @property
+    def doubtful_phy_offset(self) -> int | None:
+        """From where on a sync may have failed before the last owner ended; None: nowhere."""
+        return self._noted_durable if self._is_ours and not self.clean_exit else None
+
+    # -- where to begin --------------------------------------------------------------------------
+
+    def _find(self) -> int:
+        derived = self._derived_phy_offset()
+        if self._is_ours:
+            start = min(self._noted_durable, derived)
+        elif not self._flushed_ms:
+            start = 0
+        else:
+            limit_ms = self._checkpoint.min_timestamp
+            start = self._last_file(
+                lambda first: (
+                    first.phy_offset <= derived and (self.clean_exit or first.store_timestamp <= limit_ms)
+                )
+            )
+        return max(start, self._log.min_phy_offset)
+
+    def _derived_phy_offset(self) -> int:
+        """Up to where every derived file is complete; 0 when one of them got lost."""
+        checkpoint = self._checkpoint
+        if self._is_ours:
+            derived = checkpoint.logics_physical_offset if self._queues_are_known else 0
+        else:
+            derived = self._queued_phy_offset
+        if self._queues.rebuild_phy_offset is not None:
+            derived = min(derived, self._queues.rebuild_phy_offset)
+        return derived if self._index is None else min(derived, self._indexed_phy_offset(self._index))
+
+    def _indexed_phy_offset(self, index: IndexService) -> int:
+        end = index.end_phy_offset
+        if self._is_ours and index.is_complete and end >= self._checkpoint.index_end_phy_offset:
+            return max(end, self._checkpoint.indexed_phy_offset)
+        return end
+
+    def _last_file(self, fits: Callable[[DispatchRequest], bool]) -> int:
+        """The last file whose first record is valid and `fits`; at worst the first file."""
+        for log_file in reversed(self._log.log_files):
+            record = self._scanner.record_at(log_file.start_phy_offset)
+            if isinstance(record, DispatchRequest) and record.store_timestamp and fits(record):
+                return log_file.start_phy_offset
+        return self._log.min_phy_offset

@@ -1,0 +1,70 @@
+"""FaultyMachine: the calls to a faulty disk, counted, and whether the power is on.
+
+What `FaultyFiles` and its open files share: one call at a time, a fault where one is due, and the
+moment of the crash. Every call begins with `call` (a write: `due_fault`); a change ends with `stop_here`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+from kourou.testing.faults import CHANGES, SYNCS, Fault
+
+
+class SimulatedCrash(BaseException):
+    """The power is off. No error that code may handle: nothing that it does reaches the disk any more."""
+
+
+class FaultyMachine:
+    """`changes` counts the calls that change something; `sync_points` has the number of each sync.
+
+    With `cold` nothing is ever found in the page cache.
+    """
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self.changes = 0
+        self.sync_points: list[int] = []
+        self.faults: list[Fault] = []
+        self.crashed = False
+        self.cold = False
+        self.crash_at: int | None = None
+        self.now = 0
+
+    def restart(self) -> None:
+        """The power is on again, and all faults are gone."""
+        self.faults.clear()
+        self.crashed, self.crash_at = False, None
+
+    def call(self, kind: str, path: Path) -> None:
+        """At the start of every call but a write: may be its end."""
+        due = self.due_fault(kind, path)
+        if due is not None:
+            code = due.error or errno.EIO
+            raise OSError(code, os.strerror(code), str(path))
+
+    def due_fault(self, kind: str, path: Path) -> Fault | None:
+        """Count a call; the fault that hits it, if any."""
+        with self.turn:
+            if self.crashed:
+                raise SimulatedCrash
+            if kind in CHANGES:
+                self.changes += 1
+            if kind in SYNCS:
+                self.sync_points.append(self.changes)
+            due = [fault for fault in self.faults if fault.is_due(kind, path)]
+            return due[0] if due else None
+
+    def tick(self) -> int:
+        """The time of the next change."""
+        self.now += 1
+        return self.now
+
+    def stop_here(self) -> None:
+        """At the end of every change: whether power is lost in it."""
+        if self.crash_at is not None and self.changes >= self.crash_at:
+            self.crashed = True
+            raise SimulatedCrash

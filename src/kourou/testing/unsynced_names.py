@@ -1,0 +1,78 @@
+"""UnsyncedNames: names made, given and removed in folders that were not synced since.
+
+A power loss keeps or loses each such change by itself, in any order, except where one needs
+another: two changes of one name, or of a name in a folder that is itself new. Each change knows
+how to undo itself on the real folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kourou.testing.survival import Survival
+
+
+@dataclass(slots=True)
+class NameChange:
+    """One change of names; `folders` are those that have to be synced before it is on disk."""
+
+    time: int
+    names: tuple[Path, ...]
+    undo: Callable[[], None]
+    folders: set[Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folders = {name.parent for name in self.names}
+
+    def needs(self, lost: set[Path]) -> bool:
+        """Whether it cannot have happened when changes of these names did not."""
+        return any(
+            name == other or other in name.parents or name in other.parents
+            for name in self.names
+            for other in lost
+        )
+
+    def is_inside(self, other: NameChange) -> bool:
+        """Whether it changed names in a folder that `other` made, gave another name or removed."""
+        return any(folder in name.parents for name in self.names for folder in other.names)
+
+
+class UnsyncedNames:
+    """Changes of names that are not on disk yet, oldest first."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self) -> None:
+        self.changes: list[NameChange] = []
+
+    def note(self, time: int, names: tuple[Path, ...], undo: Callable[[], None]) -> None:
+        """After the change was made."""
+        self.changes.append(NameChange(time, names, undo))
+
+    def synced(self, folder: Path) -> None:
+        """After the sync of a folder.
+
+        What happened inside a folder that is gone from disk is settled with it: nobody can sync it.
+        """
+        kept: list[NameChange] = []
+        for change in self.changes:
+            change.folders.discard(folder)
+            if change.folders:
+                kept.append(change)
+            else:
+                kept = [earlier for earlier in kept if not earlier.is_inside(change)]
+        self.changes = kept
+
+    def lose_power(self, survive: Survival) -> None:
+        """Undo the changes that did not survive; then the names are as on disk."""
+        lost_names: set[Path] = set()
+        lost: list[NameChange] = []
+        for change in self.changes:
+            if change.needs(lost_names) or not survive([change.time]):
+                lost.append(change)
+                lost_names.update(change.names)
+        for change in reversed(lost):
+            change.undo()
+        self.changes.clear()

@@ -1,0 +1,85 @@
+"""FileLock: one holder, in this process and in others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kourou.errors import StoreLockedError
+from kourou.store.files import Files
+
+# What Apache's broker does, by the same system call: lock byte 0 of the file.
+_LOCK_AS_JAVA = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+except OSError:
+    print("refused", flush=True)
+else:
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def other_process(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _LOCK_AS_JAVA, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_second_lock_in_this_process_is_refused(tmp_path: Path) -> None:
+    lock = Files().lock(tmp_path / "lock")
+    with pytest.raises(StoreLockedError, match=f"in use by process {os.getpid()};"):
+        Files().lock(tmp_path / "lock")
+    # The attempt that failed must not have cost the first its lock.
+    with pytest.raises(StoreLockedError):
+        Files().lock(tmp_path / "lock")
+    lock.release()
+    lock.release()
+    with Files().lock(tmp_path / "lock"):
+        pass
+
+
+def test_the_file_begins_as_apaches(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("lock, and whatever somebody else wrote")
+    with Files().lock(tmp_path / "lock"):
+        assert (tmp_path / "lock").read_text() == f"lock\n{os.getpid()}\n"
+
+
+def test_an_unknown_holder_is_just_another_process(tmp_path: Path) -> None:
+    with Files().lock(tmp_path / "lock"):
+        (tmp_path / "lock").write_text("lock")
+        with pytest.raises(StoreLockedError, match="in use by another process") as refused:
+            Files().lock(tmp_path / "lock")
+    assert refused.value.holder_pid is None
+    assert refused.value.path == tmp_path / "lock"
+
+
+def test_a_lock_of_another_program_is_seen_with_its_pid(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("lock")
+    with other_process(tmp_path / "lock") as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+        with pytest.raises(StoreLockedError) as refused:
+            Files().lock(tmp_path / "lock")
+        assert refused.value.holder_pid == holder.pid
+        holder.communicate("")
+    Files().lock(tmp_path / "lock").release()
+
+
+def test_another_program_sees_our_lock(tmp_path: Path) -> None:
+    with Files().lock(tmp_path / "lock"), other_process(tmp_path / "lock") as other:
+        output, _ = other.communicate("")
+    assert output == "refused\n"
+
+
+def test_what_is_no_lock_problem_stays_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Files().lock(tmp_path / "none" / "lock")

@@ -1,0 +1,318 @@
+"""Reading a queue: status words, where to go on, limits, filters, runs, and reads from disk."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kourou.protocol.record import decode_record, decode_records
+from kourou.protocol.tags import tags_code
+from kourou.store.get_message import GetMessageResult, GetMessageStatus
+from kourou.store.message_store import MessageStore
+from tests.unit.store.message_stores import (
+    LOG_FILE_BYTES,
+    QUEUE_FILE_UNITS,
+    StoreKit,
+    body_for,
+    faulty,
+    put,
+)
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[StoreKit]:
+    with StoreKit(tmp_path / "store") as made:
+        yield made
+
+
+@pytest.fixture
+def store(kit: StoreKit) -> MessageStore:
+    return kit.open()
+
+
+def fill(store: MessageStore, count: int, *, tags: str = "", size: int = 200, queue_id: int = 0) -> None:
+    for number in range(count):
+        tag = tags[number % len(tags)] if tags else ""
+        properties = f"TAGS\x01{tag}\x02" if tag else ""
+        put(store, b"%03d" % number + body_for(size - 3), queue_id=queue_id, properties=properties)
+
+
+def get(store: MessageStore, queue_offset: int, max_messages: int = 32, **rest: Any) -> GetMessageResult:
+    return store.get_message("orders", 0, queue_offset, max_messages, **rest)
+
+
+def numbers(result: GetMessageResult) -> list[int]:
+    return [int(m.body[:3]) for buffer in result.buffers for m in decode_records(bytes(buffer))]
+
+
+def answer(result: GetMessageResult) -> tuple[str, int, int, int]:
+    return result.status.name, result.next_begin_offset, result.min_offset, result.max_offset
+
+
+# -- status words --------------------------------------------------------------------------------
+
+
+def test_no_such_queue(store: MessageStore) -> None:
+    assert answer(get(store, 7)) == ("NO_MATCHED_LOGIC_QUEUE", 0, 0, 0)
+    assert store.queues.find("orders", 0) is None
+
+
+def test_a_queue_without_messages(store: MessageStore) -> None:
+    store.queue("orders", 0)
+    assert answer(get(store, 7)) == ("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+
+
+def test_offsets_outside_of_the_queue(store: MessageStore) -> None:
+    fill(store, 5)
+    assert answer(get(store, 5)) == ("OFFSET_OVERFLOW_ONE", 5, 0, 5)
+    assert answer(get(store, 6)) == ("OFFSET_OVERFLOW_BADLY", 5, 0, 5)
+    assert answer(get(store, -1)) == ("OFFSET_TOO_SMALL", 0, 0, 5)
+
+
+def delete_first_file(store: MessageStore) -> None:
+    store.log.delete_first()
+    store.queues.delete_expired(store.log.min_phy_offset)
+
+
+def test_an_offset_whose_message_was_deleted(store: MessageStore) -> None:
+    fill(store, 45)
+    delete_first_file(store)
+    assert answer(get(store, 3)) == ("OFFSET_TOO_SMALL", 20, 20, 45)
+    assert numbers(get(store, 20, 3)) == [20, 21, 22]
+
+
+def test_a_queue_all_of_whose_messages_were_deleted(store: MessageStore) -> None:
+    fill(store, 5)
+    fill(store, 40, queue_id=1)
+    delete_first_file(store)
+    assert answer(get(store, 3)) == ("OFFSET_TOO_SMALL", 5, 5, 5)
+    assert answer(get(store, 5)) == ("OFFSET_OVERFLOW_ONE", 5, 5, 5)
+
+
+def test_messages_found(store: MessageStore) -> None:
+    fill(store, 5)
+    result = get(store, 1, 3)
+    assert answer(result) == ("FOUND", 4, 0, 5)
+    assert numbers(result) == [1, 2, 3]
+    assert (result.message_count, result.size_bytes, result.last_phy_offset) == (3, 600, 600)
+
+
+def test_a_file_of_the_queue_that_is_missing_is_stepped_over(store: MessageStore) -> None:
+    """The reader was once sent back to the same place, for ever."""
+    fill(store, 3 * QUEUE_FILE_UNITS + 5)
+    store.flush_derived(thorough=True)
+    (store.config.queue_folder / "orders" / "0" / f"{QUEUE_FILE_UNITS * 20:020d}").unlink()
+    assert answer(get(store, 13)) == ("OFFSET_FOUND_NULL", 20, 0, 35)
+    assert numbers(get(store, 20, 2)) == [20, 21]
+    assert numbers(get(store, 8)) == [8, 9]
+
+
+def test_a_missing_last_file_sends_the_reader_to_the_end(store: MessageStore) -> None:
+    fill(store, QUEUE_FILE_UNITS + 3)
+    store.flush_derived(thorough=True)
+    (store.config.queue_folder / "orders" / "0" / f"{QUEUE_FILE_UNITS * 20:020d}").unlink()
+    assert answer(get(store, 11)) == ("OFFSET_FOUND_NULL", 13, 0, 13)
+
+
+def test_messages_that_are_gone_from_the_log_are_stepped_over(store: MessageStore) -> None:
+    """Between the deletion of a file of the log and the correction of the queue."""
+    fill(store, 45)
+    store.log.delete_first()
+    assert answer(get(store, 3, 5)) == ("MESSAGE_WAS_REMOVING", 8, 0, 45)
+    result = get(store, 18, 5)
+    assert answer(result) == ("FOUND", 23, 0, 45)
+    assert numbers(result) == [20, 21, 22]
+
+
+def test_blank_places_are_stepped_over(store: MessageStore) -> None:
+    """They hold places of lost messages: offset 0 and a size of 2 GiB."""
+    put(store, b"000")
+    queue = store.queue("orders", 0)
+    assert queue.put(4, store.log.max_phy_offset, 200, 0)
+    queue.next_queue_offset = 5
+    put(store, b"005")
+    assert answer(get(store, 1, 2)) == ("MESSAGE_WAS_REMOVING", 3, 0, 6)
+    assert numbers(get(store, 0, 2)) == [0]
+
+
+def test_units_that_point_behind_the_log_give_nothing(store: MessageStore) -> None:
+    put(store, b"000")
+    store.queue("orders", 0).append(store.log.max_phy_offset, 200, 0)
+    store.queue("orders", 0).append(store.log.max_phy_offset + 10_000, 200, 0)
+    assert answer(get(store, 1)) == ("MESSAGE_WAS_REMOVING", 3, 0, 3)
+    assert get(store, 1).is_loaded
+
+
+def test_damaged_ranges_of_the_log_are_read_around(store: MessageStore) -> None:
+    fill(store, 10)
+    store.reader.damaged = [(400, 800)]
+    assert numbers(get(store, 0)) == [0, 1, 4, 5, 6, 7, 8, 9]
+    assert answer(get(store, 2, 2)) == ("MESSAGE_WAS_REMOVING", 4, 0, 10)
+
+
+# -- limits --------------------------------------------------------------------------------------
+
+
+def test_the_number_of_messages_is_limited(store: MessageStore) -> None:
+    fill(store, 8)
+    assert get(store, 0, 5).message_count == 5
+    assert get(store, 0, 8).next_begin_offset == 8
+
+
+@pytest.mark.parametrize("max_messages", [0, -5])
+def test_however_few_are_asked_for_one_is_given(store: MessageStore, max_messages: int) -> None:
+    fill(store, 2)
+    assert numbers(get(store, 0, max_messages)) == [0]
+
+
+def test_the_bytes_are_limited_but_one_message_is_always_given(store: MessageStore) -> None:
+    fill(store, 8)
+    assert get(store, 0, max_bytes=599).message_count == 2
+    assert get(store, 0, max_bytes=600).message_count == 3
+    assert get(store, 0, max_bytes=1).message_count == 1
+
+
+def test_the_stores_own_limit_cannot_be_exceeded(kit: StoreKit) -> None:
+    store = kit.open(max_transfer_bytes=500)
+    fill(store, 8)
+    assert get(store, 0, max_bytes=10_000).message_count == 2
+    assert get(store, 0).message_count == 2
+
+
+def test_a_pull_ends_at_a_file_of_the_queue_and_goes_on_there(store: MessageStore) -> None:
+    fill(store, 2 * QUEUE_FILE_UNITS + 5)
+    store.flush_derived(thorough=True)
+    assert numbers(get(store, 7)) == [7, 8, 9]
+    assert numbers(get(store, 10)) == list(range(10, 20))
+    assert numbers(get(store, 20)) == [20, 21, 22, 23, 24]
+
+
+# -- runs ----------------------------------------------------------------------------------------
+
+
+def test_neighbours_in_the_log_are_one_run(store: MessageStore) -> None:
+    fill(store, 6)
+    result = get(store, 1, 4)
+    assert [(run.phy_offset, run.size_bytes) for run in result.runs] == [(200, 800)]
+    assert len(result.buffers) == 1
+
+
+def test_runs_end_where_other_queues_and_files_come_between(store: MessageStore) -> None:
+    for _ in range(3):
+        fill(store, 2)
+        fill(store, 1, queue_id=1)
+    assert [run.phy_offset for run in get(store, 0).runs] == [0, 600, 1200]
+    fill(store, 20)
+    runs = [(run.phy_offset, run.size_bytes) for run in get(store, 6).runs]
+    assert runs == [(1800, 11 * 200), (LOG_FILE_BYTES, 9 * 200)]
+
+
+# -- filters -------------------------------------------------------------------------------------
+
+
+def has_tag(tag: str) -> Callable[[int], bool]:
+    return tags_code(tag).__eq__
+
+
+def test_tags_are_filtered_by_the_queue_alone(store: MessageStore) -> None:
+    fill(store, 9, tags="abc")
+    result = get(store, 0, 2, tags_filter=has_tag("b"))
+    assert numbers(result) == [1, 4]
+    assert answer(result) == ("FOUND", 5, 0, 9)
+
+
+def test_when_nothing_matches_the_reader_goes_on_behind_what_was_looked_at(kit: StoreKit) -> None:
+    store = kit.open(max_filter_units=6)
+    fill(store, 20, tags="a")
+    assert answer(get(store, 1, 3, tags_filter=has_tag("b"))) == ("NO_MATCHED_MESSAGE", 7, 0, 20)
+    assert answer(get(store, 1, 12, tags_filter=has_tag("b"))) == ("NO_MATCHED_MESSAGE", 13, 0, 20)
+
+
+def test_records_are_filtered_by_their_bytes(store: MessageStore) -> None:
+    fill(store, 9, tags="abc")
+
+    def even(record: Any) -> bool:
+        return int(decode_record(bytes(record)).body[:3]) % 2 == 0
+
+    assert numbers(get(store, 0, record_filter=even)) == [0, 2, 4, 6, 8]
+    assert numbers(get(store, 0, record_filter=even, tags_filter=has_tag("a"))) == [0, 6]
+
+
+def test_a_filter_reads_records_from_disk_where_it_must(kit: StoreKit) -> None:
+    store = kit.open(read_window_bytes=0)
+    fill(store, 9)
+    faulty(kit).chill()
+    result = get(store, 0, record_filter=lambda record: bytes(record[88:91]) == b"004")
+    assert numbers(result) == [4]
+
+
+# -- from disk -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cold_store(kit: StoreKit) -> MessageStore:
+    """A store that reads only its newest bytes through a map, and has nothing in the page cache."""
+    store = kit.open(read_window_bytes=300)
+    fill(store, 45)
+    faulty(kit).chill()
+    return store
+
+
+def test_old_messages_are_left_to_a_thread_that_may_wait(cold_store: MessageStore) -> None:
+    result = get(cold_store, 0, 3, wait=False)
+    assert answer(result) == ("FOUND", 3, 0, 45)
+    assert (result.is_loaded, result.buffers) == (False, [])
+    result.load()
+    assert result.is_loaded
+    assert numbers(result) == [0, 1, 2]
+    result.release()
+
+
+def test_the_newest_messages_never_wait(cold_store: MessageStore) -> None:
+    assert numbers(get(cold_store, 44, wait=False)) == [44]
+
+
+def test_with_wait_the_messages_are_there_on_return(cold_store: MessageStore) -> None:
+    assert numbers(get(cold_store, 18, 5)) == [18, 19, 20, 21, 22]
+
+
+def test_a_file_deleted_while_it_is_read_is_read_to_the_end(cold_store: MessageStore) -> None:
+    result = get(cold_store, 18, 5, wait=False)
+    oldest = cold_store.log.log_files[0]
+    delete_first_file(cold_store)
+    assert not oldest.path.exists()
+    result.load()
+    assert numbers(result) == [18, 19, 20, 21, 22]
+    result.release()
+    with pytest.raises((OSError, ValueError)):
+        oldest.file.length()
+    assert answer(get(cold_store, 18)) == ("OFFSET_TOO_SMALL", 20, 20, 45)
+
+
+def test_files_are_let_go_of_when_reading_them_fails(kit: StoreKit, cold_store: MessageStore) -> None:
+    faulty(kit).fail("pread", error=errno.EIO, part_of_path="commitlog", for_ever=True)
+    with pytest.raises(OSError, match="Input/output"):
+        get(cold_store, 0, 3)
+    faulty(kit).heal()
+    oldest = cold_store.log.log_files[0]
+    delete_first_file(cold_store)
+    with pytest.raises((OSError, ValueError)):
+        oldest.file.length()
+
+
+def test_all_status_words() -> None:
+    assert {status.name for status in GetMessageStatus} == {
+        "FOUND",
+        "NO_MATCHED_MESSAGE",
+        "MESSAGE_WAS_REMOVING",
+        "OFFSET_FOUND_NULL",
+        "OFFSET_OVERFLOW_BADLY",
+        "OFFSET_OVERFLOW_ONE",
+        "OFFSET_TOO_SMALL",
+        "NO_MATCHED_LOGIC_QUEUE",
+        "NO_MESSAGE_IN_QUEUE",
+    }
