@@ -11,6 +11,7 @@ import gc
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from kourou.store.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.put_status import PutStatus
 from kourou.store.settings import MessageStoreConfig
+
+_PER_ROUND = 25_600
+_PIECE_BYTES = 4 * 1024 * 1024
 
 BORN_HOST = encode_host("127.0.0.1", 54321)
 
@@ -124,6 +128,35 @@ def append(store: MessageStore, messages: Sequence[Ready], per_pass: int) -> Non
 
 def _answered(status: PutStatus, phy_offset: int, queue_offset: int) -> None:
     pass
+
+
+def write_log(root: Path, log_bytes: int) -> tuple[int, int]:
+    """Fill a log up to `log_bytes` with messages of 1 KiB over 32 queues, all in its first file, and give it
+    up without a word: the log flushed every 32 MiB, queues and index written and not synced. How many
+    messages it holds, and how many bytes."""
+    count = 0
+    with open_store(MessageStoreConfig(root=root)) as store:
+        queues = [store.queue(f"Topic{topic}", number) for topic in range(4) for number in range(8)]
+        while True:
+            start = store.log.max_phy_offset
+            append(store, ready_messages(queues, _PER_ROUND, 1024, first=count), 256)
+            count += _PER_ROUND
+            store.flush()
+            store.flush_derived(thorough=False)
+            end = store.log.max_phy_offset
+            if end + end - start > log_bytes:
+                return count, end
+
+
+def bare_scan(path: Path, log_bytes: int) -> Spent:
+    """Read the log in pieces and take a CRC of them: the least that looking at all of it can cost."""
+
+    def work() -> None:
+        with open(path, "rb", buffering=0) as file:
+            for _ in range(0, log_bytes, _PIECE_BYTES):
+                zlib.crc32(file.read(_PIECE_BYTES))
+
+    return spent(work)
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

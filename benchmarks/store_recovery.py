@@ -14,45 +14,23 @@ import os
 import pstats
 import shutil
 import time
-import zlib
 from pathlib import Path
 from statistics import median
 
 from benchmarks._store_load import (
     Spent,
-    append,
+    bare_scan,
     markdown_table,
-    open_store,
     options,
-    ready_messages,
     spent,
     work_folder,
+    write_log,
 )
 from kourou.store.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 
-BODY_BYTES = 1024
-PER_ROUND = 25_600
-TOPICS = 4
-QUEUES = 8
 DERIVED = ("consumequeue", "index", "checkpoint", "consumequeue.snapshot")
-
-
-def write_log(root: Path, log_bytes: int) -> int:
-    """Fill the log up to `log_bytes`, all in its first file; how many messages it holds."""
-    count = 0
-    with open_store(MessageStoreConfig(root=root)) as store:
-        queues = [store.queue(f"Topic{topic}", number) for topic in range(TOPICS) for number in range(QUEUES)]
-        while True:
-            messages = ready_messages(queues, PER_ROUND, BODY_BYTES, first=count)
-            start = store.log.max_phy_offset
-            append(store, messages, 256)
-            count += PER_ROUND
-            store.flush()
-            store.flush_derived(thorough=False)
-            if store.log.max_phy_offset * 2 - start > log_bytes:
-                return count
 
 
 class Derived:
@@ -102,31 +80,19 @@ def measure_start(root: Path, expected: int) -> Spent:
     return took
 
 
-def bare(path: Path, log_bytes: int) -> Spent:
-    """Read the log in pieces and take a CRC."""
-
-    def work() -> None:
-        with open(path, "rb", buffering=0) as file:
-            for _ in range(0, log_bytes, 4 << 20):
-                zlib.crc32(file.read(4 << 20))
-
-    return spent(work)
-
-
 def measure(folder: Path, log_bytes: int, rounds: int) -> list[list[str]]:
     """A row for each state of the files."""
     root = folder / "store"
-    count = write_log(root, log_bytes)
+    count, log_bytes = write_log(root, log_bytes)
     derived = Derived(root, folder / "kept")
     log_path = next((root / "commitlog").iterdir())
-    log_bytes = count * _record_bytes(log_path)
     took: dict[str, list[Spent]] = {"as left by a kill": [], "all derived files lost": [], "bare": []}
     for _ in range(rounds):
         derived.put_back()
         took["as left by a kill"].append(measure_start(root, count))
         derived.lose()
         took["all derived files lost"].append(measure_start(root, count))
-        took["bare"].append(bare(log_path, log_bytes))
+        took["bare"].append(bare_scan(log_path, log_bytes))
     start(root).close()
     took["after a clean stop"] = [measure_clean(root) for _ in range(rounds)]
     return [_row(name, count, log_bytes, spents, took["bare"]) for name, spents in took.items()]
@@ -138,11 +104,6 @@ def measure_clean(root: Path) -> Spent:
     took = spent(lambda: opened.append(start(root)))
     opened[0].close()
     return took
-
-
-def _record_bytes(log_path: Path) -> int:
-    with open(log_path, "rb") as log:
-        return int.from_bytes(log.read(4), "big")
 
 
 def _row(name: str, count: int, log_bytes: int, spents: list[Spent], bare_spents: list[Spent]) -> list[str]:

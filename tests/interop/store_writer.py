@@ -40,12 +40,13 @@ PRODUCER_GROUP: Final = "interop-transactions"
 GROUP: Final = "interop-group"
 RETRY_TOPIC: Final = f"%RETRY%{GROUP}"
 BUSY_TOPIC: Final = "BusyTopic"  # more units than a ConsumeQueue file holds
+PLAIN_TOPIC: Final = "PlainTopic"
 DELAY_TARGET: Final = "DelayTarget"
 COMMIT_TARGET: Final = "CommitTarget"
 LATE_TOPIC: Final = "LateTopic"  # nothing in it until Apache sends
 QUEUES: Final[dict[str, int]] = {
     BUSY_TOPIC: 2,
-    "PlainTopic": 4,
+    PLAIN_TOPIC: 4,
     "%odd|name%": 4,
     "L" * 127: 1,
     DELAY_TARGET: 1,
@@ -58,7 +59,7 @@ QUEUES: Final[dict[str, int]] = {
 }
 """Every topic and how many queues it has."""
 
-OFFSETS: Final = {("PlainTopic", 0): 17, ("PlainTopic", 3): 4, (BUSY_TOPIC, 1): 222, (RETRY_TOPIC, 0): 1}
+OFFSETS: Final = {(PLAIN_TOPIC, 0): 17, (PLAIN_TOPIC, 3): 4, (BUSY_TOPIC, 1): 222, (RETRY_TOPIC, 0): 1}
 """What the group has consumed."""
 
 DELAY_OFFSETS: Final = {17: 1, 18: 2}
@@ -109,12 +110,12 @@ class StoreWriter:
         for number in range(60):
             tags, keys = f"Tag{number % 3}", f"order-{number} shared-key"
             properties = {"TAGS": tags, "KEYS": keys, "WAIT": "true", "number": str(number)}
-            self._put("PlainTopic", number % 4, f"plain {number}".encode() * number, properties, flag=number)
+            self._put(PLAIN_TOPIC, number % 4, f"plain {number}".encode() * number, properties, flag=number)
             self._end_pass(step_ms)
 
     def _write_batches(self) -> None:
         for _ in range(3):
-            self._put_batch("PlainTopic", 2, [self._random.randbytes(700) for _ in range(20)])
+            self._put_batch(PLAIN_TOPIC, 2, [self._random.randbytes(700) for _ in range(20)])
             self._end_pass()
 
     def _write_odd(self) -> None:
@@ -161,17 +162,17 @@ class StoreWriter:
 
     def _write_old_transactions(self) -> None:
         """Records of the way before half topics: a prepared one and a rollback lie in the log alone."""
-        prepared = self._put("PlainTopic", 1, b"old, prepared", {"KEYS": "old-prepared"}, sys_flag=_PREPARED)
+        prepared = self._put(PLAIN_TOPIC, 1, b"old, prepared", {"KEYS": "old-prepared"}, sys_flag=_PREPARED)
         self._end_pass()
         options = {"prepared_phy_offset": prepared["phyOffset"]}
-        self._put("PlainTopic", 1, b"old, committed", {"KEYS": "old-commit"}, sys_flag=_COMMIT, **options)
-        self._put("PlainTopic", 1, b"", {"KEYS": "old-rollback"}, sys_flag=_ROLLBACK, **options)
+        self._put(PLAIN_TOPIC, 1, b"old, committed", {"KEYS": "old-commit"}, sys_flag=_COMMIT, **options)
+        self._put(PLAIN_TOPIC, 1, b"", {"KEYS": "old-rollback"}, sys_flag=_ROLLBACK, **options)
         self._end_pass()
 
     def _write_retry(self) -> None:
         for times in (1, 2):
             properties = {
-                "RETRY_TOPIC": "PlainTopic",
+                "RETRY_TOPIC": PLAIN_TOPIC,
                 "ORIGIN_MESSAGE_ID": "7F0000010000000000000000000000AA",
             }
             self._put(RETRY_TOPIC, 0, f"again, {times}".encode(), properties, reconsume_times=times)

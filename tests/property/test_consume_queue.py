@@ -175,14 +175,18 @@ class ConsumeQueueMachine(RuleBasedStateMachine):
         if not ends:
             return
         self.log_end = data.draw(st.sampled_from(ends))
+        first_files = [self.queue(number).first_file_queue_offset for number in range(3)]
         self.queues.truncate_all(self.log_end)
-        for model in self.models:
+        for model, first in zip(self.models, first_files, strict=True):
             dropped = None
             while model.units and (model.units[-1] == BLANK or sum(model.units[-1][:2]) > self.log_end):
                 if model.units[-1] != BLANK:
                     dropped = model.end - 1
                 model.units.pop()
-            if dropped is not None and not any(unit != BLANK for unit in model.visible):
+            model.low = min(model.low, model.end)
+            # Expired units that are still there keep the queue's place.
+            kept = model.units[max(0, first - model.first) :]
+            if dropped is not None and not any(unit != BLANK for unit in kept):
                 model.units, model.first, model.low = [], dropped, dropped
 
     @rule(data=st.data())

@@ -30,6 +30,7 @@ KEYS = ("k0", "k1", "k2")
 START_MS = 1_700_000_000_000
 FOR_EVER = (0, START_MS * 2)
 PREPARED, COMMIT, ROLLBACK = 4, 8, 12
+DERIVED = ("consumequeue", "consumequeue/a/0", "consumequeue.snapshot", "index", "checkpoint")
 
 queues = st.tuples(st.sampled_from(TOPICS), st.sampled_from(QUEUE_IDS))
 sizes = st.one_of(st.integers(0, 60), st.integers(300, 900), st.just(1900))
@@ -203,6 +204,30 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = self.open()
         assert not self.store.report.clean_exit
         assert self.store.report.damages == []
+
+    @precondition(lambda self: self.is_rebuildable())
+    @rule(clean=st.booleans(), lost=st.sets(st.sampled_from(DERIVED), min_size=1))
+    def lose_derived(self, clean: bool, lost: set[str]) -> None:
+        """Files that can be rebuilt are gone at the next start."""
+        if clean:
+            self.store.close()
+        else:
+            self.store.abandon()
+        for name in lost:
+            path = self.root / name
+            if path.is_dir():
+                self.files.remove_tree(path)
+            elif path.exists():
+                self.files.remove(path)
+        self.store = self.open()
+        assert self.store.report.damages == []
+
+    def is_rebuildable(self) -> bool:
+        """Whether the log alone tells where each queue goes on: it does not know of deleted topics,
+        nor of queues whose messages have all expired."""
+        return not self.deleted_topics and all(
+            not stored or self.low(queue) < len(stored) for queue, stored in self.queues.items()
+        )
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -321,18 +321,29 @@ class ConsumeQueue:
             self._files.drop_snapshot()
         place, first = self._bisect(lambda unit: unit.end_phy_offset > phy_offset)
         wrong = self.unit(first)
-        last = self._last_message_end(place)
-        self._cut(place if last >= 0 else first, last)
+        kept, max_phy_offset = self._last_message(place)
+        self._cut(kept if max_phy_offset >= 0 else first, max_phy_offset)
         return wrong is not None and wrong.phy_offset < phy_offset
 
-    def _last_message_end(self, queue_offset: int) -> int:
-        """Where the record of the last message below `queue_offset` ends; -1 when there is none."""
-        while queue_offset > self.min_queue_offset:
+    def _last_message(self, queue_offset: int) -> tuple[int, int]:
+        """The place behind the last message below `queue_offset`, and where its record ends; -1 when
+        there is none.
+
+        Expired ones count too: where there are no others, they keep the next offset from going back.
+        """
+        while queue_offset > self.first_file_queue_offset:
+            raw = self._unit_bytes(queue_offset - 1)
+            if raw and (unit := CqUnit(*UNIT.unpack(raw))).is_message:
+                return queue_offset, unit.end_phy_offset
             queue_offset -= 1
-            unit = self.unit(queue_offset)
-            if unit is not None and unit.is_message:
-                return unit.end_phy_offset
-        return -1
+        return queue_offset, -1
+
+    def _unit_bytes(self, queue_offset: int) -> bytes:
+        if queue_offset >= self._flushed:
+            begin = (queue_offset - self._flushed) * UNIT_BYTES
+            return bytes(self._tail[begin : begin + UNIT_BYTES])
+        raw = self._files.read(self.topic, self.queue_id, queue_offset * UNIT_BYTES, UNIT_BYTES)
+        return raw if len(raw) == UNIT_BYTES else b""
 
     def _cut(self, queue_offset: int, max_phy_offset: int) -> None:
         """Drop the units from `queue_offset` on, in memory and in the files."""
@@ -348,6 +359,8 @@ class ConsumeQueue:
                 del self._tail[(queue_offset - self._flushed) * UNIT_BYTES :]
         self.max_queue_offset = self.next_queue_offset = queue_offset
         self.max_phy_offset = max_phy_offset
+        if queue_offset <= self.min_queue_offset:
+            self.min_queue_offset, self._min_phy_offset = queue_offset, -1
 
     def _cut_files(self, queue_offset: int) -> None:
         end = queue_offset * UNIT_BYTES
@@ -400,15 +413,14 @@ class ConsumeQueue:
 
         The snapshot must not have the queue any more.
         """
-        self.retire()
+        self._mark_dirty = _ignore
         self._cut(0, -1)
 
     def retire(self) -> None:
-        """Forget every unit; the files are the caller's to remove. As `destroy`."""
+        """Forget every unit, with the lock of the files held, which are the caller's to remove."""
         self._mark_dirty = _ignore
-        with self._files.lock:
-            self._epoch += 1
-            self._reset(0)
+        self._epoch += 1
+        self._reset(0)
 
     # -- restarting ------------------------------------------------------------------------------
 

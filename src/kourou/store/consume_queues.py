@@ -11,7 +11,7 @@ all the same. Not here: who dispatches, retention's rules, the checkpoint.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from kourou.store.files import Files
 from kourou.store.queue_files import QueueFiles
 from kourou.store.queue_flush import FlushRound
 from kourou.store.queue_recovery import IsRecord, QueueState
-from kourou.store.queue_snapshot import QueueSnapshot, decode_snapshot, encode_snapshot
+from kourou.store.queue_snapshot import QueueKey, QueueSnapshot, decode_snapshot, encode_snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +60,11 @@ class ConsumeQueues:
         self.problems: list[str] = []
 
     # -- which there are -------------------------------------------------------------------------
+
+    @property
+    def units_per_file(self) -> int:
+        """How many messages one file of a queue holds; the configured bytes rounded up to units."""
+        return self._files.units_per_file
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -122,7 +127,7 @@ class ConsumeQueues:
         self.rebuild_phy_offset = None
         self.problems = []
         if not self._read_only:
-            self._files.remove_deleted()
+            self._files.remove_moved()
         snapshot = self._read_snapshot()
         known = {} if snapshot is None else dict(snapshot.queues)
         self._files.covered_phy_offset = 0 if snapshot is None else snapshot.covered_phy_offset
@@ -171,14 +176,17 @@ class ConsumeQueues:
         self, queue: ConsumeQueue, starts: list[int], state: QueueState | None, is_record: IsRecord | None
     ) -> None:
         is_sound = queue.recover(starts, is_record, repair=not self._read_only)
+        # What is wrong behind the units that the snapshot knows of was written after it.
+        rebuild_phy_offset = max(queue.max_phy_offset, self._files.covered_phy_offset)
         if state is not None and state.max_phy_offset >= 0:
             if queue.first_file_queue_offset > state.min_queue_offset:
                 self._start_over(queue)
                 return
-            is_sound = is_sound and queue.flushed_queue_offset * UNIT_BYTES >= state.end
+            if queue.flushed_queue_offset * UNIT_BYTES < state.end:
+                is_sound, rebuild_phy_offset = False, queue.max_phy_offset
         if not is_sound:
             reason = f"units from {queue.max_queue_offset} on are gone or wrong"
-            self._rebuild(queue.topic, queue.queue_id, queue.max_phy_offset, reason)
+            self._rebuild(queue.topic, queue.queue_id, rebuild_phy_offset, reason)
 
     def _start_over(self, queue: ConsumeQueue) -> None:
         # Units only ever grow at the end, so all of them are made anew.
@@ -224,12 +232,24 @@ class ConsumeQueues:
         self._files.covered_phy_offset = covered_phy_offset
 
     def _unexpect(self, queues: Collection[ConsumeQueue]) -> None:
-        """Units or files of these are about to go on purpose: after a crash they are not to be missed."""
-        snapshot = self._read_snapshot() if queues else None
+        """These are about to go on purpose: after a crash they are not to be missed."""
+        self._amend_snapshot({(queue.topic, queue.queue_id): None for queue in queues})
+
+    def _unexpect_first(self, queues: Collection[ConsumeQueue]) -> None:
+        """The same for the expired files of these."""
+        starts = {(queue.topic, queue.queue_id): queue.expired_files.stop for queue in queues}
+        self._amend_snapshot(starts)
+
+    def _amend_snapshot(self, starts: Mapping[QueueKey, int | None]) -> None:
+        """Have the snapshot say that these queues begin later, or (None) nothing of them."""
+        snapshot = self._read_snapshot() if starts else None
         if snapshot is None:
             return
-        for queue in queues:
-            snapshot.queues.pop((queue.topic, queue.queue_id), None)
+        for key, start in starts.items():
+            state = snapshot.queues.pop(key, None)
+            if state is not None and start is not None:
+                low = max(state.min_queue_offset, start // UNIT_BYTES)
+                snapshot.queues[key] = state._replace(start=start, min_queue_offset=low, min_phy_offset=-1)
         left = ((topic, queue_id, state) for (topic, queue_id), state in snapshot.queues.items())
         self._files.save_snapshot(encode_snapshot(snapshot.file_bytes, snapshot.covered_phy_offset, left))
 
@@ -281,7 +301,7 @@ class ConsumeQueues:
         """`correct_min`, and remove the files that lie wholly below. How many that were."""
         self.correct_min(min_phy_offset)
         expired = [queue for queue in self.items() if queue.expired_files]
-        self._unexpect(expired)
+        self._unexpect_first(expired)
         return sum(queue.delete_expired(min_phy_offset) for queue in expired)
 
     def clean_expired(self, min_phy_offset: int, keep_topics: Collection[str] = ()) -> list[tuple[str, int]]:
@@ -310,16 +330,21 @@ class ConsumeQueues:
             del self._topics[queue.topic]
 
     def delete_topic(self, topic: str) -> None:
-        """Remove a topic's queues, their files and its folder. On disk on return, all of it or nothing."""
+        """Remove a topic's queues, their files and its folder. On disk on return, all of it or nothing.
+
+        OSError: all is as before, or, if the topic is gone, not on disk yet.
+        """
         queues = self._topics.get(topic)
         if queues is None:
             return
         self._unexpect(queues.values())
-        del self._topics[topic]
-        for queue in queues.values():
-            queue.retire()
         with self._files.lock:
-            self._files.remove_topic(topic, queues)
+            self._files.move_away(topic, queues)
+            for queue in queues.values():
+                queue.retire()
+        del self._topics[topic]
+        self._files.sync_moved()
+        self._files.remove_moved()
 
     def close(self) -> None:
         """Close every file. Units still in memory are given up: flush before."""

@@ -7,7 +7,9 @@ slave. Both end in the same files; records that are there already are passed ove
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.consume_queues import ConsumeQueues
@@ -15,6 +17,9 @@ from kourou.store.dispatch_request import DispatchRequest
 from kourou.store.index_service import IndexService
 from kourou.store.put_batch import PutBatch
 
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 ArrivalHook = Callable[[Iterable[ConsumeQueue]], None]
 
 
@@ -51,10 +56,10 @@ class Dispatcher:
                 index.collect(topic, keys, phy_offset, timestamp)
         self.dispatched_phy_offset = batch.end_phy_offset
         self.dispatched_timestamp = timestamp
-        for hook in self.on_publish:
-            hook(batch)
+        for published in self.on_publish:
+            _call(published, batch)
         for arrived in self.on_arrival:
-            arrived(grown)
+            _call(arrived, grown)
         return grown
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
@@ -89,3 +94,12 @@ class Dispatcher:
         if queue.put(request.queue_offset, request.phy_offset, request.size, request.tags_code):
             return queue
         return None
+
+
+def _call(hook: Callable[[T], None], argument: T) -> None:
+    # The batch is stored and visible: whoever only wants to hear of it must not keep its senders
+    # from their answers.
+    try:
+        hook(argument)
+    except Exception:
+        _log.exception("%r failed after a batch was published", hook)

@@ -15,10 +15,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Self
 
-from kourou.errors import StorageError, StoreFormatError
+from kourou.errors import StorageError
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_to_bytes
 from kourou.store.checkpoint import StoreCheckpoint
 from kourou.store.commit_log import CommitLog
@@ -27,7 +26,6 @@ from kourou.store.consume_queues import ConsumeQueues
 from kourou.store.dispatch_request import index_keys, stored_tags_code
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.files import Files
-from kourou.store.flush_job import FlushJob
 from kourou.store.get_message import GetMessageResult, MessageReader, RecordFilter, TagsFilter
 from kourou.store.index_service import IndexService
 from kourou.store.log_appender import LogAppender
@@ -35,21 +33,18 @@ from kourou.store.log_scanner import LogScanner
 from kourou.store.message_lookup import MessageLookup
 from kourou.store.put_batch import PutBatch, PutFailedError
 from kourou.store.put_status import PutStatus
-from kourou.store.queue_recovery import IsRecord
 from kourou.store.queue_snapshot import decode_snapshot
 from kourou.store.recovery import Recovery, RecoveryReport
 from kourou.store.recovery_start import RecoveryStart, check_log_reaches
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
+from kourou.store.store_flush import StoreFlush
+from kourou.store.store_folder import check_folder, make_root
 from kourou.store.store_lock import StoreLock
 
 _log = logging.getLogger(__name__)
 
 # The largest record recovery takes for one: the body limit may have been larger once.
 _MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
-# One of them is in every store; in a folder with other names only we do not begin a new one.
-_STORE_NAMES: Final = frozenset(
-    {"abort", "checkpoint", "commitlog", "config", "consumequeue", "index", "lock", "lost+found"}
-)
 _SHUT_DOWN: Final = StorageError("the message store has been shut down")
 
 _scan = PropertyScanner(
@@ -103,9 +98,14 @@ class MessageStore:
             max_filter_units=config.max_filter_units,
         )
         lookup = MessageLookup(self.log, self.queues, self.index)
+        flush = StoreFlush(self.log, self.appender, self.dispatcher, self.queues, self.index, self.checkpoint)
         # The parts' own methods, without a call in between.
         self.put = self.appender.put
         self.put_many = self.appender.put_many
+        self.start_flush = flush.start_flush
+        self.finish_flush = flush.finish_flush
+        self.flush = flush.flush
+        self.flush_derived = flush.flush_derived
         self.look_message = lookup.look_message
         self.store_timestamp = lookup.store_timestamp
         self.query_message = lookup.query_message
@@ -126,8 +126,8 @@ class MessageStore:
         written with other sizes, StorageError when the disk does not do its part.
         """
         try:
-            _check_folder(files, config)
-            _make_root(files, config.root)
+            check_folder(files, config.root)
+            make_root(files, config.root)
             store = cls(config, files, now_ms, StoreLock.acquire(files, config.root, config.abort))
         except OSError as error:
             raise _cannot_open(config, error) from error
@@ -163,12 +163,15 @@ class MessageStore:
         self.report = self._recover(scanner, start)
         self.reader.damaged = [(d.phy_offset, d.end_phy_offset) for d in self.report.damages]
         _log.info(
-            "store %s open: CommitLog %d to %d, %d records taken after a %s stop",
+            "store %s open: CommitLog %d to %d, %d records taken after a %s stop; "
+            "files of %d bytes in the CommitLog, of %d units in a ConsumeQueue",
             self.config.root,
             self.log.min_phy_offset,
             self.log.max_phy_offset,
             self.report.records,
             "clean" if clean_exit else "sudden",
+            self.log.file_bytes,
+            self.queues.units_per_file,
         )
 
     def _load_queues(self, scanner: LogScanner, clean_exit: bool) -> RecoveryStart:
@@ -177,7 +180,6 @@ class MessageStore:
         self.queues.load(
             clean_exit and checkpoint.is_ours,
             log_end_phy_offset=checkpoint.logics_physical_offset,
-            is_record=self._may_be_record(scanner, clean_exit),
         )
         if not self.log.log_files:
             check_log_reaches(self.log, self.queues.max_phy_offset())
@@ -190,20 +192,6 @@ class MessageStore:
             clean_exit=clean_exit,
             queues_are_known=queues_are_known,
         )
-
-    def _may_be_record(self, scanner: LogScanner, clean_exit: bool) -> IsRecord:
-        """Whether a unit at the end of a queue can be right: what was on disk has to be a record, if its
-        file is not gone; what comes behind is dispatched again if the log still has it."""
-        checkpoint, low, end = self.checkpoint, self.log.min_phy_offset, self.log.max_phy_offset
-        synced = min(checkpoint.durable_phy_offset, checkpoint.logics_physical_offset)
-        checked = end if clean_exit else synced if checkpoint.is_ours else 0
-
-        def may_be_record(phy_offset: int, size: int) -> bool:
-            if phy_offset >= checked:
-                return phy_offset + size <= end and not clean_exit
-            return phy_offset < low or scanner.is_record(phy_offset, size)
-
-        return may_be_record if self.log.log_files else lambda *_: True
 
     def _has_snapshot(self) -> bool:
         folder = self.config.queue_folder
@@ -360,81 +348,6 @@ class MessageStore:
         self.publish(batch)
         batch.answer(PutStatus.PUT_OK)
 
-    # -- durability ------------------------------------------------------------------------------
-
-    def start_flush(self) -> FlushJob:
-        """What has to be synced now. Run the job anywhere, then give it to `finish_flush`."""
-        return FlushJob(
-            self.log.unsynced_files(), self.log.max_phy_offset, self.dispatcher.dispatched_timestamp
-        )
-
-    def finish_flush(self, job: FlushJob) -> None:
-        """Take note of a job that ran. A failed one fences the store: a sync that is tried again
-        and succeeds proves nothing."""
-        job.release()
-        if job.error is not None:
-            self.appender.fence(f"the CommitLog cannot be synced: {job.error.strerror or job.error}")
-        if self.appender.is_fenced:
-            return
-        self.log.mark_flushed(job.covers_phy_offset)
-        if job.store_timestamp:
-            self.checkpoint.physic_msg_timestamp = job.store_timestamp
-        self.checkpoint.durable_phy_offset = self.log.flushed_phy_offset
-        self._save_checkpoint()
-
-    def flush(self) -> None:
-        """Make the log durable; on return without a fence everything written so far is on disk."""
-        job = self.start_flush()
-        job.run()
-        self.finish_flush(job)
-
-    def flush_derived(self, *, thorough: bool) -> bool:
-        """Write queues and index to their files; with `thorough` they are on disk on return, and
-        the checkpoint says how far. False when the index is left behind.
-
-        OSError: the queues cannot be written. An index that cannot be catches up later, after the
-        next start at the latest.
-        """
-        covered = self.dispatcher.dispatched_phy_offset
-        timestamp = self.dispatcher.dispatched_timestamp
-        self.queues.flush_round(least_bytes=0 if thorough else 4096, sync=thorough)
-        is_indexed = self._flush_index(thorough=thorough)
-        if not thorough:
-            return is_indexed
-        self.queues.save_snapshot(covered)
-        checkpoint = self.checkpoint
-        checkpoint.logics_physical_offset = covered
-        if timestamp:
-            checkpoint.logics_msg_timestamp = timestamp
-        if self.index is not None and is_indexed:
-            checkpoint.indexed_phy_offset = covered
-            checkpoint.index_end_phy_offset = self.index.end_phy_offset
-            checkpoint.index_msg_timestamp = self.index.full_end_timestamp
-        self._save_checkpoint(sync=True)
-        return is_indexed
-
-    def _flush_index(self, *, thorough: bool) -> bool:
-        """Whether the index, if there is to be one, is complete, and with `thorough` on disk."""
-        if self.index is None:
-            return True
-        try:
-            if thorough:
-                self.index.flush()
-            else:
-                self.index.build()
-        except (OSError, StorageError) as error:
-            _log.warning("the index falls behind: %s", error)
-            return False
-        return True
-
-    def _save_checkpoint(self, *, sync: bool = False) -> None:
-        try:
-            self.checkpoint.save()
-            if sync:
-                self.checkpoint.sync()
-        except OSError as error:  # derived: the next recovery only starts earlier
-            _log.warning("the checkpoint cannot be written: %s", error.strerror or error)
-
     # -- reading ---------------------------------------------------------------------------------
 
     def get_message(
@@ -465,25 +378,6 @@ class MessageStore:
             finally:
                 result.release()
         return result
-
-
-def _make_root(files: Files, root: Path) -> None:
-    """Make the store's folder; on return its name is on disk, without which all in it would be lost."""
-    missing = [folder for folder in (root, *root.parents) if not files.is_folder(folder)]
-    files.make_folder(root)
-    for folder in missing:
-        files.sync_folder(folder.parent)
-
-
-def _check_folder(files: Files, config: MessageStoreConfig) -> None:
-    """StoreFormatError for a folder that has files, and none that a store has."""
-    names = [name for name in files.list_names(config.root) if not name.startswith(".")]
-    if names and _STORE_NAMES.isdisjoint(names):
-        raise StoreFormatError(
-            config.root,
-            f"this is no store: it holds {names[0]} and {len(names) - 1} more, but neither commitlog nor "
-            "config; name a store, or a new or empty folder",
-        )
 
 
 def _cannot_open(config: MessageStoreConfig, error: OSError) -> StorageError:

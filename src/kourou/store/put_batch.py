@@ -6,11 +6,14 @@ One write, so one fate: all stored or none. Offsets are taken when a put is adde
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.put_status import PutStatus
+
+_log = logging.getLogger(__name__)
 
 PutDone: TypeAlias = Callable[[PutStatus, int, int], None]
 """Called once with status, phy_offset and queue_offset."""
@@ -74,18 +77,24 @@ class PutBatch:
         """Tell the senders that do not wait for the flush."""
         if self._told == _NOBODY:
             self._told = _UNWAITED
-            for done, _, _, phy_offset, queue_offset, _, _, _, waits in self.puts:
-                if done is not None and not waits:
-                    done(status, phy_offset, queue_offset)
+            self._tell(status, True, False)
 
     def answer(self, status: PutStatus) -> None:
         """Tell every sender that was not told before; a second time there is none."""
         told, self._told = self._told, _ALL
-        if told == _ALL:
-            return
+        if told != _ALL:
+            self._tell(status, told == _NOBODY, True)
+
+    def _tell(self, status: PutStatus, unwaited: bool, waiting: bool) -> None:
         for done, _, _, phy_offset, queue_offset, _, _, _, waits in self.puts:
-            if done is not None and (waits or told == _NOBODY):
-                done(status, phy_offset, queue_offset)
+            if done is not None and (waiting if waits else unwaited):
+                # One sender's trouble must not cost the others their answers.
+                try:
+                    done(status, phy_offset, queue_offset)
+                except Exception:
+                    _log.exception(
+                        "the sender of the record at %d cannot be told %s", phy_offset, status.name
+                    )
 
 
 class PutFailedError(Exception):

@@ -277,29 +277,35 @@ class QueueFiles:
         self._unsynced_folders.pop(folder, None)
         self._unsynced_folders[folder.parent] = None
 
-    def remove_topic(self, topic: str, queue_ids: Iterable[int]) -> None:
-        """Remove a topic's folder and all in it; on disk on return.
+    def move_away(self, topic: str, queue_ids: Iterable[int]) -> None:
+        """Take a topic's folder away, with all in it: in one step, so that a crash keeps or takes all
+        of it. In a queue that came back in part new messages would get the offsets of others.
 
-        Moved away first, so that a crash keeps or takes all of it: in a queue that came back in part
-        new messages would get the offsets of others.
+        OSError: nothing has changed.
         """
-        for queue_id in queue_ids:
-            for start in self.list_starts(topic, queue_id):
-                self._readers.forget((topic, queue_id, start))
-                self._unsynced.pop((topic, queue_id, start), None)
         folder = self.root / topic
+        if not self.files.is_folder(folder):
+            return
+        keys = [
+            (topic, queue_id, start) for queue_id in queue_ids for start in self.list_starts(topic, queue_id)
+        ]
+        self.remove_moved()
+        self.files.make_folder(self._deleted)
+        self.files.rename(folder, self._deleted / topic)
+        for key in keys:
+            self._readers.forget(key)
+            self._unsynced.pop(key, None)
         for unsynced in [path for path in self._unsynced_folders if folder in (path, path.parent)]:
             del self._unsynced_folders[unsynced]
-        if self.files.is_folder(folder):
-            self.remove_deleted()
-            self.files.make_folder(self._deleted)
-            self.files.rename(folder, self._deleted / topic)
+
+    def sync_moved(self) -> None:
+        """What was moved away is so on disk on return."""
+        if self.files.is_folder(self._deleted):
             self.files.sync_folder(self.root)
             self.files.sync_folder(self._deleted)
-            self.remove_deleted()
 
-    def remove_deleted(self) -> None:
-        """Remove a topic that was moved away, as far as the disk lets us: nobody misses it."""
+    def remove_moved(self) -> None:
+        """Remove what was moved away, as far as the disk lets us: nobody misses it."""
         try:
             self.files.remove_tree(self._deleted)
         except OSError as error:

@@ -20,16 +20,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kourou.errors import DamageError
 from kourou.store.checkpoint import StoreCheckpoint
+from kourou.store.columns_dispatcher import ColumnsDispatcher
 from kourou.store.commit_log import CommitLog
+from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.cq_unit import BLANK_UNIT, UNIT_BYTES
 from kourou.store.damages import Damage, KnownDamages
-from kourou.store.dispatch_request import Blank, DispatchRequest
+from kourou.store.dispatch_request import DispatchRequest
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.files import Files
 from kourou.store.index_service import IndexService
 from kourou.store.log_scanner import BadRecord, LogScanner
+from kourou.store.log_walk import LogWalk
+from kourou.store.queue_recovery import QueueState
 from kourou.store.recovery_start import RecoveryStart
 
 _log = logging.getLogger(__name__)
@@ -75,24 +79,28 @@ class Recovery:
         self._log = log
         self._scanner = scanner
         self._dispatcher = dispatcher
+        self._log_walk = LogWalk(log, scanner, dispatcher, ColumnsDispatcher(dispatcher, queues, index))
         self._queues = queues
         self._index = index
         self._checkpoint = checkpoint
         self._keep_progress = keep_progress
         self._synced_phy_offset = 0
+        self._next_offsets: dict[tuple[str, int], int] = {}
 
     def run(self) -> RecoveryReport:
         """Recover; on return the log's end is known, all of it is derived, and that is durable."""
         report = RecoveryReport(self._start.clean_exit)
         if self._log.log_files:
-            known = self._known.load()
-            report.damages = [damage for damage in known if self._is_still_damaged(damage)]
+            self._known.load()
+            self._known.damages = list(filter(self._is_still_damaged, self._known.damages))
+            report.damages = self._known.damages
+            self._next_offsets = self._start.next_offsets()
             self._cut_queues()
             self._synced_phy_offset = self._start.phy_offset
             report.start_phy_offset = report.end_phy_offset = self._start.phy_offset
             self._walk(report)
-            if report.damages != known:
-                self._known.save(report.damages)
+            self._keep_places()
+            self._known.save()
             self._cut(report)
         self._cut_derived(report)
         self._keep(report)
@@ -113,28 +121,14 @@ class Recovery:
     def _dispatch_from(self, phy_offset: int, end: int, report: RecoveryReport) -> BadRecord | None:
         """Dispatch valid records; the bad one behind them, or None at the end of the files."""
         report.end_phy_offset = phy_offset
-        for found in self._scanner.records(phy_offset, end):
-            # A blank before it belongs to the log: the end is where what follows it starts.
-            report.end_phy_offset = found.phy_offset
-            if isinstance(found, BadRecord):
-                return found
-            try:
-                self._dispatcher.dispatch(found)
-            except DamageError as error:
-                return BadRecord(found.phy_offset, error.reason)
-            report.records += 1
-            report.end_phy_offset = found.phy_offset + found.size
+        while report.end_phy_offset < end:
+            records, report.end_phy_offset, bad = self._log_walk.step(report.end_phy_offset)
+            report.records += records
+            if bad is not None:
+                return bad
             if report.end_phy_offset - self._synced_phy_offset >= _PROGRESS_BYTES:
                 self._keep(report)
-        report.end_phy_offset = self._behind_blank(report.end_phy_offset)
         return None
-
-    def _behind_blank(self, phy_offset: int) -> int:
-        if self._log.file_at(phy_offset) is not None and isinstance(
-            found := self._scanner.record_at(phy_offset), Blank
-        ):
-            return phy_offset + found.size
-        return phy_offset
 
     def _pass_bad(self, bad: BadRecord, report: RecoveryReport) -> int | None:
         """Tell a torn tail from damage: where to go on, or None when the log ends here."""
@@ -149,16 +143,36 @@ class Recovery:
             return None
         # What lies behind the durable part is judged on its own, if no record comes before.
         end = durable if follows is None else min(follows, durable)
-        damage = self._damage(bad, end)
-        if damage not in report.damages:
-            report.damages.append(damage)
-        _log.error("%s", damage)
+        self._note(self._damage(bad, end))
         return end
 
     def _damage(self, bad: BadRecord, end_phy_offset: int) -> Damage:
         log_file = self._log.file_at(bad.phy_offset)
         assert log_file is not None
         return Damage(log_file.path, bad.phy_offset, end_phy_offset, bad.reason)
+
+    def _note(self, damage: Damage) -> None:
+        """Write damage down before anything else: a second crash may begin behind it."""
+        _log.error("%s", damage)
+        known = self._known
+        if damage not in known.damages:
+            known.damages.append(damage)
+            for queue, next_offset in self._next_offsets.items():
+                known.next_offsets.setdefault(queue, next_offset)
+            known.save()
+
+    def _keep_places(self) -> None:
+        """Have queues go on where they were before, although their last messages are lost."""
+        known = self._known
+        kept = {}
+        for (topic, queue_id), next_offset in known.next_offsets.items() if known.damages else ():
+            queue = self._queues.get(topic, queue_id)
+            is_blank = not _has_message_before(queue, next_offset)
+            if queue.max_queue_offset < next_offset:
+                _go_on_at(queue, next_offset)
+            if is_blank and queue.max_queue_offset == next_offset:
+                kept[topic, queue_id] = next_offset
+        known.next_offsets = kept
 
     def _is_still_damaged(self, known: Damage) -> bool:
         """False when its file is gone by now, or was put back from a copy: then all from there on is
@@ -213,7 +227,9 @@ class Recovery:
         lost its first units only the others are left.
         """
         start, queues = self._start, self._queues
+        is_cut = False
         while queues.max_phy_offset() > start.phy_offset:
+            is_cut = True
             if self._checkpoint.is_ours:
                 # Before they go: a second crash must not miss them.
                 self._checkpoint.logics_physical_offset = start.phy_offset
@@ -222,7 +238,7 @@ class Recovery:
             queues.rebuild_phy_offset = None
             queues.truncate_all(start.phy_offset)
             start.go_back_to(queues.rebuild_phy_offset)
-        if self._checkpoint.is_ours:
+        if is_cut and self._checkpoint.is_ours:
             self._save_snapshot()
 
     def _save_snapshot(self) -> None:
@@ -239,14 +255,7 @@ class Recovery:
         self._queues.correct_min(self._log.min_phy_offset)
         self._dispatcher.dispatched_phy_offset = report.end_phy_offset
         if not self._dispatcher.dispatched_timestamp:
-            # What the checkpoint says may be the time of a record that was cut off.
-            self._dispatcher.dispatched_timestamp = self._last_timestamp()
-
-    def _last_timestamp(self) -> int:
-        """When the last record that is in a queue was stored; 0 if that is not known."""
-        last = max(self._queues.items(), key=lambda queue: queue.max_phy_offset, default=None)
-        unit = None if last is None else last.unit(last.max_queue_offset - 1)
-        return 0 if unit is None else self._store_timestamp(unit.phy_offset)
+            self._dispatcher.dispatched_timestamp = self._start.last_timestamp(report.end_phy_offset)
 
     def _store_timestamp(self, phy_offset: int) -> int:
         found = self._scanner.record_at(phy_offset)
@@ -280,3 +289,19 @@ class Recovery:
             log_file.write_again(
                 position, min(end_phy_offset - log_file.start_phy_offset, log_file.size_bytes)
             )
+
+
+def _has_message_before(queue: ConsumeQueue, queue_offset: int) -> bool:
+    unit = queue.unit(queue_offset - 1)
+    return unit is not None and unit.is_message
+
+
+def _go_on_at(queue: ConsumeQueue, queue_offset: int) -> None:
+    """Give the queue's next message this offset, which lies ahead; what is between stays blank."""
+    missing = queue_offset - queue.max_queue_offset
+    if queue.max_phy_offset < 0:
+        position = queue_offset * UNIT_BYTES
+        queue.adopt(QueueState(position, position, queue_offset, -1, -1, True))
+    else:
+        queue.append_units(BLANK_UNIT * missing, missing, queue.max_phy_offset)
+    queue.next_queue_offset = queue_offset

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from kourou.errors import StoreFormatError
 from kourou.store.checkpoint import StoreCheckpoint
 from kourou.store.commit_log import CommitLog
+from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.consume_queues import ConsumeQueues
 from kourou.store.dispatch_request import DispatchRequest
 from kourou.store.index_service import IndexService
@@ -58,8 +59,16 @@ class RecoveryStart:
         self._is_ours = checkpoint.is_ours
         self._noted_durable = checkpoint.durable_phy_offset
         self._flushed_ms = checkpoint.physic_msg_timestamp
+        self._dispatched_ms = checkpoint.logics_msg_timestamp
+        self._dispatched_phy_offset = checkpoint.logics_physical_offset
         self._queued_phy_offset = max(0, queues.max_phy_offset())
         self.phy_offset = self._find() if log.log_files else 0
+        if (
+            log.log_files
+            and not (clean_exit and self._is_ours)
+            and any(map(self._ends_wrong, queues.items()))
+        ):
+            self.phy_offset = log.min_phy_offset
 
     def durable_phy_offset(self, follows: int | None) -> int:
         """Up to where the log was on disk for certain; `follows` is a valid record behind a bad one."""
@@ -74,6 +83,27 @@ class RecoveryStart:
                 return follows
         return 0
 
+    def last_timestamp(self, end_phy_offset: int) -> int:
+        """When the last record of a log that ends there was stored, or one before it, if none was
+        dispatched: what the checkpoint says of the queues may be the time of one that was cut off."""
+        if self._dispatched_phy_offset > end_phy_offset:
+            return self._flushed_ms
+        return max(self._flushed_ms, self._dispatched_ms)
+
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next queue_offset of each queue, as far as its messages were on disk for certain."""
+        if not self._is_ours and not self.clean_exit:
+            return {}
+        durable = self._noted_durable if self._is_ours else self._queued_phy_offset
+        if self.phy_offset >= durable:
+            return {}
+        return {
+            (queue.topic, queue.queue_id): queue.max_queue_offset
+            if queue.max_phy_offset <= durable
+            else queue.first_where(lambda unit: unit.end_phy_offset > durable)
+            for queue in self._queues.items()
+        }
+
     def go_back_to(self, phy_offset: int | None) -> None:
         """Begin there, if that is earlier: a queue turned out to lack units from there on."""
         if phy_offset is not None and phy_offset < self.phy_offset:
@@ -83,6 +113,18 @@ class RecoveryStart:
     def doubtful_phy_offset(self) -> int | None:
         """From where on a sync may have failed before the last owner ended; None: nowhere."""
         return self._noted_durable if self._is_ours and not self.clean_exit else None
+
+    def _ends_wrong(self, queue: ConsumeQueue) -> bool:
+        """Whether the last unit of a queue, if it was on disk, points at no record. What comes behind
+        is dispatched again if the log still has it."""
+        if queue.max_phy_offset <= self._log.min_phy_offset:
+            return False
+        unit = queue.unit(queue.max_queue_offset - 1)
+        if unit is None or unit.end_phy_offset > self._log.max_phy_offset:
+            return True
+        if unit.phy_offset >= self.phy_offset and not self.clean_exit:
+            return False
+        return not self._scanner.is_record(unit.phy_offset, unit.size)
 
     # -- where to begin --------------------------------------------------------------------------
 

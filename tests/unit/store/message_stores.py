@@ -13,6 +13,7 @@ from kourou.store.files import Files
 from kourou.store.message_store import MessageStore, PutMessageResult
 from kourou.store.settings import MessageStoreConfig
 from kourou.testing.faulty_files import FaultyFiles
+from kourou.testing.store_check import assert_store_ok
 
 LOG_FILE_BYTES = 4096
 QUEUE_FILE_UNITS = 10
@@ -36,7 +37,10 @@ class Clock:
 
 
 class StoreKit:
-    """One folder with a store, opened as often as a test likes. Use `stores` fixtures or a `with` block."""
+    """One folder with a store, opened as often as a test likes, in a `with` block.
+
+    At its end every invariant of the store is checked; a test that damages it sets `is_checked` False.
+    """
 
     def __init__(self, root: Path, files: Files | None = None, **settings: Any) -> None:
         self.root = root
@@ -44,6 +48,8 @@ class StoreKit:
         self.clock = Clock()
         self.settings = settings
         self.stores: list[MessageStore] = []
+        self.is_checked = True
+        self.deleted_topics: set[str] = set()
 
     def config(self, **settings: Any) -> MessageStoreConfig:
         """Small sizes, changed by `settings`."""
@@ -80,8 +86,10 @@ class StoreKit:
     def __enter__(self) -> StoreKit:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.close()
+        if error is None and self.is_checked and (self.root / "checkpoint").exists():
+            assert_store_ok(self.root, deleted_topics=self.deleted_topics)
 
 
 def faulty(kit: StoreKit) -> FaultyFiles:

@@ -63,6 +63,21 @@ def test_hooks_hear_of_every_batch_after_it_is_visible(store: MessageStore) -> N
     assert heard == [3, (0, 2), (1, 1)]
 
 
+def test_a_hook_that_fails_keeps_nobody_from_hearing(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[int] = []
+
+    def broken(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    store.dispatcher.on_publish += [broken, lambda batch: heard.append(len(batch.puts))]
+    store.dispatcher.on_arrival += [broken, lambda grown: heard.append(len(list(grown)))]
+    assert put(store, b"x").queue_offset == 0
+    assert heard == [1, 1]
+    assert "a bug" in caplog.text
+
+
 def test_batches_out_of_turn_are_not_put_at_a_wrong_place(store: MessageStore) -> None:
     first, second = written(store, 0), written(store, 0)
     with pytest.raises(AssertionError, match="not published in its turn"):

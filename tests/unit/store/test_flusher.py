@@ -124,6 +124,21 @@ def test_each_sender_is_told_once(store: MessageStore) -> None:
     assert answers == [(1, "FLUSH_DISK_TIMEOUT"), (2, "FLUSH_DISK_TIMEOUT")]
 
 
+def test_a_sender_that_cannot_be_told_costs_the_others_nothing(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: Answers = []
+    batch = written(store, answers, 1, 2)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("its connection is gone")
+
+    batch.puts.insert(1, (broken, *batch.puts[0][1:]))
+    batch.answer(PutStatus.PUT_OK)
+    assert answers == [(1, "PUT_OK"), (2, "PUT_OK")]
+    assert "its connection is gone" in caplog.text
+
+
 def test_who_does_not_wait_is_told_before_the_others(store: MessageStore) -> None:
     answers: Answers = []
     written(store, answers, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from kourou.protocol.message import MessageExt
 from kourou.protocol.message_id import parse_offset_msg_id
-from kourou.protocol.record import decode_records
+from kourou.protocol.record import RecordEncoder, decode_records
 from kourou.store.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
@@ -296,5 +297,109 @@ def test_an_apache_store_goes_on_here(tmp_path: Path, version: str) -> None:
             assert_equal(store.look_message(record["commitLogOffset"]), record)
         (found,) = store.query_message("BulkTopic", "new-333", 1, 0, FOR_EVER_MS)
         assert (found.body, found.queue_offset) == (b"333", next_offset + 333)
+    store.close()
+    assert_store_ok(root)
+
+
+# -- damage in what Apache wrote -----------------------------------------------------------------
+
+
+def tear(root: Path, record: dict[str, Any]) -> None:
+    """Overwrite the head of a record."""
+    start = record["commitLogOffset"] // COMMIT_LOG_FILE_BYTES * COMMIT_LOG_FILE_BYTES
+    with (root / "commitlog" / f"{start:020d}").open("r+b") as file:
+        file.seek(record["commitLogOffset"] - start)
+        file.write(bytes(30))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_damage_below_what_apache_had_flushed_is_served_around(tmp_path: Path, version: str) -> None:
+    """In the last file that it had filled with flushed and dispatched messages."""
+    root = extract_store(version, tmp_path)
+    place = next(
+        at for at, r in enumerate(records(version)) if r["commitLogOffset"] > 1_050_000 and r["queueOffset"]
+    )
+    bad, after = records(version)[place : place + 2]
+    tear(root, bad)
+    store = open_store(root)
+    (damage,) = store.report.damages
+    assert (damage.phy_offset, damage.end_phy_offset) == (bad["commitLogOffset"], after["commitLogOffset"])
+    assert store.log.max_phy_offset == manifest(version)["commitLog"]["maxOffset"]
+    for record in records(version)[place - 5 :]:
+        found = store.get_message(record["topic"], record["queueId"], record["queueOffset"], 1)
+        assert found.status.name == ("MESSAGE_WAS_REMOVING" if record is bad else "FOUND")
+    store.close()
+    store = open_store(root)
+    assert store.report.damages == [damage]
+    store.close()
+
+
+def test_a_torn_record_that_the_killed_apache_had_not_flushed_ends_the_log(tmp_path: Path) -> None:
+    version = "4.9.7-crash"
+    root = extract_store(version, tmp_path)
+    *_, torn, _, _ = records(version)
+    tear(root, torn)
+    store = open_store(root)
+    assert store.report.truncated_at == store.log.max_phy_offset == torn["commitLogOffset"]
+    assert store.report.damages == []
+    saved = store.report.quarantine
+    assert saved is not None
+    found = decode_records(saved.read_bytes()[torn["storeSize"] :])
+    assert [message.phy_offset for message in found] == [r["commitLogOffset"] for r in records(version)[-2:]]
+    assert store.look_message(records(version)[-4]["commitLogOffset"]) is not None
+    assert store.look_message(torn["commitLogOffset"]) is None
+    store.close()
+    assert_store_ok(root)
+
+
+@pytest.mark.parametrize("version", CLEAN_VERSIONS)
+def test_old_bytes_that_apache_left_behind_the_end_are_not_revived(tmp_path: Path, version: str) -> None:
+    """Apache zeroes nothing when it cuts a log: whole records may follow its end."""
+    root = extract_store(version, tmp_path)
+    end = manifest(version)["commitLog"]["maxOffset"]
+    stale = stale_record(end + 100)
+    start = end // COMMIT_LOG_FILE_BYTES * COMMIT_LOG_FILE_BYTES
+    with (root / "commitlog" / f"{start:020d}").open("r+b") as file:
+        file.seek(end + 100 - start)
+        file.write(stale)
+    store = open_store(root)
+    assert (store.log.max_phy_offset, store.report.damages) == (end, [])
+    assert store.look_message(end + 100) is None
+    assert store.report.quarantine is not None
+    assert store.log.written_end(end) == end
+    store.close()
+    assert_store_ok(root)
+
+
+def stale_record(phy_offset: int) -> bytes:
+    parts = RecordEncoder("BulkTopic", 0, bytes(8)).parts(
+        b"cut off long ago",
+        b"",
+        queue_offset=3,
+        phy_offset=phy_offset,
+        store_timestamp=1,
+        born_timestamp=1,
+        born_host=bytes(8),
+    )
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("lost", ["consumequeue", "index", "checkpoint", "config"])
+def test_what_got_lost_of_an_apache_store_is_rebuilt(tmp_path: Path, version: str, lost: str) -> None:
+    root = extract_store(version, tmp_path)
+    path = root / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    store = open_store(root)
+    for answer in answers(version)["queues"]:
+        ends = (answer["min"], answer["max"])
+        queue = answer["topic"], answer["queueId"]
+        assert (store.min_offset_in_queue(*queue), store.max_offset_in_queue(*queue)) == ends
+    for record in records(version)[::100]:
+        found = store.get_message(record["topic"], record["queueId"], record["queueOffset"], 1)
+        assert_equal(decode_records(bytes(found.buffers[0]))[0], record)
+        if lost == "index" and "UNIQ_KEY" in record["properties"]:
+            by_id = store.query_message(record["topic"], record["msgId"], 64, 0, FOR_EVER_MS)
+            assert record["offsetMsgId"] in [message.offset_msg_id for message in by_id]
     store.close()
     assert_store_ok(root)

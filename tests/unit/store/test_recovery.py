@@ -12,6 +12,7 @@ import pytest
 from kourou.errors import StoreFormatError
 from kourou.protocol.record import QUEUE_OFFSET_POS, decode_records
 from kourou.store.message_store import MessageStore
+from kourou.store.recovery import Recovery, RecoveryReport
 from kourou.store.settings import FlushDiskType
 from kourou.testing.faulty_files import SimulatedCrash
 from kourou.testing.store_check import assert_store_ok
@@ -403,7 +404,8 @@ def test_a_blank_at_the_end_of_the_last_file_is_not_overwritten(kit: StoreKit, s
 
 
 def durable_store(kit: StoreKit, store: MessageStore, count: int = 50) -> int:
-    """Fill, flush and stop; where the log ends."""
+    """Fill, flush and stop; where the log ends. What follows damages it."""
+    kit.is_checked = False
     fill(store, count)
     store.flush()
     end = store.log.max_phy_offset
@@ -472,10 +474,32 @@ def test_damage_at_the_very_end_keeps_the_place(kit: StoreKit, store: MessageSto
     (damage,) = store.report.damages
     assert (damage.phy_offset, damage.end_phy_offset, store.log.max_phy_offset) == (end - 200, end, end)
     assert numbers(store) == list(range(49))
-    assert put(store, b"050", *QUEUES[0]).phy_offset == end
+    for again in (kit.kill, kit.reopen, kit.kill):
+        store = again(store)
+        assert store.max_offset_in_queue(*QUEUES[1]) == 17
+        assert numbers(store) == list(range(49))
+    result = put(store, b"050", *QUEUES[1])
+    assert (result.phy_offset, result.queue_offset) == (end, 17)
+    for again in (kit.kill, kit.reopen):
+        store = again(store)
+        assert numbers(store) == [*range(49), 50]
+
+
+def test_a_queue_whose_only_message_is_damaged_goes_on_behind_it(kit: StoreKit, store: MessageStore) -> None:
+    put(store, b"only", "rare")
+    durable_store(kit, store)
+    tear(kit, 0)
+    (kit.root / "checkpoint").write_bytes(rewound(kit.root / "checkpoint"))
+    store = kit.open()
+    for again in (kit.kill, kit.reopen):
+        assert len(store.report.damages) == 1
+        assert (store.min_offset_in_queue("rare", 0), store.max_offset_in_queue("rare", 0)) == (1, 1)
+        store = again(store)
+    assert put(store, b"second", "rare").queue_offset == 1
 
 
 def test_damage_below_and_a_torn_tail_above_what_was_durable(kit: StoreKit, store: MessageStore) -> None:
+    kit.is_checked = False
     fill(store, 30)
     store.flush()
     durable = store.log.max_phy_offset
@@ -489,6 +513,36 @@ def test_damage_below_and_a_torn_tail_above_what_was_durable(kit: StoreKit, stor
     assert store.report.truncated_at == store.log.max_phy_offset == durable
     assert store.report.quarantine is not None
     assert numbers(store) == list(range(29))
+
+
+def test_damage_is_remembered_by_a_recovery_that_begins_behind_it(
+    kit: StoreKit, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one dies after it has kept its progress: the second does not see these bytes."""
+    put(store, b"only", "rare")
+    durable_store(kit, store, 100)
+    tear(kit, 0)
+    (kit.root / "checkpoint").write_bytes(rewound(kit.root / "checkpoint"))
+    monkeypatch.setattr("kourou.store.recovery._PROGRESS_BYTES", LOG_FILE_BYTES)
+    monkeypatch.setattr("kourou.store.log_walk._PIECE_BYTES", LOG_FILE_BYTES)
+    keep = Recovery._keep
+    kept: list[int] = []
+
+    def keep_and_die(recovery: Recovery, report: RecoveryReport) -> None:
+        keep(recovery, report)
+        kept.append(report.end_phy_offset)
+        raise SimulatedCrash
+
+    with monkeypatch.context() as patch, pytest.raises(SimulatedCrash):
+        patch.setattr(Recovery, "_keep", keep_and_die)
+        kit.open()
+    store = kit.open()
+    assert store.report.start_phy_offset == kept[0]
+    assert store.report.start_phy_offset > 0
+    (damage,) = store.report.damages
+    assert damage.phy_offset == 0
+    assert store.max_offset_in_queue("rare", 0) == 1
+    assert numbers(store) == list(range(100))
 
 
 def test_damage_that_was_mended_is_forgotten(kit: StoreKit, store: MessageStore) -> None:
@@ -528,6 +582,28 @@ def test_a_record_with_an_impossible_queue_offset_is_damage(kit: StoreKit, store
     assert numbers(store) == [number for number in range(50) if number != 3]
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"damages": [{"file": 1}]}'])
+def test_a_list_of_damages_that_cannot_be_read_is_ignored(
+    kit: StoreKit, store: MessageStore, content: bytes
+) -> None:
+    fill(store, 20)
+    store.close()
+    (kit.root / "quarantine").mkdir()
+    (kit.root / "quarantine" / "damages.json").write_bytes(content)
+    store = kit.open()
+    assert store.report.damages == []
+    assert_all(store, 20)
+
+
+def test_bodies_are_not_checked_if_that_is_switched_off(kit: StoreKit, store: MessageStore) -> None:
+    fill(store, 20)
+    store.abandon()
+    tear(kit, 10 * 200 + 100)
+    kit.is_checked = False
+    store = kit.open(check_crc_on_recover=False)
+    assert (store.report.records, store.report.truncated_at) == (20, None)
+
+
 # -- files that are gone -------------------------------------------------------------------------
 
 
@@ -554,6 +630,7 @@ def test_a_log_that_lost_its_last_files_is_not_opened(
 
 def test_queues_without_a_log_are_not_thrown_away(kit: StoreKit, store: MessageStore) -> None:
     """A wrong `storePathCommitLog` is enough to lose sight of the log."""
+    kit.is_checked = False  # the check looks for the log where it was
     fill(store, 50)
     store.close()
     (kit.root / "commitlog").rename(kit.root / "elsewhere")

@@ -1,0 +1,152 @@
+"""A second crash, while recovery is still at work, does not start the walk over the log again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kourou.store import recovery
+from kourou.store.checkpoint import StoreCheckpoint
+from kourou.store.dispatch_request import DispatchRequest
+from kourou.store.dispatcher import Dispatcher
+from kourou.store.files import Files
+from kourou.store.message_store import MessageStore
+from kourou.store.settings import FlushDiskType
+from kourou.testing.crash_writer import crash_config, now_ms
+from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
+from kourou.testing.survival import Survival, drop_all, keep_all
+from tests.crash.ledger import read_queue
+from tests.crash.rounds import each_round, summaries
+from tests.crash.workload import Workload
+
+PIECE_BYTES = 8 * 1024
+
+
+@pytest.fixture
+def dispatched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The phy_offset of every record that is dispatched; progress is kept often."""
+    taken: list[int] = []
+    dispatch = Dispatcher.dispatch
+
+    def noting(self: Dispatcher, request: DispatchRequest) -> object:
+        taken.append(request.phy_offset)
+        return dispatch(self, request)
+
+    monkeypatch.setattr(Dispatcher, "dispatch", noting)
+    monkeypatch.setattr(recovery, "_PROGRESS_BYTES", PIECE_BYTES)
+    return taken
+
+
+def store_to_walk(root: Path, files: FaultyFiles) -> Workload:
+    """A killed store all of whose log has to be walked: what is derived is gone."""
+    root.mkdir()
+    work = Workload(root / "store", files, 2, FlushDiskType.SYNC_FLUSH)
+    work.open()
+    for _ in range(60):
+        work.send()
+    files.crash(keep_all)
+    shutil.rmtree(root / "store" / "consumequeue", ignore_errors=True)
+    shutil.rmtree(root / "store" / "index", ignore_errors=True)
+    (root / "store" / "checkpoint").unlink()
+    return work
+
+
+@pytest.mark.parametrize("survival", [keep_all, drop_all], ids=["kill", "power loss"])
+def test_a_second_crash_goes_on_where_the_first_recovery_was(
+    folder: Path, dispatched: list[int], survival: Survival
+) -> None:
+    files = FaultyFiles()
+
+    def one_round(seed: int) -> None:
+        work = store_to_walk(folder / str(seed), files)
+        crash_at = random.Random(seed).randint(1, 400)
+        dispatched.clear()
+        files.crash_at(crash_at)
+        try:
+            work.open()
+        except SimulatedCrash:
+            files.crash(survival)
+            first_walk = list(dispatched)
+            dispatched.clear()
+            work.open()
+            # What is dispatched twice lies behind the last progress that was kept.
+            again = set(first_walk) & set(dispatched)
+            assert not again or max(again) - min(again) <= 2 * PIECE_BYTES
+        work.settle()
+        files.crash(keep_all)
+        shutil.rmtree(folder / str(seed))
+
+    each_round("second crash in recovery", one_round, seconds=1.5, full=1_000)
+
+
+# -- for real ------------------------------------------------------------------------------------
+
+LOG_FILE_BYTES = 64 * 1024 * 1024
+LOG_BYTES = 4 * LOG_FILE_BYTES
+
+
+def start_writer(root: Path, flush: FlushDiskType) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "kourou.testing.crash_writer", str(root), "1"]
+        + ["--log-file-bytes", str(LOG_FILE_BYTES), "--flush", flush.value],
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def wait_until(writer: subprocess.Popen[bytes], is_so: object, timeout_s: float = 120) -> None:
+    deadline = time.monotonic() + timeout_s
+    assert callable(is_so)
+    while not is_so():
+        assert writer.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def kill(writer: subprocess.Popen[bytes]) -> None:
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+
+
+def derived_phy_offset(root: Path) -> int:
+    """How far a recovery has come, as it noted."""
+    checkpoint = StoreCheckpoint(Files(), root / "checkpoint")
+    checkpoint.load()
+    return checkpoint.logics_physical_offset
+
+
+@pytest.mark.slow
+def test_a_second_kill_of_a_real_recovery_goes_on(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    last = root / "commitlog" / f"{LOG_BYTES:020d}"
+    writer = start_writer(root, FlushDiskType.ASYNC_FLUSH)
+    wait_until(writer, last.exists)
+    kill(writer)
+    for derived in ("consumequeue", "index"):
+        shutil.rmtree(root / derived)
+    (root / "checkpoint").unlink()
+
+    writer = start_writer(root, FlushDiskType.SYNC_FLUSH)
+    wait_until(writer, lambda: derived_phy_offset(root) > 0)
+    kill(writer)
+    reached = derived_phy_offset(root)
+
+    began = time.monotonic()
+    config = crash_config(root, LOG_FILE_BYTES)
+    store = MessageStore.open(config, Files(), now_ms)
+    took_s = time.monotonic() - began
+    assert store.report.start_phy_offset >= reached > 0
+    walked = store.log.max_phy_offset - store.report.start_phy_offset
+    assert all(
+        read_queue(store, queue.topic, queue.queue_id, queue.max_queue_offset - 10)
+        for queue in store.queues.items()
+    )
+    store.close()
+    summaries.append(
+        f"second kill in recovery: {reached >> 20} MiB were done, {walked >> 20} MiB walked in {took_s:.1f} s"
+    )
