@@ -156,7 +156,9 @@ def report(results: dict[str, list[Row]], options: argparse.Namespace) -> str:
         f"{datetime.date.today()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}; "
         f"Apache's with {' '.join(JVM_OPTIONS)}. In the last columns more than 1 means that ours is "
         "better: more requests, or less CPU, time, memory. Memory is what the process holds (RSS). "
-        f"Best of {options.rounds}.",
+        f"Best of {options.rounds}. Load average at the end: {os.getloadavg()[1]:.1f} over five minutes; "
+        "much above 2 means that others used the cores too, which costs a server on one core more "
+        "than one on two, and leaves the CPU rows as the fairer ones.",
         "",
         table(results),
         "",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -155,24 +156,26 @@ def read_all(work: FailingWork) -> None:
             read_queue(work.store, topic, queue_id)
 
 
-def count_calls(root: Path, flush: FlushDiskType) -> Counter[str]:
-    """How often each kind of call comes when nothing fails."""
-    (root / "store").mkdir(parents=True)
-    files = FaultyFiles()
+def count_calls(files: FaultyFiles, part_of_path: str = "") -> Counter[str]:
+    """Counts the calls of each kind from now on."""
     counts: Counter[str] = Counter()
     due_fault = files._machine.due_fault
 
     def counting(kind: str, path: Path) -> object:
-        counts[kind] += 1
+        counts[kind] += part_of_path in str(path)
         return due_fault(kind, path)
 
     files._machine.due_fault = counting  # type: ignore[method-assign, assignment]
-    FailingWork(root / "store", files, 5, flush).live()
-    files.crash(keep_all)
     return counts
 
 
-def all_cases(counts: Counter[str], flush: FlushDiskType) -> list[Case]:
+def all_cases(root: Path, flush: FlushDiskType) -> list[Case]:
+    """Each call of each kind that comes when nothing fails, in each way to fail."""
+    (root / "store").mkdir(parents=True)
+    files = FaultyFiles()
+    counts = count_calls(files)
+    FailingWork(root / "store", files, 5, flush).live()
+    files.crash(keep_all)
     cases = []
     for kind in KINDS:
         errors = [errno.EIO] + [errno.ENOSPC] * (kind in CHANGES) + [SHORT] * (kind == "pwrite")
@@ -182,20 +185,29 @@ def all_cases(counts: Counter[str], flush: FlushDiskType) -> list[Case]:
     return cases
 
 
-def run_cases(folder: Path, flush: FlushDiskType, share: float) -> None:
-    cases = all_cases(count_calls(folder / "count", flush), flush)
+def run_cases(folder: Path, flush: FlushDiskType, *, seconds: float) -> None:
+    """Cases in random order, for so many seconds; in a soak all of them."""
+    cases = all_cases(folder / "count", flush)
     seed = int(REPLAY) if REPLAY else first_seed()
     chance = random.Random(seed)
+    chance.shuffle(cases)
+    began = time.monotonic()
+    done = 0
     for case in cases:
-        if chance.random() < share:
-            with replayable(seed, case=case):
-                run_case(folder / "case", case, seed)
-    summaries.append(f"disk errors, {flush.value}: {share:.0%} of {len(cases)} cases, seed {seed}")
+        if not SOAK and time.monotonic() - began > seconds:
+            break
+        with replayable(seed, case=case, number=done):
+            run_case(folder / "case", case, chance.randrange(1 << 32))
+        done += 1
+    summaries.append(
+        f"disk errors, {flush.value}: {done} of {len(cases)} cases "
+        f"in {time.monotonic() - began:.1f} s, seed {seed}"
+    )
 
 
 @pytest.mark.parametrize("flush", [SYNC, ASYNC], ids=["sync", "async"])
 def test_no_error_of_the_disk_loses_what_was_acknowledged(folder: Path, flush: FlushDiskType) -> None:
-    run_cases(folder, flush, share=0.02)
+    run_cases(folder, flush, seconds=2)
 
 
 @pytest.mark.slow
@@ -203,4 +215,65 @@ def test_no_error_of_the_disk_loses_what_was_acknowledged(folder: Path, flush: F
 def test_no_error_of_the_disk_in_any_call_loses_what_was_acknowledged(
     folder: Path, flush: FlushDiskType
 ) -> None:
-    run_cases(folder, flush, share=1 if SOAK else 0.2)
+    run_cases(folder, flush, seconds=20)
+
+
+# -- what has to happen, one by one --------------------------------------------------------------
+
+
+def test_a_failed_sync_fences_and_is_never_tried_again(folder: Path) -> None:
+    files = FaultyFiles()
+    work = Workload(folder / "store", files, 1, SYNC)
+    work.open()
+    work.send()
+    visible = {topic: work.store.queues.queue_ids(topic) for topic in TOPICS}
+    files.fail("sync", part_of_path="commitlog")
+    before = len(work.ledger.messages)
+    work.send()
+    assert all(sent.is_refused for sent in work.ledger.messages[before:])
+    calls = count_calls(files, "commitlog")
+    with pytest.raises(PutRefusedError, match="takes no more messages: .*synced: Input/output error"):
+        work.store.put_message("orders", 0, b"")
+    work.store.flush()
+    for topic, queue_ids in visible.items():
+        for queue_id in queue_ids:
+            read_queue(work.store, topic, queue_id)
+    work.store.close()
+    assert calls["sync"] == calls["pwrite"] == 0
+    assert (folder / "store" / "abort").exists()
+    work.open()
+    work.settle()
+    work.send()
+    assert work.ledger.messages[-1].must_survive
+
+
+def test_a_full_disk_refuses_and_goes_on_by_itself(folder: Path) -> None:
+    files = FaultyFiles()
+    work = Workload(folder / "store", files, 1, SYNC)
+    work.open()
+    work.send()
+    files.fail({"pwrite", "preallocate", "create", "set_length"}, error=errno.ENOSPC, for_ever=True)
+    before = len(work.ledger.messages)
+    for _ in range(30):
+        work.send()
+    refused = work.ledger.messages[before:]
+    assert refused and all(sent.is_refused for sent in refused)
+    assert work.store.appender.refusal is None
+    files.heal()
+    work.send()
+    assert work.ledger.messages[-1].must_survive
+    work.store.close()
+    work.check()
+
+
+def test_a_short_write_is_continued(folder: Path) -> None:
+    files = FaultyFiles()
+    work = Workload(folder / "store", files, 1, SYNC)
+    files.short_write(for_ever=True)
+    work.open()
+    for _ in range(10):
+        work.send()
+    assert all(sent.must_survive for sent in work.ledger.messages)
+    files.crash(drop_all)
+    work.open()
+    work.settle()

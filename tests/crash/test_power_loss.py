@@ -95,7 +95,7 @@ def lives(folder: Path, *, seconds: float, full: int) -> None:
 
 
 def test_power_loss_at_random_calls(folder: Path) -> None:
-    lives(folder, seconds=3, full=1_200)
+    lives(folder, seconds=3, full=50)
 
 
 @pytest.mark.slow

@@ -259,9 +259,11 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic's queues; its records stay in the log until they expire. On disk on return,
-        so that no recovery brings them back."""
+        so that no recovery brings them back. StoreFencedError: nothing was deleted."""
         # First the others: a recovery that begins before this moment would dispatch the topic again.
         self.flush()
+        if self.appender.is_fenced and self.appender.refusal is not None:
+            raise self.appender.refusal
         self.flush_derived(thorough=True)
         self.queues.delete_topic(topic)
 

@@ -61,7 +61,12 @@ class StoreFlush:
         self._save_checkpoint()
 
     def flush(self) -> None:
-        """Make the log durable; on return without a fence everything written so far is on disk."""
+        """Make the log durable; on return without a fence everything written so far is on disk.
+
+        A fenced store is not synced again.
+        """
+        if self._appender.is_fenced:
+            return
         job = self.start_flush()
         job.run()
         self.finish_flush(job)

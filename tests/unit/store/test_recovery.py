@@ -537,7 +537,7 @@ def test_damage_is_remembered_by_a_recovery_that_begins_behind_it(
         patch.setattr(Recovery, "_keep", keep_and_die)
         kit.open()
     store = kit.open()
-    assert store.report.start_phy_offset == kept[0]
+    assert 0 < store.report.start_phy_offset <= kept[0]
     assert store.report.start_phy_offset > 0
     (damage,) = store.report.damages
     assert damage.phy_offset == 0
