@@ -30,7 +30,7 @@ def run(name: str, *arguments: str) -> str:
     print(f"{name} ...", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout.strip()
+    return done.stdout.strip("\n")
 
 
 def machine() -> str:
@@ -59,10 +59,7 @@ def sections(sizes: list[str]) -> list[str]:
     parts = []
     for name, title in TABLES.items():
         command = " ".join(["python -m", f"benchmarks.{name}", *sizes])
-        # Progress comes before the table and is of no use later.
-        text = run(name, *sizes)
-        lines = [line for line in text.splitlines() if not line.startswith("  ")]
-        parts.append(f"## {title}\n\n`{command}`\n\n" + "\n".join(lines).strip())
+        parts.append(f"## {title}\n\n`{command}`\n\n{run(name, *sizes)}")
     for name, title in LINES.items():
         parts.append(f"## {title}\n\n`python -m benchmarks.{name}`\n\n```\n{run(name)}\n```")
     return parts

@@ -13,7 +13,7 @@ and of our own, which Apache neither reads nor changes:
 
     48 durable_phy_offset i64       CommitLog byte up to which all was on disk
     56 indexed_phy_offset i64       CommitLog byte up to which the IndexFiles are complete
-    64 index_end_phy_offset i64     what the last IndexFile said of its end then
+    64 index_end_phy_offset i64     a byte behind where the last indexed record began then, 0: none
     72 magic "KRCP", 76 CRC-32 u32 of bytes 0 to 75
 
 All of it lies in one sector, so that a power loss leaves it old or new. It may be lost: a store

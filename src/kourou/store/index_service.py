@@ -67,6 +67,12 @@ class IndexService:
         return self._index_files[-1].header.end_phy_offset if self._index_files else 0
 
     @property
+    def behind_end_phy_offset(self) -> int:
+        """One byte behind where the last record in the index begins; 0 when there is none. Unlike
+        `end_phy_offset` it tells an empty index from one with the log's first record."""
+        return self.end_phy_offset + 1 if self.end_timestamp else 0
+
+    @property
     def end_timestamp(self) -> int:
         """When the last record in the index was stored; 0 when there is none."""
         return self._index_files[-1].header.end_timestamp if self._index_files else 0

@@ -259,12 +259,16 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic's queues; its records stay in the log until they expire. On disk on return,
-        so that no recovery brings them back. StoreFencedError: nothing was deleted."""
+        so that no recovery brings them back. StorageError: nothing was deleted."""
         # First the others: a recovery that begins before this moment would dispatch the topic again.
         self.flush()
         if self.appender.is_fenced and self.appender.refusal is not None:
             raise self.appender.refusal
-        self.flush_derived(thorough=True)
+        if not self.flush_derived(thorough=True):
+            raise StorageError(
+                f"{topic} cannot be deleted now: the index cannot be written, and building it again at the "
+                "next start would bring the topic back; check the disk, then restart the broker"
+            )
         self.queues.delete_topic(topic)
 
     def clean_expired_queues(self, keep_topics: Collection[str] = ()) -> list[tuple[str, int]]:

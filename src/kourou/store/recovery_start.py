@@ -156,7 +156,8 @@ class RecoveryStart:
 
     def _indexed_phy_offset(self, index: IndexService) -> int:
         end = index.end_phy_offset
-        if self._is_ours and index.is_complete and end >= self._checkpoint.index_end_phy_offset:
+        noted = self._checkpoint.index_end_phy_offset
+        if self._is_ours and index.is_complete and index.behind_end_phy_offset >= noted:
             return max(end, self._checkpoint.indexed_phy_offset)
         return end
 

@@ -148,6 +148,10 @@ class Retention:
         low = self._store.log.min_phy_offset
         if low == self._followed_phy_offset:
             return
+        # The units that are left keep a queue's next offset: a power loss must not take all of them.
+        self._store.flush()
+        if self._store.log.flushed_phy_offset < self._store.dispatcher.dispatched_phy_offset:
+            return
         self._store.queues.delete_expired(low)
         if self._store.index is not None:
             self._store.index.delete_expired(low)

@@ -91,7 +91,7 @@ class StoreFlush:
             checkpoint.logics_msg_timestamp = timestamp
         if self._index is not None and is_indexed:
             checkpoint.indexed_phy_offset = covered
-            checkpoint.index_end_phy_offset = self._index.end_phy_offset
+            checkpoint.index_end_phy_offset = self._index.behind_end_phy_offset
             checkpoint.index_msg_timestamp = self._index.full_end_timestamp
         self._save_checkpoint(sync=True)
         return is_indexed

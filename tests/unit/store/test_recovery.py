@@ -11,9 +11,10 @@ import pytest
 
 from kourou.errors import StoreFormatError
 from kourou.protocol.record import QUEUE_OFFSET_POS, decode_records
+from kourou.store.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.recovery import Recovery, RecoveryReport
-from kourou.store.settings import FlushDiskType
+from kourou.store.settings import FlushDiskType, MessageStoreConfig
 from kourou.testing.faulty_files import SimulatedCrash
 from kourou.testing.store_check import assert_store_ok
 from kourou.testing.survival import drop_all, keep_all
@@ -640,3 +641,20 @@ def test_queues_without_a_log_are_not_thrown_away(kit: StoreKit, store: MessageS
         kit.open()
     assert listing(kit.root, without=("lock",)) == before
     assert_all(kit.open(commit_log_folders=(kit.root / "elsewhere",)), 50)
+
+
+def test_an_index_that_is_lost_with_the_first_record_as_its_only_one_is_made_anew(tmp_path: Path) -> None:
+    config = MessageStoreConfig(
+        root=tmp_path / "store",
+        commit_log_file_bytes=64 * 1024,
+        consume_queue_file_bytes=6000,
+        index_slots=100,
+        index_entries=400,
+    )
+    store = MessageStore.open(config, Files(), lambda: 1_700_000_000_000)
+    store.put_message("a", 0, b"first", "KEYS\x01k1\x02")
+    store.close()
+    Files().remove_tree(config.root / "index")
+    store = MessageStore.open(config, Files(), lambda: 1_700_000_000_000)
+    assert [found.body for found in store.query_message("a", "k1", 10, 0, 1 << 62)] == [b"first"]
+    store.close()
