@@ -114,11 +114,16 @@ def append(store: MessageStore, messages: Sequence[Ready], per_pass: int) -> Non
                 queue,
                 body,
                 properties,
-                tags_code=code,
-                keys=keys,
-                born_timestamp=now_ms,
-                born_host=BORN_HOST,
-                done=_answered,
+                code,
+                keys,
+                now_ms,
+                BORN_HOST,
+                0,
+                0,
+                0,
+                0,
+                _answered,
+                True,
             )
         batch = store.write_pass()
         assert batch is not None

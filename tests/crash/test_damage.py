@@ -326,12 +326,12 @@ def test_a_cut_index_file_is_found(root: Path, kept: int) -> None:
 def test_a_damaged_checkpoint_is_found_and_done_without(root: Path) -> None:
     path = root / "checkpoint"
     whole = path.read_bytes()
-    assert undetected(root, path, range(80)) == []
-    for position in range(0, 80, 5):
+    assert undetected(root, path, range(128)) == []
+    for position in range(0, 128, 8):
         path.write_bytes(whole)
         flip(path, position)
         assert_all_served(root)
-    for kept in (0, 40, 79):
+    for kept in (0, 40, 127):
         path.write_bytes(whole[:kept])
         assert_all_served(root)
     path.unlink()

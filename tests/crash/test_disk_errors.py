@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StorageError
-from kourou.store.put_status import PutRefusedError
+from kourou.store.put_status import PutRefusedError, PutStatus
 from kourou.store.settings import FlushDiskType
 from kourou.testing.faults import CHANGES, LOOKS
 from kourou.testing.faulty_files import FaultyFiles
@@ -277,3 +277,21 @@ def test_a_short_write_is_continued(folder: Path) -> None:
     files.crash(drop_all)
     work.open()
     work.settle()
+
+
+def test_half_a_record_of_a_write_that_failed_is_no_message(folder: Path) -> None:
+    """Without a body no CRC says so: it came back with zeros for properties."""
+    properties = "UNIQ_KEY\x01ID00000001\x02KEYS\x01common\x02"
+    for written_bytes in range(97 + len(properties)):  # 97: the record without them
+        files = FaultyFiles()
+        work = Workload(folder / str(written_bytes), files, 1, ASYNC)
+        store = work.open()
+        store.put_message("orders", 0, b"before")
+        files.fail("pwrite", written_bytes=written_bytes, part_of_path="commitlog")
+        files.fail("pwrite", 2, for_ever=True, part_of_path="commitlog")  # nor can it be undone
+        assert store.put_message("orders", 0, b"", properties).status is not PutStatus.PUT_OK
+        files.heal()
+        store.abandon()
+        store = work.open()
+        assert store.max_offset_in_queue("orders", 0) == 1, written_bytes
+        store.close()

@@ -100,7 +100,7 @@ def start_broker(
     wait: bool = True,
 ) -> ServerProcess:
     """Start Apache's broker (a master) of a version, registered at every given name server."""
-    port = free_broker_port()
+    port = int((properties or {}).get("listenPort", free_broker_port()))
     home = _new_home(work_dir, f"{broker_name}-{version}")
     settings = {
         "brokerName": broker_name,
@@ -109,7 +109,7 @@ def start_broker(
         "brokerIP1": "127.0.0.1",
         "listenPort": str(port),
         "namesrvAddr": ";".join(namesrv_addresses),
-        **_store_settings(home),
+        **store_settings(home),
         **(properties or {}),
     }
     command = java_command(f"server-{version}", home, (*jvm_options, *_DISK_OPTIONS))
@@ -125,7 +125,8 @@ _DISK_OPTIONS: Final = (
 )
 
 
-def _store_settings(home: Path) -> dict[str, str]:
+def store_settings(home: Path) -> dict[str, str]:
+    """A store below `home` with small files."""
     return {
         "storePathRootDir": f"{home}/store",
         "storePathCommitLog": f"{home}/store/commitlog",

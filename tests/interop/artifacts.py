@@ -40,10 +40,14 @@ ARTIFACT_SETS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Every set by name: what is asked of Maven, as artifact:version; Maven adds what these depend on."""
 
+_MESSAGING: Final = (
+    *("MessagingSession", "Producers", "PushConsumers", "PullConsumers", "Load"),
+    *("Described", "Json", "Options"),
+)
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "server-4.9.7": ("AdminSession", "ShutdownHurry"),
-    "server-5.5.0": ("AdminSession", "ClientSession", "ShutdownHurry"),
-    "client-4.9.8": ("ClientSession", "ShutdownHurry"),
+    "server-5.5.0": ("AdminSession", "ClientSession", "ShutdownHurry", *_MESSAGING),
+    "client-4.9.8": ("ClientSession", "ShutdownHurry", *_MESSAGING),
 }
 """Our Java programs that are compiled against each set."""
 

@@ -8,19 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from . import apache, artifacts
+from . import apache, artifacts, go_client
 from .java_session import CLIENT_SETS, AdminSession, ClientSession
+from .messaging_session import GO, Messaging, go_messaging, java_messaging
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _artifacts() -> None:
-    missing = artifacts.missing_tools()
+    _skip_or_fail(artifacts.missing_tools())
+    for set_name in artifacts.ARTIFACT_SETS:
+        artifacts.class_path(set_name)
+
+
+def _skip_or_fail(missing: str | None) -> None:
     if missing and os.environ.get("KOUROU_REQUIRE_INTEROP") == "1":
         pytest.fail(f"KOUROU_REQUIRE_INTEROP=1, but the suite {missing}")
     if missing:
         pytest.skip(missing)
-    for set_name in artifacts.ARTIFACT_SETS:
-        artifacts.class_path(set_name)
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +51,22 @@ def clients(session_dir: Path) -> Iterator[dict[str, ClientSession]]:
     yield sessions
     for session in sessions.values():
         session.close()
+
+
+@pytest.fixture(scope="session")
+def java_messaging_clients(session_dir: Path) -> Iterator[dict[str, Messaging]]:
+    """Apache's Java client by version, under remote control."""
+    sessions = {
+        version: java_messaging(version, session_dir / f"messaging-{version}") for version in CLIENT_SETS
+    }
+    yield sessions
+    for session in sessions.values():
+        session.close()
+
+
+@pytest.fixture(scope="session")
+def go_messaging_client(session_dir: Path) -> Iterator[Messaging]:
+    """Apache's Go client, under remote control."""
+    _skip_or_fail(go_client.missing_tools())
+    with go_messaging(session_dir / GO) as session:
+        yield session

@@ -1,24 +1,20 @@
 """Sessions with our Java programs: AdminSession (Apache's mqadmin) and ClientSession (Apache's Java client).
 
-One JVM serves a whole test module: commands go to its stdin, answers come line by line from its stdout.
-Closing the session closes stdin, on which the program ends; a JVM that does not is killed.
+One JVM serves a whole test module (line_session.py).
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import queue
-import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from . import apache
+from .line_session import LineSession
 
 _COMMAND_TIMEOUT_S: Final = 90
 _CLOSE_TIMEOUT_S: Final = 5
@@ -27,86 +23,12 @@ CLIENT_SETS: Final = {"4.9.8": "client-4.9.8", "5.5.0": "server-5.5.0"}
 """Artifact set per version of the Java client."""
 
 
-class SessionBroken(RuntimeError):
-    """The JVM of a session ended or does not answer; the message holds the end of what it printed."""
-
-
-class JavaSession:
-    """A program of ours in a JVM of its own; lines in, lines out."""
+class JavaSession(LineSession):
+    """A program of ours in a JVM of its own."""
 
     def __init__(self, set_name: str, main_class: str, work_dir: Path) -> None:
-        self._command = [*apache.java_command(set_name, work_dir), main_class]
-        self._log_path = work_dir / f"{main_class}.log"
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: queue.Queue[str | None] = queue.Queue()
-
-    def __enter__(self) -> Self:
-        self._ensure_started()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the JVM; nothing happens when it has ended already."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.close()
-        try:
-            process.wait(_CLOSE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._reader.join()
-        process.stdout.close()
-
-    def _send_line(self, line: str) -> None:
-        process = self._ensure_started()
-        assert process.stdin is not None
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
-
-    def _next_line(self, timeout_s: float) -> str:
-        try:
-            line = self._lines.get(timeout=max(timeout_s, 0.001))
-        except queue.Empty:
-            line = None
-        if line is None:
-            raise SessionBroken(
-                f"no answer within {timeout_s:g} s; end of {self._log_path}:\n{self._log_tail()}"
-            )
-        return line
-
-    def _ensure_started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            with open(self._log_path, "ab") as log:
-                self._process = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    encoding="utf-8",
-                    cwd=self._log_path.parent,
-                )
-            self._lines = queue.Queue()
-            arguments = (self._process, self._lines)
-            self._reader = threading.Thread(target=_read_lines, args=arguments, name="java-session")
-            self._reader.start()
-        return self._process
-
-    def _log_tail(self) -> str:
-        return self._log_path.read_text(errors="replace")[-4000:]
-
-
-def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.put(line.rstrip("\n"))
-    lines.put(None)
+        command = [*apache.java_command(set_name, work_dir), main_class]
+        super().__init__(command, work_dir / f"{main_class}.log")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,36 +38,119 @@ def kourou(
     """RocketMQ in Python."""
 
 
+_ConfigFile = Annotated[
+    Path | None, typer.Option("-c", "--config", "--configFile", help="Configuration file, Apache's keys.")
+]
+_Home = Annotated[Path | None, typer.Option(help="Folder of logs and data (rocketmqHome).")]
+_LogFile = Annotated[str | None, typer.Option(help="Log file; - logs to the console.")]
+_Level = Annotated[LogLevel, typer.Option(help="From which importance on.")]
+_PrintConfig = Annotated[
+    bool, typer.Option("-p", "--print-config", help="Print the whole configuration and end.")
+]
+_PrintImportant = Annotated[
+    bool, typer.Option("-m", "--print-important-config", help="Print its important part and end.")
+]
+
+
 @app.command()
-def namesrv(
-    config: Annotated[
-        Path | None, typer.Option("-c", "--config", "--configFile", help="Configuration file, Apache's keys.")
+def standalone(
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of the store; in your data folder if not given.")
+    ] = None,
+    namesrv_port: Annotated[int, typer.Option(help="Port of the name server; 0 picks one.")] = 9876,
+    broker_port: Annotated[int, typer.Option(help="Port of the first broker; 0 picks one.")] = 10911,
+    brokers: Annotated[int, typer.Option(help="How many brokers; more than one: a process each.")] = 1,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
+    advertise: Annotated[
+        str | None, typer.Option(help="Address that clients are told, if it is another.")
+    ] = None,
+    log_file: _LogFile = None,
+    log_level: _Level = LogLevel.INFO,
+) -> None:
+    """Run a name server and a broker together."""
+    from kourou.cli.standalone import StandaloneLog, default_store, run_standalone
+    from kourou.standalone.options import StandaloneOptions
+
+    options = StandaloneOptions(
+        store=(store or default_store()).absolute(),
+        namesrv_port=namesrv_port,
+        broker_port=broker_port,
+        brokers=brokers,
+        host=host,
+        advertise=advertise,
+    )
+    run_command("kourou standalone", lambda: run_standalone(options, StandaloneLog(log_file, log_level)))
+
+
+@app.command()
+def broker(
+    config: _ConfigFile = None,
+    namesrv_addr: Annotated[
+        str | None,
+        typer.Option("-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port."),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on (bindAddress).")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on (listenPort).")] = None,
-    home: Annotated[Path | None, typer.Option(help="Folder of logs and data (rocketmqHome).")] = None,
-    log_file: Annotated[
-        str | None, typer.Option(help="Log file; - logs to the console. Else <home>/logs/namesrv.log.")
+    advertise: Annotated[str | None, typer.Option(help="Address that clients are told (brokerIP1).")] = None,
+    store: Annotated[Path | None, typer.Option(help="Folder of the store (storePathRootDir).")] = None,
+    home: _Home = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key; may be repeated.")
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="From which importance on.")] = LogLevel.INFO,
-    print_config: Annotated[
-        bool, typer.Option("-p", "--print-config", help="Print the whole configuration and end.")
-    ] = False,
-    print_important_config: Annotated[
-        bool, typer.Option("-m", "--print-important-config", help="Print its important part and end.")
-    ] = False,
+    log_file: _LogFile = None,
+    log_level: _Level = LogLevel.INFO,
+    print_config: _PrintConfig = False,
+    print_important_config: _PrintImportant = False,
+) -> None:
+    """Run a broker."""
+    from kourou.cli.broker import BrokerOptions, parse_settings, run_broker
+
+    given = {
+        "bindAddress": host,
+        "listenPort": port,
+        "brokerIP1": advertise,
+        "storePathRootDir": store,
+        "rocketmqHome": home,
+    }
+
+    def action() -> None:
+        options = BrokerOptions(
+            config_file=config,
+            overrides={**parse_settings(settings or []), **_texts(given)},
+            namesrv_addr=namesrv_addr,
+            print_config=print_config,
+            print_important_config=print_important_config,
+            log_file=log_file,
+            log_level=log_level,
+        )
+        run_broker(options)
+
+    run_command("kourou broker", action)
+
+
+@app.command()
+def namesrv(
+    config: _ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (bindAddress).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (listenPort).")] = None,
+    home: _Home = None,
+    log_file: _LogFile = None,
+    log_level: _Level = LogLevel.INFO,
+    print_config: _PrintConfig = False,
+    print_important_config: _PrintImportant = False,
     namesrv_addr: Annotated[
         str | None,
         typer.Option("-n", "--namesrvAddr", hidden=True, help="Ignored, as it means nothing here."),
     ] = None,
 ) -> None:
     """Run a name server."""
-    from kourou.cli.namesrv import NamesrvOptions, run_namesrv
+    from kourou.cli.namesrv import run_namesrv
+    from kourou.cli.serving import ServerOptions
 
     given = {"bindAddress": host, "listenPort": port, "rocketmqHome": home}
-    options = NamesrvOptions(
+    options = ServerOptions(
         config_file=config,
-        overrides={key: str(value) for key, value in given.items() if value is not None},
+        overrides=_texts(given),
         namesrv_addr=namesrv_addr,
         print_config=print_config,
         print_important_config=print_important_config,
@@ -83,6 +166,11 @@ def demo() -> None:
     from kourou.cli.demo import run_demo
 
     run_command("kourou demo", run_demo)
+
+
+def _texts(given: dict[str, Any]) -> dict[str, str]:
+    """The keys that options set."""
+    return {key: str(value) for key, value in given.items() if value is not None}
 
 
 def main() -> None:

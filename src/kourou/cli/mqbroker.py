@@ -1,13 +1,47 @@
-"""`mqbroker`: the broker with Apache's options. Not in this version."""
+"""`mqbroker`: the broker with Apache's options."""
 
 from __future__ import annotations
 
-from kourou.cli.not_yet import exit_not_yet
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from kourou.cli.apache_options import ApacheParser
+from kourou.cli.broker import BrokerOptions, parse_settings, run_broker
+from kourou.cli.problems import run_command
+
+PROGRAM = "mqbroker"
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None) -> BrokerOptions:
+    """Turn Apache's options into ours."""
+    given = _parser().parse_args(arguments)
+    return BrokerOptions(
+        config_file=given.configFile,
+        overrides=parse_settings(given.set or []),
+        namesrv_addr=given.namesrvAddr,
+        print_config=given.printConfigItem,
+        print_important_config=given.printImportantConfig,
+        log_file=given.logFile,
+        is_supervised=given.supervised,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = ApacheParser(PROGRAM, "Run a RocketMQ broker.")
+    parser.add("c", "configFile", "configuration file (key=value lines)", type=Path, metavar="FILE")
+    parser.add("n", "namesrvAddr", "name servers, as in 192.168.0.1:9876;192.168.0.2:9876", metavar="LIST")
+    parser.add("p", "printConfigItem", "print the whole configuration and end", action="store_true")
+    parser.add("m", "printImportantConfig", "print the important part and end", action="store_true")
+    parser.add("", "logFile", "log file; - logs to the console (Kourou only)", metavar="FILE")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="set a key (Kourou only)")
+    parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
-    exit_not_yet("mqbroker", "the broker")
+    run_command(PROGRAM, lambda: run_broker(parse(arguments)))
 
 
 if __name__ == "__main__":

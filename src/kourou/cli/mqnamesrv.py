@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kourou.cli.apache_options import ApacheParser
-from kourou.cli.namesrv import NamesrvOptions, run_namesrv
+from kourou.cli.namesrv import run_namesrv
 from kourou.cli.problems import run_command
+from kourou.cli.serving import ServerOptions
 
 PROGRAM = "mqnamesrv"
 
 
-def parse(arguments: Sequence[str] | None) -> NamesrvOptions:
+def parse(arguments: Sequence[str] | None) -> ServerOptions:
     """Turn Apache's options into ours."""
     given = _parser().parse_args(arguments)
-    return NamesrvOptions(
+    return ServerOptions(
         config_file=given.configFile,
         namesrv_addr=given.namesrvAddr,
         print_config=given.printConfigItem,

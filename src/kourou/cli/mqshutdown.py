@@ -1,4 +1,4 @@
-"""`mqshutdown namesrv|broker`: stop what this user runs on this machine, found by pid files."""
+"""`mqshutdown namesrv|broker|standalone`: stop what this user runs on this machine, found by pid files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kourou.cli.apache_options import ApacheParser
-from kourou.cli.namesrv import run_folder
 from kourou.cli.problems import FAILURE, run_command
+from kourou.cli.serving import run_folder
 from kourou.pidfile import RunningServer, running_servers
 
 PROGRAM = "mqshutdown"
-COMPONENTS = ("namesrv", "broker")
+COMPONENTS = ("namesrv", "broker", "standalone")
 # A broker flushes its store before it ends.
 WAIT_SECONDS = 30.0
 _LOOK_EVERY_SECONDS = 0.02

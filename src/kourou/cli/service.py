@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from kourou.errors import KourouError
 from kourou.pidfile import pid_file
 
 _log = logging.getLogger(__name__)
 
+
+@dataclass(frozen=True)
+class StopTimes:
+    """How long a stop may take: for answers under way, and in all before it is cut off."""
+
+    answers_ms: int
+    cut_off_ms: int
+
+
 # A stop takes 3 s at most as seen from outside: half of that for the server to end in order, less than
 # a second to cut off what has not, the rest for leaving the loop and the log.
-STOP_TIMEOUT_MS = 1_500
-CUT_OFF_TIMEOUT_MS = 2_200
+QUICK_STOP = StopTimes(answers_ms=1_500, cut_off_ms=2_200)
+# A store may have much to write; cut off, it has to be recovered at the next start.
+STORE_STOP = StopTimes(answers_ms=3_000, cut_off_ms=25_000)
 
 
 class Server(Protocol):
@@ -42,37 +56,67 @@ class Server(Protocol):
         """Raise what a background task died of."""
 
 
-def run_server(
-    make: Callable[[], Server], component: str, run_folder: Path, on_started: Callable[[Server], None]
-) -> None:
-    """Serve until a signal says stop. `make` is called on the running loop.
+ServerT = TypeVar("ServerT", bound=Server)
 
-    Raises what kept the server from starting, or made it fail later.
-    """
+
+@dataclass(frozen=True)
+class Service(Generic[ServerT]):
+    """One server to run as a process. `make` is called on the running loop."""
+
+    make: Callable[[], ServerT]
+    component: str
+    on_started: Callable[[ServerT], Awaitable[None]]
+    # Where the pid file goes; None for a child of another server, which has one.
+    run_folder: Path | None = None
+    stop_times: StopTimes = QUICK_STOP
+    # Stop when standard input ends: the parent that holds its other end has gone.
+    stops_with_parent: bool = False
+
+
+def run_server(service: Service[ServerT]) -> None:
+    """Serve until a signal says stop. Raises what kept the server from starting, or made it fail later."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(make, component, run_folder, on_started))
+            runner.run(_serve(service))
     except (KourouError, KeyboardInterrupt):
         raise
     except Exception as error:
-        _log.exception("%s failed", component)
-        raise KourouError(f"{component} failed: {error!r}; the log has more") from error
+        _log.exception("%s failed", service.component)
+        raise KourouError(f"{service.component} failed: {error!r}; the log has more") from error
 
 
-async def _serve(
-    make: Callable[[], Server], component: str, run_folder: Path, on_started: Callable[[Server], None]
-) -> None:
+async def _serve(service: Service[ServerT]) -> None:
     stop_requested = _stop_on_signals()
-    server = make()
+    if service.stops_with_parent:
+        _stop_with_parent(stop_requested)
+    server = service.make()
     await server.start()
     try:
-        with pid_file(run_folder, component, server.address):
-            on_started(server)
+        with _noted(service, server.address):
+            await service.on_started(server)
             await _wait_stop_or_failure(stop_requested, server)
     finally:
-        await _stop(server, component)
+        await _stop(server, service)
+
+
+def _noted(service: Service[ServerT], address: str) -> AbstractContextManager[object]:
+    if service.run_folder is None:
+        return nullcontext()
+    return pid_file(service.run_folder, service.component, address)
+
+
+def _stop_with_parent(requested: asyncio.Event) -> None:
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(stdin, 1024):
+            _log.info("the parent process has gone: stopping")
+            loop.remove_reader(stdin)
+            requested.set()
+
+    loop.add_reader(stdin, readable)
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -103,12 +147,13 @@ async def _wait_stop_or_failure(stop_requested: asyncio.Event, server: Server) -
         await asyncio.gather(stop, failure, return_exceptions=True)
 
 
-async def _stop(server: Server, component: str) -> None:
+async def _stop(server: Server, service: Service[ServerT]) -> None:
+    times = service.stop_times
     try:
-        async with asyncio.timeout(CUT_OFF_TIMEOUT_MS / 1000):
-            await server.stop(STOP_TIMEOUT_MS)
+        async with asyncio.timeout(times.cut_off_ms / 1000):
+            await server.stop(times.answers_ms)
     except TimeoutError:
-        raise KourouError(f"{component} did not stop in order within {CUT_OFF_TIMEOUT_MS} ms") from None
+        raise KourouError(f"{service.component} did not stop in order within {times.cut_off_ms} ms") from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

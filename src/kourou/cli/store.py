@@ -23,8 +23,12 @@ store_app = typer.Typer(
 
 _Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the folder that holds `commitlog`.")]
 _LogFolders = Annotated[
-    list[Path] | None,
-    typer.Option("--commit-log", metavar="DIR", help="Where the CommitLog is, if elsewhere (repeat)."),
+    list[str] | None,
+    typer.Option(
+        "--commit-log",
+        metavar="DIR[,DIR]",
+        help="Where the CommitLog is, if elsewhere: as in storePathCommitLog, or repeated.",
+    ),
 ]
 _IndexSlots = Annotated[
     int | None,
@@ -52,7 +56,7 @@ def check(
 
     command = CheckCommand(
         folder=folder,
-        log_folders=tuple(commit_log or ()),
+        log_folders=_folders(commit_log),
         index_slots=index_slots,
         delay_levels=delay_levels,
         as_json=as_json,
@@ -88,7 +92,7 @@ def inspect(
         raise typer.BadParameter("--hex shows the bytes of a record: give its place with --record")
     command = InspectCommand(
         folder=folder,
-        log_folders=tuple(commit_log or ()),
+        log_folders=_folders(commit_log),
         index_slots=index_slots,
         topic=topic,
         queue_id=queue,
@@ -100,6 +104,12 @@ def inspect(
         as_json=as_json,
     )
     _run("kourou store inspect", command.run)
+
+
+def _folders(options: list[str] | None) -> tuple[Path, ...]:
+    """Apache's list, with commas between the folders."""
+    names = (name.strip() for option in options or () for name in option.split(","))
+    return tuple(Path(name) for name in names if name)
 
 
 def _run(program: str, action: Callable[[], int]) -> None:

@@ -1,7 +1,8 @@
 """The keys of a broker, except those of its store: names, types, defaults of RocketMQ 5.
 
 Old spellings of RocketMQ 3 and 4 documents are understood. Where a default depends on the machine
-it is None. Keys without a line of `instead` are the broker's to honour.
+it is None. Keys without a line of `instead` are honoured; they are the attributes of
+`broker_settings.py`. Keys of Kourou's own stand in `_OURS`, each with its reason.
 Not here: `store_keys.py`, and `remoting.py` for the listening address.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kourou.config.checks import addresses, name
 from kourou.config.keys import Key, ValueType, keys
 
 _BOOL, _INT, _LONG = ValueType.BOOL, ValueType.INT, ValueType.LONG
@@ -17,40 +19,70 @@ _STRING, _ENUM = ValueType.STRING, ValueType.ENUM
 _ONE_LOOP: Final = "requests are handled on one event loop; there is no thread pool to size"
 _NO_POOL_QUEUE: Final = "there are no thread pools, and no queues before them; each connection is bounded"
 _NO_CONTROLLER: Final = "brokers keep the role they are configured with; there is no controller"
-_NO_ADDRESS_SERVER: Final = "name servers are those of namesrvAddr; no address server is asked"
+_NO_DNS_LIST: Final = (
+    "a host name in namesrvAddr is looked up at each connection; an address service gives lists"
+)
 _NO_PLUGIN: Final = "the store is RocketMQ's file store; Java plug-ins cannot be loaded"
 _NO_ROCKSDB: Final = "configuration and POP records are kept in files; there is no RocksDB"
 _NO_BILLING: Final = "nothing is counted for billing"
+_ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
+_NO_POP: Final = "POP consumption is not in this version"
+_NO_LITE: Final = "lite topics are not in this version"
+_NO_METRICS: Final = "metrics are not exported in this version; the statistics of mqadmin are kept"
+_NO_COLD_CONTROL: Final = "cold data is read off the event loop; nobody is slowed down for it"
+_NO_TAKEOVER: Final = "a broker answers for itself only; acting masters are not in this version"
 
 _IDENTITY: Final = (
+    # The host's name where it is not set, as in Apache.
+    Key("brokerName", _STRING, None, important=True, check=name),
+    Key("brokerClusterName", _STRING, "DefaultCluster", important=True, check=name),
+    # The address that clients are told: the one that reaches the network, where it is not set.
+    Key("brokerIP1", _STRING, None, important=True),
+    # The address that slaves are told; brokerIP1 where it is not set.
+    Key("brokerIP2", _STRING, None, important=True),
+    Key("namesrvAddr", _STRING, None, old_names=("rocketmq.namesrv.addr",), important=True, check=addresses),
+    # An HTTP service that knows the name servers: http://<domain>:8080/rocketmq/<sub group>. Apache's
+    # default domain is a host that exists in one company only.
+    Key("rmqAddressServerDomain", _STRING, None, old_names=("rocketmq.namesrv.domain",), shown=False),
+    Key(
+        "rmqAddressServerSubGroup",
+        _STRING,
+        "nsaddr",
+        old_names=("rocketmq.namesrv.domain.subgroup",),
+        shown=False,
+    ),
+    Key("fetchNamesrvAddrByAddressServer", _BOOL, False),
+    # How often the address service is asked.
+    Key("updateNameServerAddrPeriod", _INT, 120_000, low=1_000),
+    *keys(_BOOL, _NO_DNS_LIST, fetchNameSrvAddrByDnsLookup=False),
+    *keys(_LONG, "updateNameServerAddrPeriod says how often", fetchNamesrvAddrInterval=10_000),
     *keys(
         _STRING,
-        brokerName=None,
-        brokerClusterName="DefaultCluster",
-        brokerIP1=None,
-        brokerIP2=None,
-        namesrvAddr=None,
         regionId="DefaultRegion",
         msgTraceTopicName="RMQ_SYS_TRACE_TOPIC",
-        brokerConfigPath=None,
         configBlackList="configBlackList;brokerConfigPath",
     ),
-    Key("brokerId", _LONG, 0, low=0),
+    # Where changes by updateBrokerConfig are written: the file given at start.
+    Key("brokerConfigPath", _STRING, None),
+    Key("brokerId", _LONG, 0, low=0, important=True),
     Key("brokerPermission", _INT, 6, low=0, high=15),
-    *keys(
-        _STRING,
-        _NO_ADDRESS_SERVER,
-        rmqAddressServerDomain=None,
-        rmqAddressServerSubGroup=None,
-    ),
-    *keys(
-        _BOOL,
-        _NO_ADDRESS_SERVER,
-        fetchNamesrvAddrByAddressServer=False,
-        fetchNameSrvAddrByDnsLookup=False,
-    ),
-    *keys(_LONG, _NO_ADDRESS_SERVER, fetchNamesrvAddrInterval=10_000),
-    *keys(_INT, _NO_ADDRESS_SERVER, updateNameServerAddrPeriod=120_000),
+)
+
+_OURS: Final = (
+    # Two members of a group that subscribe differently take each other's messages without
+    # consuming them. Apache says nothing; we log it, and this key refuses the second.
+    Key("rejectInconsistentSubscription", _BOOL, False, shown=False),
+    # Two members with one client id both believe in the same share of the queues, and the rest is
+    # not consumed. Logged; this key refuses the second.
+    Key("rejectDuplicateClientId", _BOOL, False, shown=False),
+    # Above diskSpaceCleanForciblyRatio only what every live group has read is deleted before its
+    # age, and writes are refused when that is not enough. True deletes the oldest, as Apache does.
+    Key("deleteUnreadUnderPressure", _BOOL, False, shown=False),
+    # For how many hours after its last commit a group that is not connected still counts as live.
+    Key("unreadGroupReservedTime", _INT, 72, low=0, shown=False),
+    # The most that one pull may carry, whatever the client asks for: room for bulk readers, such as
+    # Spark, without a frame that is too large.
+    Key("maxTransferBytesPerPull", _INT, 4_194_304, low=1_024, high=15_728_640, shown=False),
 )
 
 _TOPICS: Final = (
@@ -74,35 +106,38 @@ _TOPICS: Final = (
 _REGISTRATION: Final = (
     # Apache keeps the period between 10 and 60 seconds whatever the file says.
     Key("registerNameServerPeriod", _INT, 30_000, low=10_000, high=60_000, clamped=True),
+    Key("registerBrokerTimeoutMills", _INT, 24_000, low=1),
+    # True tells every name server everything each period; false asks first whether it knows.
+    Key("forceRegister", _BOOL, True),
+    Key("compressedRegister", _BOOL, False),
+    # One topic that changed is told alone where true; Apache does so, except to name servers of 4.x.
+    Key("enableSingleTopicRegister", _BOOL, False),
     *keys(
         _INT,
-        registerBrokerTimeoutMills=24_000,
+        _NO_TAKEOVER,
         sendHeartbeatTimeoutMillis=1_000,
         brokerHeartbeatInterval=1_000,
         syncBrokerMemberGroupPeriod=1_000,
         cleanOfflineBrokerInterval=30_000,
-        splitMetadataSize=2_000,
-        splitRegistrationSize=800,
     ),
     *keys(
         _LONG,
+        _NO_TAKEOVER,
         brokerNotActiveTimeoutMillis=10_000,
         loadBalancePollNameServerInterval=30_000,
         forwardTimeout=3_000,
     ),
     *keys(
         _BOOL,
-        forceRegister=True,
-        compressedRegister=False,
+        _NO_TAKEOVER,
         compatibleWithOldNameSrv=True,
-        enableSingleTopicRegister=False,
-        enableSplitRegistration=False,
-        enableSplitMetadata=True,
         enableSlaveActingMaster=False,
         enableRemoteEscape=False,
         skipPreOnline=False,
         lockInStrictMode=False,
     ),
+    *keys(_INT, _ONE_REGISTRATION, splitMetadataSize=2_000, splitRegistrationSize=800),
+    *keys(_BOOL, _ONE_REGISTRATION, enableSplitRegistration=False, enableSplitMetadata=True),
     *keys(_BOOL, _NO_CONTROLLER, enableControllerMode=False, fetchControllerAddrByDnsLookup=False),
     *keys(_STRING, _NO_CONTROLLER, controllerAddr=""),
     *keys(
@@ -130,7 +165,8 @@ _CONSUMING: Final = (
         useServerSideResetOffset=True,
         enableBroadcastOffsetStore=True,
         enableRegisterProducer=True,
-        enablePropertyFilter=False,
+        # Apache's default is false, and refuses SQL92 subscriptions; here they need no setting.
+        enablePropertyFilter=True,
         enableCalcFilterBitMap=False,
         filterSupportRetry=False,
         transferMsgByHeap=True,
@@ -165,10 +201,13 @@ _SENDING: Final = (
     *keys(_BOOL, brokerFastFailureEnable=True, rejectTransactionMessage=False, recallMessageEnable=False),
     *keys(_BOOL, allowRecallWhenBrokerNotWriteable=True, aclEnable=False),
     *keys(_LONG, startAcceptSendRequestTimeStamp=0),
+    # Sends that wait for the disk, and pulls that are held: one more is answered SYSTEM_BUSY.
+    Key("sendThreadPoolQueueCapacity", _INT, 10_000, low=1),
+    Key("pullThreadPoolQueueCapacity", _INT, 100_000, low=1),
+    Key("waitTimeMillsInSendQueue", _LONG, 200, low=1),
     *keys(
         _LONG,
         _NO_POOL_QUEUE,
-        waitTimeMillsInSendQueue=200,
         waitTimeMillsInPullQueue=5_000,
         waitTimeMillsInLitePullQueue=5_000,
         waitTimeMillsInHeartbeatQueue=31_000,
@@ -203,9 +242,11 @@ _SENDING: Final = (
 )
 
 _POP: Final = (
+    # Queues of the topic that POP works with; the topic is made all the same, as in Apache.
+    *keys(_INT, reviveQueueNum=8),
     *keys(
         _INT,
-        reviveQueueNum=8,
+        _NO_POP,
         popPollingSize=1_024,
         popPollingMapSize=100_000,
         popPollingMapExpireTimeSeconds=600,
@@ -222,6 +263,7 @@ _POP: Final = (
     ),
     *keys(
         _LONG,
+        _NO_POP,
         reviveInterval=1_000,
         reviveMaxSlow=3,
         reviveScanTime=10_000,
@@ -232,6 +274,7 @@ _POP: Final = (
     ),
     *keys(
         _BOOL,
+        _NO_POP,
         enablePopLog=False,
         enablePopBufferMerge=False,
         enablePopBatchAck=False,
@@ -264,14 +307,11 @@ _POP: Final = (
 )
 
 _STATISTICS: Final = (
+    *keys(_BOOL, enableDetailStat=True, autoDeleteUnusedStats=True, estimateAccumulation=True),
+    *keys(_INT, maxStatsIdleTimeInMinutes=-1),
     *keys(
         _BOOL,
-        enableDetailStat=True,
-        autoDeleteUnusedStats=True,
-        accountStatsEnable=True,
-        accountStatsPrintZeroValues=True,
-        enableLmqStats=False,
-        estimateAccumulation=True,
+        _NO_METRICS,
         metricsInDelta=False,
         enableRemotingMetrics=True,
         enableMessageStoreMetrics=True,
@@ -281,31 +321,45 @@ _STATISTICS: Final = (
         enableStatsMetrics=True,
         enableRequestMetrics=True,
         enableLagAndDlqMetrics=True,
-        printChannelGroups=False,
-        isolateLogEnable=False,
     ),
     *keys(
         _INT,
-        maxStatsIdleTimeInMinutes=-1,
+        _NO_METRICS,
         metricsOtelCardinalityLimit=50_000,
         metricsPromExporterPort=5_557,
         metricsExportBatchMaxDataPoints=1_000,
-        printChannelGroupsMinNum=5,
     ),
     *keys(
         _LONG,
+        _NO_METRICS,
         metricGrpcExporterTimeOutInMills=3_000,
         metricGrpcExporterIntervalInMills=60_000,
         metricLoggingExporterIntervalInMills=10_000,
     ),
     *keys(
         _STRING,
+        _NO_METRICS,
         metricsGrpcExporterTarget="",
         metricsGrpcExporterHeader="",
         metricsPromExporterHost="",
         metricsLabel="",
     ),
-    Key("metricsExporterType", _ENUM, "DISABLE", choices=("DISABLE", "OTLP_GRPC", "PROM", "LOG")),
+    Key(
+        "metricsExporterType",
+        _ENUM,
+        "DISABLE",
+        _NO_METRICS,
+        choices=("DISABLE", "OTLP_GRPC", "PROM", "LOG"),
+    ),
+    *keys(
+        _BOOL,
+        "one log for all, with one line a change",
+        printChannelGroups=False,
+        isolateLogEnable=False,
+    ),
+    *keys(_INT, "groups are not printed to the log", printChannelGroupsMinNum=5),
+    *keys(_BOOL, _NO_BILLING, accountStatsEnable=True, accountStatsPrintZeroValues=True),
+    *keys(_BOOL, _NO_LITE, enableLmqStats=False),
     *keys(
         _INT,
         _NO_BILLING,
@@ -321,12 +375,14 @@ _STATISTICS: Final = (
 _LITE: Final = (
     *keys(
         _INT,
+        _NO_LITE,
         maxLiteSubscriptionCount=100_000,
         maxClientEventCount=100,
         liteLagLatencyTopK=50,
     ),
     *keys(
         _LONG,
+        _NO_LITE,
         liteEventCheckInterval=10_000,
         liteEventFullDispatchDelayTime=10_000,
         liteEventFullDispatchDelayTimeForWildcardGroup=10_000,
@@ -337,6 +393,7 @@ _LITE: Final = (
     ),
     *keys(
         _BOOL,
+        _NO_LITE,
         enableLiteEventMode=True,
         enableLitePopLog=False,
         liteLagCountMetricsEnable=False,
@@ -367,9 +424,7 @@ _WITHOUT_EFFECT: Final = (
     *keys(
         _INT,
         _NO_POOL_QUEUE,
-        sendThreadPoolQueueCapacity=10_000,
         putThreadPoolQueueCapacity=10_000,
-        pullThreadPoolQueueCapacity=100_000,
         litePullThreadPoolQueueCapacity=100_000,
         ackThreadPoolQueueCapacity=100_000,
         replyThreadPoolQueueCapacity=10_000,
@@ -395,12 +450,13 @@ _WITHOUT_EFFECT: Final = (
 )
 
 _COLD_DATA: Final = (
-    *keys(_BOOL, coldCtrStrategyEnable=False, usePIDColdCtrStrategy=True),
-    *keys(_LONG, cgColdReadThreshold=3_145_728, globalColdReadThreshold=104_857_600),
+    *keys(_BOOL, _NO_COLD_CONTROL, coldCtrStrategyEnable=False, usePIDColdCtrStrategy=True),
+    *keys(_LONG, _NO_COLD_CONTROL, cgColdReadThreshold=3_145_728, globalColdReadThreshold=104_857_600),
 )
 
 BROKER_KEYS: Final = (
     *_IDENTITY,
+    *_OURS,
     *_TOPICS,
     *_REGISTRATION,
     *_CONSUMING,

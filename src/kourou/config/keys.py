@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -30,6 +31,9 @@ class ValueType(Enum):
 
 
 _RANGES: Final = {ValueType.INT: (-(2**31), 2**31 - 1), ValueType.LONG: (-(2**63), 2**63 - 1)}
+
+
+_WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class BadValueError(ValueError):
@@ -59,6 +63,8 @@ class Key:
     important: bool = False
     # Printed even when it has its default; the others only when they were set.
     shown: bool = True
+    # For text with a form of its own: what a value must be, or None where this one is.
+    check: Callable[[str], str | None] | None = None
 
     def parse(self, text: str) -> Value:
         """Turn text into a value of the key's type; BadValueError says what is allowed."""
@@ -73,7 +79,7 @@ class Key:
             case ValueType.ENUM:
                 return self._parse_enum(stripped)
             case ValueType.STRING:
-                return stripped
+                return self._parse_string(stripped)
 
     @property
     def allowed(self) -> str:
@@ -124,6 +130,12 @@ class Key:
                 return choice
         raise self._bad(text)
 
+    def _parse_string(self, text: str) -> str:
+        wrong = self.check(text) if self.check is not None else None
+        if wrong is not None:
+            raise BadValueError(f"must be {wrong}")
+        return text
+
     def _bad(self, text: str) -> BadValueError:
         hint = "; a comment needs a line of its own" if "#" in text else ""
         return BadValueError(f"must be {self.allowed}{hint}")
@@ -169,6 +181,15 @@ class KeyTable:
 def keys(value_type: ValueType, instead: str = "", /, **defaults: Value) -> tuple[Key, ...]:
     """Several keys of one type, name to default, that share the reason why they are not honoured."""
     return tuple(Key(name, value_type, default, instead) for name, default in defaults.items())
+
+
+def attribute_name(key_name: str) -> str:
+    """The attribute of a key: RocketMQ's name in Python's spelling.
+
+    >>> attribute_name("brokerIP1"), attribute_name("checkCRCOnRecover")
+    ('broker_ip1', 'check_crc_on_recover')
+    """
+    return _WORD_START.sub("_", key_name).lower()
 
 
 def setting(key: Key) -> Any:

@@ -5,33 +5,28 @@ Not here: reading it from a file and options (namesrv_loader.py), what the keys 
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Final
 
-from kourou.config.keys import Key, KeyTable, Value, ValueType, format_value, setting, settings_of
-from kourou.config.properties import format_properties
-from kourou.config.properties_file import update_file
-from kourou.config.remoting import RemotingServerSettings, TlsSettings
-from kourou.config.settings import SettingsReader
+from kourou.config.component import ComponentConfig
+from kourou.config.keys import Key, KeyTable, ValueType, setting, settings_of
+from kourou.config.remoting import RemotingSettings, TlsSettings
 
 _BOOL, _INT, _LONG, _STRING = ValueType.BOOL, ValueType.INT, ValueType.LONG, ValueType.STRING
 
 _ONE_LOOP: Final = "requests are handled on one event loop, in the order they arrive"
 _NO_CONTROLLER: Final = "a name server runs no controller"
 _OWN_ROUTES: Final = "routes come from the brokers registered here, never from another name server"
-# Whatever configBlackList says: paths, as in Apache, and TLS, which nobody may weaken from outside.
-_NEVER_BY_REQUEST: Final = frozenset(
-    {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", *settings_of(TlsSettings)}
-)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamesrvConfig(RemotingServerSettings, TlsSettings):
+class NamesrvConfig(RemotingSettings, ComponentConfig):
     """What a name server may be told. Paths are absolute once loaded from a file or options."""
+
+    # Paths, as in Apache, and TLS, which nobody may weaken from outside.
+    NEVER_BY_REQUEST = frozenset(
+        {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", *settings_of(TlsSettings)}
+    )
 
     listen_port: int = setting(
         Key("listenPort", _INT, 9876, low=0, high=65_535, important=True)  # where every client looks
@@ -85,74 +80,13 @@ class NamesrvConfig(RemotingServerSettings, TlsSettings):
     default_thread_pool_queue_capacity: int = setting(
         Key("defaultThreadPoolQueueCapacity", _INT, 10_000, _ONE_LOOP)
     )
-    # The other entries of the file, a broker's for example: shown and kept, as Apache does.
-    extra: Mapping[str, str] = field(default_factory=dict)
-
-    def to_properties(self) -> str:
-        """The configuration as GET_NAMESRV_CONFIG answers it: sorted `key=value` lines, no secrets."""
-        return self._properties
-
-    @functools.cached_property
-    def _properties(self) -> str:
-        # Made once: the values never change, and monitoring asks for them often.
-        return format_properties(self.texts())
-
-    def texts(self, *, important: bool = False) -> dict[str, str]:
-        """Key to text of everything to be shown; with `important` only what an operator looks for first."""
-        texts = {} if important else dict(self.extra)
-        for name, (attribute, key) in settings_of(NamesrvConfig).items():
-            value: Value = getattr(self, attribute)
-            if self._is_shown(key, value) and (not important or key.important or value != key.default):
-                texts[name] = format_value(value)
-        return texts
-
-    def updated(self, properties: Mapping[str, str]) -> Self:
-        """A copy with new values. Unknown keys are ignored, as Apache does; a bad value is ConfigError.
-
-        Entries that came from the file without being ours are changed too, so that the file and
-        the answer agree.
-        """
-        reader = SettingsReader(namesrv_keys(), lambda: KeyTable([]))
-        reader.read_values(properties, "request")
-        reader.settings.check()
-        kept = {name: text for name, text in reader.settings.extra.items() if name in self.extra}
-        return dataclasses.replace(
-            self, **attributes_of(type(self), reader.settings.values), extra={**self.extra, **kept}
-        )
 
     @property
-    def black_list(self) -> frozenset[str]:
-        """Keys that a request to change the configuration may not name: `configBlackList` and more."""
-        asked = {name.strip() for name in self.config_black_list.split(";") if name.strip()}
-        return frozenset(asked | _NEVER_BY_REQUEST)
-
-    def persist(self, changes: Mapping[str, str]) -> None:
-        """Write changed keys to `config_store_path`; on return they are on disk.
-
-        Only keys that mean something are written; comments and other lines of the file stay.
-        """
-        known = dict(self._known(changes))
-        if known and self.config_store_path is not None:
-            update_file(Path(self.config_store_path), known)
-
-    def _known(self, changes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        table = namesrv_keys()
-        for name, text in changes.items():
-            key = table.find(name)
-            if key is not None or name in self.extra:
-                yield (key.name if key else name), text
-
-    @staticmethod
-    def _is_shown(key: Key, value: Value) -> bool:
-        return value is not None and not key.secret and (key.shown or value != key.default)
+    def saved_in(self) -> str | None:
+        """The file that changes are written to."""
+        return self.config_store_path
 
 
 def namesrv_keys() -> KeyTable:
     """The keys a name server honours, or has a word for."""
-    return KeyTable(key for _, key in settings_of(NamesrvConfig).values())
-
-
-def attributes_of(config_type: type, values: Mapping[str, Value]) -> dict[str, Any]:
-    """Attribute to value, from key name to value. The keys have checked that the types fit."""
-    known = settings_of(config_type)
-    return {known[name][0]: value for name, value in values.items()}
+    return NamesrvConfig.known_keys()

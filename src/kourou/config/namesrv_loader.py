@@ -10,12 +10,13 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
+from kourou.config.component import attributes_of
 from kourou.config.home import data_home
-from kourou.config.keys import KeyTable, settings_of
-from kourou.config.namesrv import NamesrvConfig, attributes_of, namesrv_keys
+from kourou.config.keys import KeyTable
+from kourou.config.namesrv import NamesrvConfig, namesrv_keys
 from kourou.config.properties_file import read_properties
-from kourou.config.remoting import TlsSettings
 from kourou.config.settings import Settings, SettingsReader
+from kourou.config.tls_file import read_tls_file
 
 
 def load_namesrv_config(
@@ -31,24 +32,13 @@ def load_namesrv_config(
     reader = SettingsReader(namesrv_keys(), _other_keys)
     if path is not None:
         reader.read_file(read_properties(path), str(path))
-    _read_tls_file(reader)
+    read_tls_file(reader)
     reader.read_values(overrides or {}, "option")
     reader.settings.check()
     _note_foreign(reader.settings, str(path))
     _complete(reader.settings, path, environ or {})
     values = attributes_of(NamesrvConfig, reader.settings.values)
     return NamesrvConfig(**values, extra=reader.settings.extra), reader.settings.notes
-
-
-def _read_tls_file(reader: SettingsReader) -> None:
-    """Read `tls.config.file`; one that was not asked for may be missing."""
-    asked = reader.settings.values.get("tls.config.file")
-    path = Path(str(asked or TlsSettings().tls_config_file))
-    if not asked and not path.exists():
-        return
-    tls = KeyTable(key for _, key in settings_of(TlsSettings).values())
-    entries = [entry for entry in read_properties(path) if tls.find(entry.key)]
-    reader.read_file(entries, str(path))
 
 
 def _note_foreign(settings: Settings, source: str) -> None:

@@ -21,7 +21,8 @@ _OWN_MARKS: Final = "reading pauses while 256 KiB of answers to a peer are unsen
 _OS_BUFFERS: Final = "the operating system sizes socket buffers by itself"
 
 
-@dataclass(frozen=True, kw_only=True)
+# The methods are made once, for each component's class: a start should be short.
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RemotingServerSettings:
     """Where a server listens, and its connections."""
 
@@ -130,7 +131,7 @@ def _tls(
     return Key(name, value_type, default, shown=False, secret=secret)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TlsSettings:
     """RocketMQ's TLS keys. Certificates and keys are PEM files; host names are not verified."""
 
@@ -161,29 +162,34 @@ class TlsSettings:
     tls_client_trust_cert_path: str | None = setting(_tls("tls.client.trustCertPath"))
 
 
-# Apache reads these into every component; a name server opens no connections.
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class RemotingSettings(RemotingServerSettings, TlsSettings):
+    """Everything a component with a listening address may be told about its connections."""
+
+
+# Apache reads these into every component; a name server opens no connections but short ones.
 CLIENT_KEYS: Final = (
+    Key("connectTimeoutMillis", _INT, 3_000, low=1),
+    Key("clientChannelMaxIdleTimeSeconds", _INT, 120, low=1, high=86_400),
+    *keys(_INT, _ONE_LOOP, clientWorkerThreads=4, clientCallbackExecutorThreads=0),
+    *keys(_INT, _OWN_BOUNDS, clientOnewaySemaphoreValue=65_535, clientAsyncSemaphoreValue=65_535),
+    *keys(_INT, _OS_BUFFERS, clientSocketSndBufSize=0, clientSocketRcvBufSize=0),
     *keys(
-        _INT,
-        clientWorkerThreads=4,
-        clientCallbackExecutorThreads=0,
-        clientOnewaySemaphoreValue=65_535,
-        clientAsyncSemaphoreValue=65_535,
-        connectTimeoutMillis=3_000,
-        clientChannelMaxIdleTimeSeconds=120,
-        clientSocketSndBufSize=0,
-        clientSocketRcvBufSize=0,
+        ValueType.LONG,
+        "a broken connection is seen at once and made anew when it is needed",
+        channelNotActiveInterval=60_000,
+        maxReconnectIntervalTimeSeconds=60,
     ),
-    *keys(ValueType.LONG, channelNotActiveInterval=60_000, maxReconnectIntervalTimeSeconds=60),
     *keys(
         _BOOL,
+        _NO_NETTY,
         isScanAvailableNameSrv=True,
         clientPooledByteBufAllocatorEnable=False,
         clientCloseSocketIfTimeout=True,
-        useTLS=False,
         disableCallbackExecutor=False,
         disableNettyWorkerGroup=False,
         enableReconnectForGoAway=True,
     ),
-    *keys(_STRING, socksProxyConfig="{}"),
+    *keys(_BOOL, "tls.enable switches TLS of outgoing connections", useTLS=False),
+    *keys(_STRING, "connections are direct; there is no proxy support", socksProxyConfig="{}"),
 )

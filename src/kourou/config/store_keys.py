@@ -1,13 +1,14 @@
 """The keys of a broker's message store: names, types, defaults of RocketMQ 5.
 
 Old spellings of RocketMQ 3 and 4 documents are understood. Keys without a line of `instead` are
-the store's to honour. What the values mean on disk is in `store/`.
+honoured; they are the attributes of `store_settings.py`. What the values mean on disk is in `store/`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kourou.config.checks import delay_levels, hours, paths
 from kourou.config.keys import Key, ValueType, keys
 
 _BOOL, _INT, _LONG = ValueType.BOOL, ValueType.INT, ValueType.LONG
@@ -15,23 +16,33 @@ _STRING, _ENUM, _DOUBLE = ValueType.STRING, ValueType.ENUM, ValueType.DOUBLE
 
 _UNDER_ROOT: Final = "it lies under storePathRootDir, where RocketMQ has looked for it since 3.2"
 _NO_TRAN_TABLE: Final = "half messages are kept in topics, as RocketMQ does since 4.3"
+_NO_CONTROLLER: Final = "brokers keep the role they are configured with; there is no controller"
+_NO_TIMER: Final = "timer messages are not in this version; delay levels are"
+_NO_LMQ: Final = "light message queues are not in this version"
+_NO_COMPACTION: Final = "compaction topics are not in this version"
+_NO_EXT: Final = "filters are evaluated on the message; there are no bit maps beside the queues"
+_CLIENT_RULES: Final = "what the client asks for rules, up to maxTransferBytesPerPull"
+_LATER_REPLICATION: Final = "replication is not in this version"
 _NO_DLEDGER: Final = "there is no DLedger log; replication is from master to slave (brokerRole)"
 _NO_ROCKSDB: Final = "queues, indexes and timers are RocketMQ's files; there is no RocksDB"
 _NO_WRITABLE_MAPS: Final = "files are written with pwrite, not through memory maps"
+_NO_COLD_CONTROL: Final = "cold data is read off the event loop; nobody is slowed down for it"
+_ONE_PASS_DELIVERY: Final = "due messages are delivered in the pass that finds them"
+_OWN_RECOVERY: Final = "recovery begins at the last durable byte and remembers how far it came"
+_WHOLE_ROUNDS: Final = "a round flushes all that was written before it, every flushIntervalCommitLog ms"
 _ONE_WRITER: Final = "one thread appends; there is no lock to choose"
+_NO_MAPS_TO_WAIT_FOR: Final = "a file that may go is deleted at once, deleteFileBatchMax in one round"
 _NO_DISPATCH_THREADS: Final = "the queues are written in the same pass as the log"
 
 _DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 _PATHS: Final = (
-    *keys(
-        _STRING,
-        storePathRootDir=None,
-        storePathCommitLog=None,
-        readOnlyCommitLogStorePaths=None,
-        storePathEpochFile=None,
-        storePathBrokerIdentity=None,
-    ),
+    # <home>/store where it is not set.
+    Key("storePathRootDir", _STRING, None, important=True),
+    # Several folders, on several disks, are separated by commas.
+    Key("storePathCommitLog", _STRING, None, important=True, check=paths),
+    Key("readOnlyCommitLogStorePaths", _STRING, None, check=paths),
+    *keys(_STRING, _NO_CONTROLLER, storePathEpochFile=None, storePathBrokerIdentity=None),
     *keys(
         _STRING,
         _UNDER_ROOT,
@@ -47,39 +58,58 @@ _PATHS: Final = (
 
 _FILE_SIZES: Final = (
     Key("mappedFileSizeCommitLog", _INT, 1_073_741_824, old_names=("mapedFileSizeCommitLog",), low=1),
+    # In bytes, twenty a message, whatever documents that write 300000 meant by it.
     Key("mappedFileSizeConsumeQueue", _INT, 6_000_000, old_names=("mapedFileSizeConsumeQueue",), low=1),
+    Key("maxHashSlotNum", _INT, 5_000_000, low=1),
+    Key("maxIndexNum", _INT, 20_000_000, low=2),
+    *keys(_INT, _NO_EXT, mappedFileSizeConsumeQueueExt=50_331_648, bitMapLengthConsumeQueueExt=64),
+    *keys(_INT, _NO_COMPACTION, mapperFileSizeBatchConsumeQueue=13_800_000),
+    *keys(_INT, _NO_TIMER, mappedFileSizeTimerLog=104_857_600),
+    *keys(_BOOL, _NO_EXT, enableConsumeQueueExt=False),
+    *keys(_BOOL, messageIndexEnable=True),
     *keys(
-        _INT,
-        mappedFileSizeConsumeQueueExt=50_331_648,
-        mapperFileSizeBatchConsumeQueue=13_800_000,
-        mappedFileSizeTimerLog=104_857_600,
-        bitMapLengthConsumeQueueExt=64,
-        maxHashSlotNum=5_000_000,
-        maxIndexNum=20_000_000,
+        _BOOL,
+        "messageIndexEnable says whether there is an index; it is rebuilt after a crash",
+        messageIndexSafe=False,
+        indexFileReadEnable=True,
+        indexFileWriteEnable=True,
     ),
-    *keys(_BOOL, enableConsumeQueueExt=False, messageIndexEnable=True, messageIndexSafe=False),
-    *keys(_BOOL, indexFileReadEnable=True, indexFileWriteEnable=True),
-    Key("maxMessageSize", _INT, 4_194_304, low=1),
-    *keys(_INT, maxFilterMessageSize=16_000, maxTopicLength=127),
-    *keys(_BOOL, autoMessageVersionOnTopicLen=True, enabledAppendPropCRC=False, forceVerifyPropCRC=False),
+    Key("maxMessageSize", _INT, 4_194_304, low=1, important=True),
+    Key("maxFilterMessageSize", _INT, 16_000, low=20),
+    *keys(_INT, "names of topics are 127 characters at most", maxTopicLength=127),
+    *keys(
+        _BOOL,
+        "records are those that RocketMQ 4 and 5 both read",
+        autoMessageVersionOnTopicLen=True,
+        enabledAppendPropCRC=False,
+        forceVerifyPropCRC=False,
+    ),
 )
 
 _FLUSH: Final = (
     Key("flushDiskType", _ENUM, "ASYNC_FLUSH", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), important=True),
+    Key("flushIntervalCommitLog", _INT, 500, low=1),
+    Key("flushIntervalConsumeQueue", _INT, 1_000, low=1),
+    Key("flushConsumeQueueThoroughInterval", _INT, 60_000, low=1),
+    Key("syncFlushTimeout", _INT, 5_000, low=1),
+    Key("putMessageTimeout", _INT, 8_000, low=1),
+    Key("checkCRCOnRecover", _BOOL, True),
+    Key("flushDelayOffsetInterval", _LONG, 10_000, low=1),
     *keys(
         _INT,
-        flushIntervalCommitLog=500,
+        _WHOLE_ROUNDS,
         flushCommitLogLeastPages=4,
         flushCommitLogThoroughInterval=10_000,
-        flushIntervalConsumeQueue=1_000,
         flushConsumeQueueLeastPages=2,
-        flushConsumeQueueThoroughInterval=60_000,
-        syncFlushTimeout=5_000,
-        putMessageTimeout=8_000,
     ),
-    *keys(_BOOL, flushCommitLogTimed=True, wakeFlushWhenPutMessage=False, enableRunningFlagsInFlush=False),
-    *keys(_BOOL, checkCRCOnRecover=True, diskFallRecorded=True, checkCommitLogOffsetOnRecover=False),
-    *keys(_LONG, flushDelayOffsetInterval=10_000),
+    *keys(
+        _BOOL,
+        _WHOLE_ROUNDS,
+        flushCommitLogTimed=True,
+        wakeFlushWhenPutMessage=False,
+        enableRunningFlagsInFlush=False,
+    ),
+    *keys(_BOOL, _OWN_RECOVERY, diskFallRecorded=True, checkCommitLogOffsetOnRecover=False),
     *keys(
         _BOOL,
         _NO_WRITABLE_MAPS,
@@ -124,54 +154,64 @@ _FLUSH: Final = (
 )
 
 _RETENTION: Final = (
-    *keys(_STRING, deleteWhen="04"),
-    Key("fileReservedTime", _INT, 72, low=0),
+    # Hours of the day, local time, separated by `;`.
+    Key("deleteWhen", _STRING, "04", important=True, check=hours),
+    Key("fileReservedTime", _INT, 72, low=0, important=True),
     # Apache moves the ratio into 10..95 in silence.
     Key("diskMaxUsedSpaceRatio", _INT, 75, low=10, high=95, clamped=True),
+    Key("diskSpaceWarningLevelRatio", _INT, 90, low=1, high=100),
+    Key("diskSpaceCleanForciblyRatio", _INT, 85, low=1, high=100),
+    Key("cleanResourceInterval", _INT, 10_000, low=10),
+    Key("deleteFileBatchMax", _INT, 10, low=1),
+    *keys(_BOOL, cleanFileForciblyEnable=True),
     *keys(
         _INT,
-        diskSpaceWarningLevelRatio=90,
-        diskSpaceCleanForciblyRatio=85,
-        cleanResourceInterval=10_000,
+        _NO_MAPS_TO_WAIT_FOR,
         deleteCommitLogFilesInterval=100,
         deleteConsumeQueueFilesInterval=100,
         destroyMapedFileIntervalForcibly=120_000,
         redeleteHangedFileInterval=120_000,
-        deleteFileBatchMax=10,
         maxBatchDeleteFilesNum=50,
-        replicasPerDiskPartition=1,
         correctLogicMinOffsetSleepInterval=1,
         correctLogicMinOffsetForceInterval=300_000,
     ),
-    *keys(_BOOL, cleanFileForciblyEnable=True, enableCleanExpiredOffset=False),
-    *keys(_DOUBLE, logicalDiskSpaceCleanForciblyThreshold=0.8),
+    *keys(_INT, "the disk's own ratio counts, whoever else uses it", replicasPerDiskPartition=1),
+    *keys(_DOUBLE, "see replicasPerDiskPartition", logicalDiskSpaceCleanForciblyThreshold=0.8),
+    *keys(_BOOL, "offsets below the log are corrected when a client pulls", enableCleanExpiredOffset=False),
 )
 
 _READING: Final = (
     *keys(
         _INT,
+        _CLIENT_RULES,
         maxTransferBytesOnMessageInMemory=262_144,
         maxTransferCountOnMessageInMemory=32,
         maxTransferBytesOnMessageInDisk=65_536,
         maxTransferCountOnMessageInDisk=8,
-        accessMessageInMemoryMaxRatio=40,
-        accessMessageInMemoryHotRatio=26,
-        maxMsgsNumBatch=64,
-        defaultQueryMaxNum=32,
         pullBatchMaxMessageCount=160,
         travelCqFileNumWhenGetMessage=1,
+    ),
+    # From how many per cent of memory behind on a client is sent to a slave.
+    Key("accessMessageInMemoryMaxRatio", _INT, 40, low=0, high=100),
+    Key("maxMsgsNumBatch", _INT, 64, low=1),
+    Key("defaultQueryMaxNum", _INT, 32, low=1),
+    *keys(
+        _INT,
+        "positions are found by halving; nothing is sampled",
         maxConsumeQueueScan=20_000,
         sampleCountThreshold=5_000,
         sampleSteps=32,
     ),
+    *keys(_INT, _NO_COLD_CONTROL, accessMessageInMemoryHotRatio=26),
     *keys(
         _BOOL,
-        readUnCommitted=False,
+        _NO_COLD_CONTROL,
         coldDataFlowControlEnable=False,
         coldDataScanEnable=False,
         dataReadAheadEnable=True,
-        searchBcqByCacheEnable=True,
     ),
+    *keys(_BOOL, _LATER_REPLICATION, readUnCommitted=False),
+    *keys(_BOOL, _NO_COMPACTION, searchBcqByCacheEnable=True),
 )
 
 _REPLICATION: Final = (
@@ -183,10 +223,11 @@ _REPLICATION: Final = (
         important=True,
     ),
     Key("haListenPort", _INT, None, low=0, high=65_535),
-    Key("haMaxGapNotInSync", _INT, 268_435_456, old_names=("haSlaveFallbehindMax",)),
+    Key("haMaxGapNotInSync", _INT, 268_435_456, _LATER_REPLICATION, old_names=("haSlaveFallbehindMax",)),
     *keys(_STRING, haMasterAddress=None),
     *keys(
         _INT,
+        _LATER_REPLICATION,
         haSendHeartbeatInterval=5_000,
         haHousekeepingInterval=20_000,
         haTransferBatchSize=32_768,
@@ -197,6 +238,7 @@ _REPLICATION: Final = (
     ),
     *keys(
         _LONG,
+        _LATER_REPLICATION,
         maxHaTransferByteInSecond=104_857_600,
         haMaxTimeSlaveNotCatchup=15_000,
         maxChecksumRange=1_073_741_824,
@@ -204,6 +246,7 @@ _REPLICATION: Final = (
     ),
     *keys(
         _BOOL,
+        _LATER_REPLICATION,
         offsetCheckInSlave=False,
         duplicationEnable=False,
         allAckInSyncStateSet=False,
@@ -227,12 +270,25 @@ _REPLICATION: Final = (
 )
 
 _DELAY: Final = (
-    *keys(_STRING, messageDelayLevel=_DELAY_LEVELS, timerCheckMetricsWhen="05"),
+    Key("messageDelayLevel", _STRING, _DELAY_LEVELS, check=delay_levels),
+    *keys(_BOOL, enableScheduleMessageStats=True),
     *keys(
         _BOOL,
-        enableScheduleMessageStats=True,
+        _ONE_PASS_DELIVERY,
         enableScheduleAsyncDeliver=False,
-        timerWheelEnable=True,
+    ),
+    *keys(
+        _INT,
+        _ONE_PASS_DELIVERY,
+        scheduleAsyncDeliverMaxPendingLimit=2_000,
+        scheduleAsyncDeliverMaxResendNum2Blocked=3,
+    ),
+    # Whether the topic of timer messages is made at start; they are not delivered in this version.
+    Key("timerWheelEnable", _BOOL, True),
+    *keys(_STRING, _NO_TIMER, timerCheckMetricsWhen="05"),
+    *keys(
+        _BOOL,
+        _NO_TIMER,
         timerStopEnqueue=False,
         timerStopDequeue=False,
         timerSkipUnknownError=False,
@@ -248,8 +304,7 @@ _DELAY: Final = (
     ),
     *keys(
         _INT,
-        scheduleAsyncDeliverMaxPendingLimit=2_000,
-        scheduleAsyncDeliverMaxResendNum2Blocked=3,
+        _NO_TIMER,
         timerPrecisionMs=1_000,
         timerRollWindowSlot=172_800,
         timerMaxDelaySec=259_200,
@@ -269,27 +324,30 @@ _DELAY: Final = (
 )
 
 _QUEUES: Final = (
-    *keys(
-        _BOOL,
-        enableLmq=False,
-        enableLmqQuota=False,
-        enableMultiDispatch=False,
-        enableCompaction=True,
-        recheckReputOffsetFromCq=False,
-        enableLogConsumeQueueRepeatedlyBuildWhenRecover=False,
-        enableAcceleratedRecovery=False,
-    ),
+    *keys(_BOOL, _NO_LMQ, enableLmq=False, enableLmqQuota=False, enableMultiDispatch=False),
+    *keys(_INT, _NO_LMQ, maxLmqConsumeQueueNum=20_000),
+    *keys(_BOOL, _NO_COMPACTION, enableCompaction=True),
     *keys(
         _INT,
-        maxLmqConsumeQueueNum=20_000,
-        maxAsyncPutMessageRequests=5_000,
-        maxRecoveryCommitlogFiles=30,
-        commitLogRecoverMaxNum=10,
+        _NO_COMPACTION,
         compactionMappedFileSize=104_857_600,
         compactionCqMappedFileSize=10_485_760,
         compactionScheduleInternal=900_000,
         compactionThreadNum=6,
         maxOffsetMapSize=104_857_600,
+    ),
+    *keys(
+        _BOOL,
+        _OWN_RECOVERY,
+        recheckReputOffsetFromCq=False,
+        enableLogConsumeQueueRepeatedlyBuildWhenRecover=False,
+        enableAcceleratedRecovery=False,
+    ),
+    *keys(_INT, _OWN_RECOVERY, maxRecoveryCommitlogFiles=30, commitLogRecoverMaxNum=10),
+    *keys(
+        _INT,
+        "sendThreadPoolQueueCapacity bounds the sends that wait",
+        maxAsyncPutMessageRequests=5_000,
     ),
     *keys(
         _BOOL,

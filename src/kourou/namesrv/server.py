@@ -15,11 +15,11 @@ from kourou.namesrv.disk_worker import DiskWorker
 from kourou.namesrv.kv_config import KvConfig, load_kv_config
 from kourou.namesrv.min_broker_id import MinBrokerIdChange
 from kourou.namesrv.processors import namesrv_processors
-from kourou.namesrv.remoting_settings import client_settings, server_settings
 from kourou.namesrv.state import Clock, NamesrvState
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.client import RemotingClient
+from kourou.transport.configured import client_settings, server_settings
 from kourou.transport.connection import Connection
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Request

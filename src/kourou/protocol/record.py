@@ -93,13 +93,13 @@ def encode_blank(size_bytes: int) -> bytes:
 
 
 class RecordEncoder:
-    """Encodes the records of one queue: what its records share is made once.
+    """Encodes the records of one queue: what its records share is made once. `fixed_bytes` is what a
+    record takes beside body, properties and the host it was born at.
 
     A topic over 127 bytes gets V2 records, which only 5.x reads.
     """
 
     __slots__ = (
-        "_fixed_bytes",
         "_magic",
         "_pack_v4",
         "_pack_v6",
@@ -107,6 +107,7 @@ class RecordEncoder:
         "_store_host",
         "_topic_part",
         "_v6_flag",
+        "fixed_bytes",
     )
 
     def __init__(self, topic: str, queue_id: int, store_host: bytes, *, magic: int | None = None) -> None:
@@ -121,17 +122,17 @@ class RecordEncoder:
         self._v6_flag = _STORE_V6 if len(store_host) == HOST_V6_BYTES else 0
         self._pack_v4 = _HEADS[self._v6_flag].pack
         self._pack_v6 = _HEADS[self._v6_flag | _BORN_V6].pack
-        self._fixed_bytes = _HEADS[self._v6_flag].size + len(self._topic_part) + _LENGTH.size
+        head_bytes = _HEADS[self._v6_flag].size - HOST_V4_BYTES
+        self.fixed_bytes = head_bytes + len(self._topic_part) + _LENGTH.size
 
     def size(self, body: Buffer, properties: bytes, born_host: bytes) -> int:
         """How many bytes the record of this message takes."""
-        return self._fixed_bytes + len(body) + len(properties) + len(born_host) - HOST_V4_BYTES
+        return self.fixed_bytes + len(body) + len(properties) + len(born_host)
 
     def parts(
         self,
         body: bytes,
         properties: bytes,
-        *,
         queue_offset: int,
         phy_offset: int,
         store_timestamp: int,
@@ -147,17 +148,16 @@ class RecordEncoder:
         The bits for IPv6 hosts are set by the hosts given, whatever `sys_flag` says: a wrong
         bit would make the record unreadable. ProtocolError where a value does not fit.
         """
-        size = self._fixed_bytes + len(body) + len(properties)
+        body_bytes = len(body)
         pack = self._pack_v4
         host_flags = self._v6_flag
         if len(born_host) != HOST_V4_BYTES:
             _check_host(born_host)
-            size += HOST_V6_EXTRA_BYTES
             pack = self._pack_v6
             host_flags |= _BORN_V6
         try:
             head = pack(
-                size,
+                self.fixed_bytes + body_bytes + len(properties) + len(born_host),
                 self._magic,
                 zlib.crc32(body) & _CRC_MASK,
                 self._queue_id,
@@ -171,7 +171,7 @@ class RecordEncoder:
                 self._store_host,
                 reconsume_times,
                 prepared_transaction_offset,
-                len(body),
+                body_bytes,
             )
             return head, body, self._topic_part, _LENGTH.pack(len(properties)), properties
         except struct.error as error:

@@ -21,8 +21,8 @@ from kourou.store.check_report import CheckReport, Findings
 from kourou.store.check_window import CheckWindow
 from kourou.store.checkpoint import StoreCheckpoint
 from kourou.store.dispatch_request import DispatchRequest
+from kourou.store.file_lock import is_locked
 from kourou.store.files import Files
-from kourou.store.lock_probe import is_locked
 from kourou.store.log_reader import LogReader
 from kourou.store.record_columns import RecordColumns
 from kourou.store.store_layout import StoreLayout, find_layout

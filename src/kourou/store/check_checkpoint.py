@@ -1,8 +1,8 @@
 """CheckpointCheck: whether the checkpoint is whole, and not ahead of the log.
 
-Kourou seals it with a CRC. If that does not match, a single damaged byte can be found by trying; if
-there is none, another broker has run on the store since, and changed the part that it knows.
-Apache's own has no CRC: what it says is compared with the store times of the records.
+Kourou seals its part with a CRC. If that does not match, a single damaged byte can be found by trying.
+Apache's part has no CRC but a copy in ours; where that differs in more than a byte, another broker has
+run on the store since. What the part says is compared with the store times of the records.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Final
 import numpy as np
 
 from kourou.store.check_context import CheckContext
-from kourou.store.checkpoint import PAGE_BYTES, StoreCheckpoint
+from kourou.store.checkpoint import (
+    APACHE_BYTES,
+    CRC_POSITION,
+    PAGE_BYTES,
+    SEALED_BYTES,
+    changed_bytes,
+)
 from kourou.store.invariants import Invariant
 from kourou.store.record_columns import Int64s
 
-_APACHE_BYTES: Final = 48
-_MAGIC_POSITION: Final = 72
-_MAGIC: Final = b"KRCP"
-_CRC_POSITION: Final = 76
-_SEALED_BYTES: Final = 80
 _TIMES: Final = {"physic_msg_timestamp": 0, "logics_msg_timestamp": 8, "index_msg_timestamp": 16}
 _FLUSH_TIME: Final = "physic_msg_timestamp"
 _OFFSETS: Final = {
@@ -66,29 +67,22 @@ class CheckpointCheck:
             self._violation(length, f"it has {length} bytes instead of {PAGE_BYTES}")
         if self._context.checkpoint.problem is not None:
             self._check_seal(self._raw, self._context.checkpoint.problem)
+        elif self._context.checkpoint.is_taken_over:
+            self._note(APACHE_BYTES, "another broker has run on this store since Kourou did")
         self._check_times()
         self._check_offsets()
 
     def _check_seal(self, raw: bytes, problem: str) -> None:
-        if len(raw) < _SEALED_BYTES:
+        if len(raw) < SEALED_BYTES:
             return
-        if not any(raw[_APACHE_BYTES:]):
+        if not any(raw[APACHE_BYTES:]):
             return self._violation(0, problem)
         position = damaged_byte(raw)
         if position is not None:
-            self._violation(position, "this byte is damaged: with another value the CRC is right")
-        elif raw[_MAGIC_POSITION:_CRC_POSITION] == _MAGIC and self._is_plausible(raw):
-            self._note(_APACHE_BYTES, "another broker has run on this store since Kourou did")
+            self._violation(position, "this byte is damaged: with another value the checkpoint is right")
         else:
-            first = len(raw) - len(raw[_APACHE_BYTES:].lstrip(b"\0"))
+            first = len(raw) - len(raw[APACHE_BYTES:].lstrip(b"\0"))
             self._violation(first, f"bytes that no broker writes: {problem}")
-
-    def _is_plausible(self, raw: bytes) -> bool:
-        """Whether Apache may have written the part that it knows."""
-        apache = StoreCheckpoint(self._context.files, self._context.layout.checkpoint)
-        apache.decode(raw[:_APACHE_BYTES].ljust(PAGE_BYTES, b"\0"))
-        times = [getattr(apache, name) for name in _TIMES]
-        return apache.problem is None and max(times) <= self._latest_timestamp
 
     def _check_times(self) -> None:
         for name, position in _TIMES.items():
@@ -133,11 +127,15 @@ class CheckpointCheck:
 
 def damaged_byte(raw: bytes) -> int | None:
     """The byte that alone explains why the seal does not match; None when there is no such byte."""
-    sealed = bytearray(raw[:_SEALED_BYTES])
-    for position, kept in enumerate(bytes(sealed)):
+    ours = bytearray(raw[APACHE_BYTES:SEALED_BYTES])
+    end = CRC_POSITION - APACHE_BYTES
+    if zlib.crc32(ours[:end]) == int.from_bytes(ours[end:], "big"):
+        changed = changed_bytes(raw)
+        return changed[0] if len(changed) == 1 else None
+    for position, kept in enumerate(bytes(ours)):
         for value in range(256):
-            sealed[position] = value
-            if zlib.crc32(sealed[:_CRC_POSITION]) == int.from_bytes(sealed[_CRC_POSITION:], "big"):
-                return position
-        sealed[position] = kept
+            ours[position] = value
+            if zlib.crc32(ours[:end]) == int.from_bytes(ours[end:], "big"):
+                return APACHE_BYTES + position
+        ours[position] = kept
     return None

@@ -14,10 +14,13 @@ and of our own, which Apache neither reads nor changes:
     48 durable_phy_offset i64       CommitLog byte up to which all was on disk
     56 indexed_phy_offset i64       CommitLog byte up to which the IndexFiles are complete
     64 index_end_phy_offset i64     a byte behind where the last indexed record began then, 0: none
-    72 magic "KRCP", 76 CRC-32 u32 of bytes 0 to 75
+    72 copy of bytes 0 to 47, as they were when the rest was written
+    120 magic "KRC2", 124 CRC-32 u32 of bytes 48 to 123
 
 All of it lies in one sector, so that a power loss leaves it old or new. It may be lost: a store
-without it is walked from its first file.
+without it is walked from its first file. When the copy differs from what it is of, Apache has worked
+on the store since: its part is believed as Apache believes it, and ours says nothing any more, since
+Apache may have cut the log. A single byte that differs is damage: no run of a broker changes just one.
 Not here: what recovery makes of it (recovery.py).
 """
 
@@ -36,7 +39,7 @@ PAGE_BYTES: Final = 4096
 CLOCK_SLACK_MS: Final = 3000
 """RocketMQ steps back by this much, as flushes of the log and of the queues do not meet in time."""
 
-_MAGIC: Final = b"KRCP"
+MAGIC: Final = b"KRC2"
 _NAMES: Final = (
     "physic_msg_timestamp",
     "logics_msg_timestamp",
@@ -49,19 +52,24 @@ _NAMES: Final = (
     "index_end_phy_offset",
 )
 _APACHE: Final = struct.Struct(">6q")
-_FIELDS: Final = struct.Struct(">9q4s")
+_OURS: Final = struct.Struct(">3q48s4s")
 _CRC: Final = struct.Struct(">I")
-_SEALED_BYTES: Final = _FIELDS.size + _CRC.size
+
+APACHE_BYTES: Final = _APACHE.size
+CRC_POSITION: Final = APACHE_BYTES + _OURS.size
+SEALED_BYTES: Final = CRC_POSITION + _CRC.size
+"""So much of the page has a meaning."""
 
 
 class StoreCheckpoint:
     """The checkpoint in memory; `save` writes what the attributes say.
 
     `is_ours` is true when what was loaded is as Kourou wrote it: else the attributes of our own are 0.
+    `is_taken_over`: it was once, and another broker has changed its part since.
     `problem` says why a checkpoint that is there was not used, for the log.
     """
 
-    __slots__ = (*_NAMES, "is_ours", "problem", "_files", "_path", "_file", "_is_named")
+    __slots__ = (*_NAMES, "is_ours", "is_taken_over", "problem", "_files", "_path", "_file", "_is_named")
 
     physic_msg_timestamp: int
     logics_msg_timestamp: int
@@ -72,6 +80,9 @@ class StoreCheckpoint:
     durable_phy_offset: int
     indexed_phy_offset: int
     index_end_phy_offset: int
+    is_ours: bool
+    is_taken_over: bool
+    problem: str | None
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
@@ -100,17 +111,19 @@ class StoreCheckpoint:
 
     def decode(self, raw: bytes) -> None:
         """Take the values from the bytes of a checkpoint file."""
-        if len(raw) < _SEALED_BYTES:
+        if len(raw) < SEALED_BYTES:
             self._forget(f"{len(raw)} bytes are too short")
-        elif any(raw[_APACHE.size : PAGE_BYTES]):
+        elif any(raw[APACHE_BYTES:PAGE_BYTES]):
             self._decode_ours(raw)
         else:
             self._decode_apache(raw)
 
     def encode(self) -> bytes:
         """The bytes of the file."""
-        fields = _FIELDS.pack(*(getattr(self, name) for name in _NAMES), _MAGIC)
-        return (fields + _CRC.pack(zlib.crc32(fields))).ljust(PAGE_BYTES, b"\0")
+        values = [getattr(self, name) for name in _NAMES]
+        apache = _APACHE.pack(*values[:6])
+        ours = _OURS.pack(*values[6:], apache, MAGIC)
+        return (apache + ours + _CRC.pack(zlib.crc32(ours))).ljust(PAGE_BYTES, b"\0")
 
     def save(self) -> None:
         """Write the values; on return they are in the page cache.
@@ -137,12 +150,18 @@ class StoreCheckpoint:
             self._file = None
 
     def _decode_ours(self, raw: bytes) -> None:
-        (crc,) = _CRC.unpack_from(raw, _FIELDS.size)
-        *values, magic = _FIELDS.unpack_from(raw)
-        if magic != _MAGIC or crc != zlib.crc32(raw[: _FIELDS.size]):
-            # Damaged, or Apache changed its part since: which of the two nobody can tell.
-            return self._forget("it is damaged, or was changed by another broker")
-        self._take(values)
+        (crc,) = _CRC.unpack_from(raw, CRC_POSITION)
+        *ours, _, magic = _OURS.unpack_from(raw, APACHE_BYTES)
+        if magic != MAGIC or crc != zlib.crc32(raw[APACHE_BYTES:CRC_POSITION]):
+            return self._forget("it is damaged")
+        changed = changed_bytes(raw)
+        if len(changed) == 1:
+            return self._forget(f"its byte {changed[0]} is damaged")
+        if changed:
+            self._decode_apache(raw)
+            self.is_taken_over = self.problem is None
+            return
+        self._take([*_APACHE.unpack_from(raw), *ours])
         self.is_ours = True
 
     def _decode_apache(self, raw: bytes) -> None:
@@ -159,5 +178,11 @@ class StoreCheckpoint:
     def _forget(self, problem: str | None) -> None:
         for name in _NAMES:
             setattr(self, name, 0)
-        self.is_ours = False
+        self.is_ours = self.is_taken_over = False
         self.problem = problem
+
+
+def changed_bytes(raw: bytes) -> list[int]:
+    """Positions in Apache's part that are not as in Kourou's copy of it."""
+    copy = raw[APACHE_BYTES + 24 :]
+    return [at for at in range(APACHE_BYTES) if raw[at] != copy[at]]

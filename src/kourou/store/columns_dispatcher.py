@@ -47,9 +47,13 @@ class ColumnsDispatcher:
     def dispatch(self, columns: RecordColumns) -> bool:
         """Take records that follow each other in the log. False: nothing was done, they have to be
         taken one by one."""
-        if int(columns.phy_offsets[0]) < self._dispatcher.dispatched_phy_offset or not _is_plain(columns):
+        first, last = int(columns.phy_offsets[0]), int(columns.phy_offsets[-1])
+        if first < self._dispatcher.dispatched_phy_offset or not _is_plain(columns):
             return False
-        groups = self._groups(columns)
+        queued = self._dispatcher.queued_phy_offset
+        if first < queued <= last:
+            return False
+        groups = self._groups(columns) if first >= queued else []
         if groups is None:
             return False
         properties = PropertyColumns(columns.properties)

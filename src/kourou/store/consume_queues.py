@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from kourou.store.queue_files import QueueFiles
 from kourou.store.queue_flush import FlushRound
 from kourou.store.queue_recovery import IsRecord, QueueState
 from kourou.store.queue_snapshot import QueueKey, QueueSnapshot, decode_snapshot, encode_snapshot
+from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +41,8 @@ class ConsumeQueues:
 
     `rebuild_phy_offset` is set by `load` and `truncate_all`: from there on the CommitLog has to be
     dispatched again, since a queue's files were not what they should have been; None: all is well.
-    `problems` says in words what `load` found. With `read_only` it changes nothing on disk.
+    `problems` says in words what `load` found, `has_snapshot` whether a record of which queues there
+    have to be: without it a queue that got lost is not missed. With `read_only` nothing changes on disk.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class ConsumeQueues:
         self._mark_dirty = self._dirty.append  # one for all: a bound method each would be megabytes
         self.rebuild_phy_offset: int | None = None
         self.problems: list[str] = []
+        self.has_snapshot = False
 
     # -- which there are -------------------------------------------------------------------------
 
@@ -112,11 +116,14 @@ class ConsumeQueues:
         *,
         log_end_phy_offset: int | None = None,
         is_record: IsRecord | None = None,
+        is_taken_over: bool = False,
     ) -> None:
         """Find all queues and their ends; what a crash left behind them is removed.
 
         `snapshot_ok`: the last stop was clean, so the snapshot may say where queues end. It is
         believed if it covers the log up to `log_end_phy_offset` exactly and the files are there.
+        `is_taken_over`: another broker, which knows no snapshot, has worked on the files since; it may
+        have deleted what the snapshot has.
         `is_record` tells whether the log has a record of this size at this offset; last units for
         which it has none are dropped. StoreFormatError for files of another size than configured.
         After a sudden stop only units that were synced can be believed, since one torn between two
@@ -128,7 +135,8 @@ class ConsumeQueues:
         self.problems = []
         if not self._read_only:
             self._files.remove_moved()
-        snapshot = self._read_snapshot()
+        snapshot = None if is_taken_over else self._read_snapshot()
+        self.has_snapshot = snapshot is not None
         known = {} if snapshot is None else dict(snapshot.queues)
         self._files.covered_phy_offset = 0 if snapshot is None else snapshot.covered_phy_offset
         trusted = snapshot_ok and snapshot is not None and snapshot.covered_phy_offset == log_end_phy_offset
@@ -226,9 +234,13 @@ class ConsumeQueues:
 
         All records below `covered_phy_offset` have to be in the files.
         """
+        run_steps(self.snapshot_steps(covered_phy_offset))
+
+    def snapshot_steps(self, covered_phy_offset: int) -> Steps[None]:
+        """The same in steps: no queue may be deleted in between."""
         queues = ((queue.topic, queue.queue_id, queue.state()) for queue in self.items())
         raw = encode_snapshot(self._files.file_bytes, covered_phy_offset, queues)
-        self._files.save_snapshot(raw)
+        yield partial(self._files.save_snapshot, raw)
         self._files.covered_phy_offset = covered_phy_offset
 
     def _unexpect(self, queues: Collection[ConsumeQueue]) -> None:

@@ -98,8 +98,8 @@ def read_dispatch_request(
     """The record at `position`, which lies at `phy_offset` of the log.
 
     ProtocolError when it is not a whole, valid record: wrong magic or lengths, a body that
-    does not match its CRC, properties with a sector lost, a topic or queue that cannot be, or a
-    stored physical offset that is not where it lies (old bytes of a file used before).
+    does not match its CRC, properties that were not written whole, a topic or queue that cannot be,
+    or a stored physical offset that is not where it lies (old bytes of a file used before).
     """
     left = len(buffer) - position
     if left < 8:
@@ -134,8 +134,8 @@ def _read_record(
         raise ProtocolError(f"the body does not match its CRC {crc}")
     topic = _topic(buffer[topic_at:topic_end], magic, queue_id)
     properties = bytes(buffer[topic_end + 2 : end])
-    if b"\0" in properties and _has_lost_sector(properties, phy_offset + topic_end + 2 - position):
-        raise ProtocolError("a sector of the properties is zero")
+    if b"\0" in properties and _is_cut(properties, phy_offset + topic_end + 2 - position):
+        raise ProtocolError("the properties end with zeros, or a sector of them is zero")
     tags, keys, uniq_key, delay = _scan(properties_from_bytes(properties))
     (store_timestamp,) = _I64.unpack_from(buffer, store_at)
     return DispatchRequest(
@@ -177,10 +177,19 @@ def _topic(raw: Buffer, magic: int, queue_id: int) -> str:
     return topic
 
 
-def _has_lost_sector(raw: bytes, phy_offset: int) -> bool:
-    """Whether all bytes of `raw` in one sector are zero, as a power loss leaves them.
+def close_properties(properties: bytes) -> bytes:
+    """Properties as they may be stored: with a zero at their end they would pass for cut off. The
+    separator behind it means nothing."""
+    return properties + b"\x02" if properties[-1:] == b"\0" else properties
+
+
+def _is_cut(raw: bytes, phy_offset: int) -> bool:
+    """Whether `raw` ends with a zero, as a write leaves it that failed half-way, or all its bytes in one
+    sector are zero, as a power loss leaves them.
 
     Properties are what no CRC of the record covers, and text: zeros are not in it by chance.
     """
     first = -(phy_offset % _SECTOR_BYTES)
-    return any(not any(raw[max(0, at) : at + _SECTOR_BYTES]) for at in range(first, len(raw), _SECTOR_BYTES))
+    return raw[-1] == 0 or any(
+        not any(raw[max(0, at) : at + _SECTOR_BYTES]) for at in range(first, len(raw), _SECTOR_BYTES)
+    )

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.cq_unit import UNIT
 from kourou.store.dispatch_request import DispatchRequest
 from kourou.store.index_service import IndexService
 from kourou.store.put_batch import PutBatch
@@ -25,6 +26,8 @@ ArrivalHook = Callable[[Iterable[ConsumeQueue]], None]
 
 class Dispatcher:
     """Owned by the store's thread. `dispatched_phy_offset`: the log is derived up to there.
+    `queued_phy_offset`: records below it that are dispatched again are for the index only. The queues
+    have them, or have lost them with their topic.
 
     Hooks, called after each batch: `on_publish` with the batch, `on_arrival` with the queues that grew.
     """
@@ -34,6 +37,7 @@ class Dispatcher:
         self._index = index
         self.dispatched_phy_offset = 0
         self.dispatched_timestamp = 0
+        self.queued_phy_offset = 0
         self.on_arrival: list[ArrivalHook] = []
         self.on_publish: list[Callable[[PutBatch], None]] = []
 
@@ -45,22 +49,18 @@ class Dispatcher:
         for queue, queue_offset in batch.first_offsets.items():
             if queue.max_queue_offset != queue_offset:
                 self._check_gone(queue, queue_offset)
-        grown: dict[ConsumeQueue, None] = {}
-        index = self._index
-        timestamp = batch.store_timestamp
-        for _, listed, topic, phy_offset, _, size, tags_code, keys, _ in batch.puts:
-            if listed is not None:
-                listed.append(phy_offset, size, tags_code)
-                grown[listed] = None
-            if keys and index is not None:
-                index.collect(topic, keys, phy_offset, timestamp)
+        for queue, units in batch.units.items():
+            last_phy_offset, last_size, _ = UNIT.unpack(units[-1])
+            queue.append_units(b"".join(units), len(units), last_phy_offset + last_size)
+        if self._index is not None and batch.indexed:
+            self._index.collect_many(batch.indexed)
         self.dispatched_phy_offset = batch.end_phy_offset
-        self.dispatched_timestamp = timestamp
+        self.dispatched_timestamp = batch.store_timestamp
         for published in self.on_publish:
             _call(published, batch)
         for arrived in self.on_arrival:
-            _call(arrived, grown)
-        return grown
+            _call(arrived, batch.units)
+        return batch.units
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
         # Its topic was deleted between put and publish: nobody will read what is appended to it.
@@ -88,7 +88,7 @@ class Dispatcher:
             index.collect(request.topic, request.keys, request.phy_offset, request.store_timestamp)
 
     def _dispatch_to_queue(self, request: DispatchRequest) -> ConsumeQueue | None:
-        if not request.in_consume_queue:
+        if not request.in_consume_queue or request.phy_offset < self.queued_phy_offset:
             return None
         queue = self._queues.get(request.topic, request.queue_id)
         if queue.put(request.queue_offset, request.phy_offset, request.size, request.tags_code):

@@ -73,6 +73,35 @@ class FileLock:
         os.pwrite(self._fd, f"lock\n{os.getpid()}\n".encode(), 0)
 
 
+def is_locked(path: Path) -> bool | None:
+    """Whether some process, this one included, holds the lock on `path`; None when nobody can tell.
+
+    Found out without locking and without writing. Where locks belong to the process and not to the open
+    file nothing is asked: closing the file again would end a lock that this process holds.
+    """
+    if _GET_LOCK is None:
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        return _found_lock(fd, _GET_LOCK)[0] != fcntl.F_UNLCK
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _found_lock(fd: int, get_lock: int) -> tuple[int, int]:
+    """Type and process of the lock that stands in the way of locking `fd`."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(fd, get_lock, asked))
+    return kind, pid
+
+
 def _set_lock(fd: int) -> None:
     if _SET_LOCK is None:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -83,9 +112,8 @@ def _set_lock(fd: int) -> None:
 def _holder_pid(fd: int) -> int | None:
     """The process that holds the lock: as the system tells, else as it noted in the file."""
     if _GET_LOCK is not None:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        *_, pid = _FLOCK.unpack(fcntl.fcntl(fd, _GET_LOCK, asked))
+        _, pid = _found_lock(fd, _GET_LOCK)
         if pid > 0:
-            return int(pid)
+            return pid
     noted = _PID.search(os.pread(fd, 64, 0))
     return int(noted.group()) if noted else None

@@ -37,10 +37,13 @@ class FilePreparer:
         self._thread.join()
 
     def _run(self) -> None:
-        while self._wanted.wait() and not self._stopped:
+        while self._wanted.wait():
+            # Cleared before the work: a stop that comes meanwhile must not be forgotten.
+            self._wanted.clear()
+            if self._stopped:
+                return
             try:
                 self._commit_log.prepare_next()
             except OSError as error:
                 # The log tries again when it needs the file, and its senders hear of it then.
                 _log.warning("the next CommitLog file cannot be made yet: %s", error.strerror or error)
-            self._wanted.clear()

@@ -14,6 +14,7 @@ Not here: which files there are (index_service.py), how keys are hashed (index_h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ from kourou.store.index_entry import (
     Longs,
 )
 from kourou.store.index_slots import SlotTable
+from kourou.store.steps import Steps, run_steps
 
 # Entries looked at in one go when a file is recovered or cut: 1.3 MB.
 _CHUNK_ENTRIES: Final = 65_536
@@ -161,14 +163,19 @@ class IndexFile:
 
         StorageError when a sync fails: then nobody knows what is, and trying again proves nothing.
         """
+        run_steps(self.flush_steps())
+
+    def flush_steps(self) -> Steps[None]:
+        """The same in steps: at the end all that was there at the start is on disk."""
         if self.is_flushed:
             return
         if self._slots is not None:
             self._slots.write(self._file)
-        self._sync()
-        self._file.pwrite(self.header.encode(), 0)
-        self._sync()
-        self._header_is_dirty = False
+        header = self.header.encode()
+        yield self._sync
+        yield partial(self._file.pwrite, header, 0)
+        yield self._sync
+        self._header_is_dirty = self.header.encode() != header
 
     def _sync(self) -> None:
         try:

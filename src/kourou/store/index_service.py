@@ -15,8 +15,9 @@ Not here: which keys a record has (dispatch_request.py), the records themselves.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from kourou.store.files import Files
 from kourou.store.index_entry import IndexBatch, IndexHeader, IndexLayout
 from kourou.store.index_file import IndexFile
 from kourou.store.index_hash import KeyHasher, key_hash
+from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +92,12 @@ class IndexService:
     def paths(self) -> list[Path]:
         """The files, oldest first."""
         return [file.path for file in self._index_files]
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The phy_offsets of the first and the last record in each file."""
+        headers = [file.header for file in self._index_files]
+        return [(header.begin_phy_offset, header.end_phy_offset) for header in headers]
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -156,6 +164,17 @@ class IndexService:
         for name in names:
             self._files.remove(self._folder / name)
 
+    def keep_first(self, count: int) -> None:
+        """A file is missing behind the first `count`: what follows has to be indexed again. On disk on
+        return; to be called before anything is collected."""
+        newer = self._index_files[count:]
+        if newer:
+            del self._index_files[count:]
+            for index_file in newer:
+                index_file.close()
+            self._drop([index_file.path.name for index_file in newer])
+            self._files.sync_folder(self._folder)
+
     def truncate(self, phy_offset: int) -> None:
         """The log ends at `phy_offset`: take out what lies there and beyond. On disk on return."""
         self._pending = [record for record in self._pending if record[2] < phy_offset]
@@ -214,6 +233,13 @@ class IndexService:
         """Remember the keys of one record, in the order of the log. In memory on return; never raises."""
         pending = self._pending
         pending.append((topic, keys, phy_offset, store_timestamp))
+        if len(pending) >= self._build_at:
+            self._build_early()
+
+    def collect_many(self, records: Iterable[tuple[str, Sequence[str], int, int]]) -> None:
+        """Remember topic, keys, phy_offset and store_timestamp of many records. As `collect`."""
+        pending = self._pending
+        pending += records
         if len(pending) >= self._build_at:
             self._build_early()
 
@@ -301,23 +327,38 @@ class IndexService:
         index stays where it is until the next start. In both cases it is on disk as of the last flush,
         or further.
         """
+        run_steps(self.flush_steps())
+
+    def flush_steps(self) -> Steps[None]:
+        """The same in steps; what comes in meanwhile is left to the next flush."""
         self.build()
-        self._sync()
+        yield from self._sync_steps()
 
     def _sync(self) -> None:
+        run_steps(self._sync_steps())
+
+    def _sync_steps(self) -> Steps[None]:
         # Names first, then contents, oldest first: where a file has entries on disk all files before
         # it are there too, with theirs.
+        index_files = list(self._index_files)
         if self._has_new_names:
-            self._files.sync_folder(self._folder)
-            self._files.sync_folder(self._folder.parent)
             self._has_new_names = False
+            yield from self._sync_names()
         try:
-            for index_file in self._index_files:
-                index_file.flush()
-                if index_file.is_full:
+            for index_file in index_files:
+                yield from index_file.flush_steps()
+                if index_file.is_full and index_file.is_flushed:
                     index_file.release_slots()
         except StorageError as failure:
             self._give_up(failure)
+            raise
+
+    def _sync_names(self) -> Steps[None]:
+        try:
+            yield partial(self._files.sync_folder, self._folder)
+            yield partial(self._files.sync_folder, self._folder.parent)
+        except BaseException:
+            self._has_new_names = True
             raise
 
     # -- finding ---------------------------------------------------------------------------------

@@ -23,10 +23,12 @@ from kourou.protocol.record import BLANK_RECORD_BYTES, MAX_TOPIC_BYTES_V1, Recor
 from kourou.protocol.tags import tags_code as code_of_tags
 from kourou.store.commit_log import CommitLog, CreateLogFileError
 from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.cq_unit import UNIT
 from kourou.store.dispatch_request import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
+    close_properties,
     index_keys,
 )
 from kourou.store.put_batch import PutBatch, PutDone, PutFailedError
@@ -42,8 +44,11 @@ _RECORD_EXTRA_BYTES: Final = 64 * 1024
 # Names that a broker makes out of a group's may be longer than others; so long is a folder's name at most.
 _MAX_GROUP_TOPIC_BYTES: Final = 255
 _GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")
+# Prepared or rolled back: the two share a bit. No ConsumeQueue has them.
+_UNLISTED: Final = TRANSACTION_PREPARED & TRANSACTION_ROLLBACK
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+_pack_unit = UNIT.pack
 _scan = PropertyScanner(
     MessageConst.PROPERTY_TAGS,
     MessageConst.PROPERTY_KEYS,
@@ -116,7 +121,6 @@ class LogAppender:
         queue: ConsumeQueue,
         body: bytes,
         properties: bytes,
-        *,
         tags_code: int,
         keys: Sequence[str],
         born_timestamp: int,
@@ -131,48 +135,48 @@ class LogAppender:
         """Leave a message pending: encoded, its offsets taken, nothing stored.
 
         `done` is called once, at the stage that flush mode and `wait` ask for. PutRefusedError:
-        nothing was taken, `done` is not called.
+        nothing was taken, `done` is not called. A hot path gives every argument by position.
         """
         if self.refusal is not None:
             raise _not_available(self.refusal)
         encoder: RecordEncoder = queue.encoder or self._encoder(queue)
-        size = encoder.size(body, properties, born_host)
+        if properties[-1:] == b"\0":
+            properties = close_properties(properties)
+        size = encoder.fixed_bytes + len(body) + len(properties) + len(born_host)
         if size > self._largest or len(body) > self._max_message_bytes:
             raise self._too_large(body, properties, size)
         batch = self._batch or self._new_batch()
         phy_offset = batch.end_phy_offset
-        if phy_offset % self._file_bytes + size + BLANK_RECORD_BYTES > self._file_bytes:
+        if phy_offset + size > batch.last_phy_offset:
             phy_offset = self._next_file(batch, phy_offset)
-        kind = sys_flag & TRANSACTION_MASK
-        listed = kind != TRANSACTION_PREPARED and kind != TRANSACTION_ROLLBACK
-        queue_offset = queue.next_queue_offset if listed else 0
+        is_listed = not sys_flag & _UNLISTED
+        queue_offset = queue.next_queue_offset if is_listed else 0
         try:
-            parts = encoder.parts(
+            batch.parts += encoder.parts(
                 body,
                 properties,
-                queue_offset=queue_offset,
-                phy_offset=phy_offset,
-                store_timestamp=self._now_ms,
-                born_timestamp=born_timestamp,
-                born_host=born_host,
-                sys_flag=sys_flag,
-                flag=flag,
-                reconsume_times=reconsume_times,
-                prepared_transaction_offset=prepared_phy_offset,
+                queue_offset,
+                phy_offset,
+                self._now_ms,
+                born_timestamp,
+                born_host,
+                sys_flag,
+                flag,
+                reconsume_times,
+                prepared_phy_offset,
             )
         except ProtocolError as error:
             raise self._unfit(body, properties, size, error) from error
-        batch.writes[-1][1].extend(parts)
         batch.end_phy_offset = phy_offset + size
-        if listed:
-            batch.first_offsets.setdefault(queue, queue_offset)
+        batch.puts.append((done, phy_offset, queue_offset, wait))
+        if is_listed:
+            units = batch.units.get(queue) or batch.grow(queue, queue_offset)
+            units.append(_pack_unit(phy_offset, size, tags_code))
             queue.next_queue_offset = queue_offset + 1
-        elif kind == TRANSACTION_ROLLBACK:
-            keys = ()
-        listed_queue = queue if listed else None
-        batch.puts.append(
-            (done, listed_queue, queue.topic, phy_offset, queue_offset, size, tags_code, keys, wait)
-        )
+        elif sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return
+        if keys:
+            batch.indexed.append((queue.topic, keys, phy_offset, self._now_ms))
 
     def put_many(
         self,
@@ -194,7 +198,7 @@ class LogAppender:
             raise _not_available(self.refusal)
         self._check_batch(entries, sys_flag)
         batch = self._batch or self._new_batch()
-        mark, first_queue_offset = batch.mark(), queue.next_queue_offset
+        mark, first_queue_offset = batch.mark(queue), queue.next_queue_offset
         phy_offsets: list[int] = []
 
         def all_done(status: PutStatus, _: int, __: int) -> None:
@@ -209,20 +213,20 @@ class LogAppender:
                     queue,
                     entry.body,
                     entry.raw_properties,
-                    tags_code=code_of_tags(tags),
-                    keys=index_keys(uniq_key, keys),
-                    born_timestamp=born_timestamp,
-                    born_host=born_host,
-                    sys_flag=sys_flag,
-                    flag=entry.flag,
-                    reconsume_times=reconsume_times,
-                    done=None if left else all_done,
-                    wait=wait,
+                    code_of_tags(tags),
+                    index_keys(uniq_key, keys),
+                    born_timestamp,
+                    born_host,
+                    sys_flag,
+                    entry.flag,
+                    reconsume_times,
+                    0,
+                    None if left else all_done,
+                    wait,
                 )
-                phy_offsets.append(batch.puts[-1][3])
+                phy_offsets.append(batch.puts[-1][1])
         except PutRefusedError:
             batch.rewind(mark)
-            queue.next_queue_offset = first_queue_offset
             raise
 
     def _check_batch(self, entries: Sequence[BatchEntry], sys_flag: int) -> None:
@@ -243,26 +247,29 @@ class LogAppender:
         """Make room for a client's batch, so that its records lie in one file; PutRefusedError when
         it is too large for any."""
         encoder = queue.encoder or self._encoder(queue)
-        size = sum(encoder.size(entry.body, entry.raw_properties, born_host) for entry in entries)
+        size = sum(
+            encoder.size(entry.body, close_properties(entry.raw_properties), born_host) for entry in entries
+        )
         if size > self._largest:
             details = f"a batch with records of {size} bytes, CommitLog file {self._file_bytes} bytes"
             raise PutRefusedError(PutStatus.MESSAGE_ILLEGAL, illegal_remark(self._max_message_bytes, details))
-        phy_offset = batch.end_phy_offset
-        if phy_offset % self._file_bytes + size + BLANK_RECORD_BYTES > self._file_bytes:
-            self._next_file(batch, phy_offset)
+        if batch.end_phy_offset + size > batch.last_phy_offset:
+            self._next_file(batch, batch.end_phy_offset)
 
     def _new_batch(self) -> PutBatch:
-        self._batch = PutBatch(self._log.max_phy_offset, self._now_ms)
+        start = self._log.max_phy_offset
+        # At the very end of a file, and in an empty log, there is no room: the next file takes it.
+        room = -start % self._file_bytes
+        self._batch = PutBatch(start, start + room - BLANK_RECORD_BYTES, self._now_ms)
         return self._batch
 
     def _next_file(self, batch: PutBatch, phy_offset: int) -> int:
         """Close the file with a blank record; the batch goes on in the next one, at the result."""
         left = -phy_offset % self._file_bytes
         if left:  # a file that ends just here, or none at all, needs no blank
-            batch.writes[-1][1].append(encode_blank(left))
+            batch.parts.append(encode_blank(left))
         next_phy_offset = phy_offset + left
-        batch.writes.append((next_phy_offset, []))
-        batch.end_phy_offset = next_phy_offset
+        batch.begin_file(next_phy_offset, next_phy_offset + self._file_bytes - BLANK_RECORD_BYTES)
         return next_phy_offset
 
     # -- writing ---------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ from kourou.protocol.record import (
 from kourou.store.commit_log import CommitLog
 from kourou.store.dispatch_request import Blank, DispatchRequest, read_dispatch_request
 
-_PIECE_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""Read at once by who reads the log from end to end."""
+
 _MAGIC_CODES: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in _MAGIC_CODES)
 _HEAD_BYTES: Final = PHY_OFFSET_POS + 8
@@ -37,9 +39,16 @@ class LogScanner:
     """Reads records from a log, in order."""
 
     def __init__(
-        self, log: CommitLog, delay_levels: tuple[int, ...], *, max_record_bytes: int, check_crc: bool = True
+        self,
+        log: CommitLog,
+        delay_levels: tuple[int, ...],
+        *,
+        max_record_bytes: int,
+        check_crc: bool = True,
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self._log = log
+        self._piece_bytes = piece_bytes
         self._delay_levels = delay_levels
         self._max_record_bytes = max_record_bytes
         self._check_crc = check_crc
@@ -92,7 +101,7 @@ class LogScanner:
             if log_file is None:
                 return None
             end = min(log_file.end_phy_offset, end_phy_offset)
-            raw = self._log.read(phy_offset, min(_PIECE_BYTES, end - phy_offset)) or b""
+            raw = self._log.read(phy_offset, min(self._piece_bytes, end - phy_offset)) or b""
             for position in _magic_positions(raw):
                 at = phy_offset + position - 4
                 if at >= max(lowest, log_file.start_phy_offset) and self._is_valid(at):
@@ -115,7 +124,7 @@ class LogScanner:
         if log_file is None:
             raise ProtocolError("the log has no such file")
         left = log_file.end_phy_offset - phy_offset
-        raw = self._log.read(phy_offset, min(max(_PIECE_BYTES, size_bytes), left))
+        raw = self._log.read(phy_offset, min(max(self._piece_bytes, size_bytes), left))
         if raw is None or len(raw) < size_bytes:
             raise ProtocolError(f"{left} bytes are left in the file, {size_bytes} are wanted")
         self._piece, self._piece_at = raw, phy_offset

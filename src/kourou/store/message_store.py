@@ -27,13 +27,13 @@ from kourou.store.dispatch_request import index_keys, stored_tags_code
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.files import Files
 from kourou.store.get_message import GetMessageResult, MessageReader, RecordFilter, TagsFilter
+from kourou.store.index_links import keep_linked
 from kourou.store.index_service import IndexService
 from kourou.store.log_appender import LogAppender
-from kourou.store.log_scanner import LogScanner
+from kourou.store.log_scanner import PIECE_BYTES, LogScanner
 from kourou.store.message_lookup import MessageLookup
 from kourou.store.put_batch import PutBatch, PutFailedError
 from kourou.store.put_status import PutStatus
-from kourou.store.queue_snapshot import decode_snapshot
 from kourou.store.recovery import Recovery, RecoveryReport
 from kourou.store.recovery_start import RecoveryStart, check_log_reaches
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
@@ -45,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 # The largest record recovery takes for one: the body limit may have been larger once.
 _MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
+# Where a record or two are wanted, megabytes are not read.
+_FEW_RECORDS_BYTES: Final = 64 * 1024
 _SHUT_DOWN: Final = StorageError("the message store has been shut down")
 
 _scan = PropertyScanner(
@@ -106,6 +108,7 @@ class MessageStore:
         self.finish_flush = flush.finish_flush
         self.flush = flush.flush
         self.flush_derived = flush.flush_derived
+        self.derived_steps = flush.derived_steps
         self.look_message = lookup.look_message
         self.store_timestamp = lookup.store_timestamp
         self.query_message = lookup.query_message
@@ -147,17 +150,15 @@ class MessageStore:
         checkpoint.load()
         if checkpoint.problem is not None:
             _log.warning("%s is not used: %s", self.config.checkpoint, checkpoint.problem)
+        elif checkpoint.is_taken_over:
+            _log.info("another broker has worked on %s since Kourou did", self.config.root)
         self.log.load()
         if checkpoint.is_ours:
             check_log_reaches(self.log, checkpoint.durable_phy_offset)
         if self.index is not None:
             self.index.load(clean_exit, checkpoint.index_msg_timestamp)
-        scanner = LogScanner(
-            self.log,
-            self.config.delay_levels,
-            max_record_bytes=_MAX_RECORD_BYTES,
-            check_crc=self.config.check_crc_on_recover,
-        )
+            keep_linked(self.index, self._scanner(piece_bytes=_FEW_RECORDS_BYTES), self.log.min_phy_offset)
+        scanner = self._scanner()
         start = self._load_queues(scanner, clean_exit)
         self._mark_open()
         self.report = self._recover(scanner, start)
@@ -174,12 +175,21 @@ class MessageStore:
             self.queues.units_per_file,
         )
 
+    def _scanner(self, *, piece_bytes: int = PIECE_BYTES) -> LogScanner:
+        return LogScanner(
+            self.log,
+            self.config.delay_levels,
+            max_record_bytes=_MAX_RECORD_BYTES,
+            check_crc=self.config.check_crc_on_recover,
+            piece_bytes=piece_bytes,
+        )
+
     def _load_queues(self, scanner: LogScanner, clean_exit: bool) -> RecoveryStart:
         checkpoint = self.checkpoint
-        queues_are_known = self._has_snapshot()
         self.queues.load(
             clean_exit and checkpoint.is_ours,
             log_end_phy_offset=checkpoint.logics_physical_offset,
+            is_taken_over=checkpoint.is_taken_over,
         )
         if not self.log.log_files:
             check_log_reaches(self.log, self.queues.max_phy_offset())
@@ -190,16 +200,7 @@ class MessageStore:
             self.index,
             checkpoint,
             clean_exit=clean_exit,
-            queues_are_known=queues_are_known,
         )
-
-    def _has_snapshot(self) -> bool:
-        folder = self.config.queue_folder
-        try:
-            raw = self._files.read(folder.with_name(folder.name + ".snapshot"))
-        except FileNotFoundError:
-            return False
-        return decode_snapshot(raw) is not None
 
     def _mark_open(self) -> None:
         try:
@@ -260,15 +261,11 @@ class MessageStore:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic's queues; its records stay in the log until they expire. On disk on return,
         so that no recovery brings them back. StorageError: nothing was deleted."""
-        # First the others: a recovery that begins before this moment would dispatch the topic again.
+        # First the others: a recovery that fills queues from before this moment would bring it back.
         self.flush()
         if self.appender.is_fenced and self.appender.refusal is not None:
             raise self.appender.refusal
-        if not self.flush_derived(thorough=True):
-            raise StorageError(
-                f"{topic} cannot be deleted now: the index cannot be written, and building it again at the "
-                "next start would bring the topic back; check the disk, then restart the broker"
-            )
+        self.flush_derived(thorough=True)
         self.queues.delete_topic(topic)
 
     def clean_expired_queues(self, keep_topics: Collection[str] = ()) -> list[tuple[str, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.put_status import PutStatus
@@ -18,38 +18,62 @@ _log = logging.getLogger(__name__)
 PutDone: TypeAlias = Callable[[PutStatus, int, int], None]
 """Called once with status, phy_offset and queue_offset."""
 
-# done (None: nobody waits for this record), queue (None: not in its ConsumeQueue), topic,
-# phy_offset, queue_offset, size, tags_code, index keys, whether the sender waits for the flush
-Put: TypeAlias = tuple[PutDone | None, ConsumeQueue | None, str, int, int, int, int, Sequence[str], bool]
+# done (None: nobody waits for this record), phy_offset, queue_offset, whether the sender waits for the flush
+Put: TypeAlias = tuple[PutDone | None, int, int, bool]
 
-BatchMark: TypeAlias = tuple[int, int, int, int]
+# topic, index keys, phy_offset, store_timestamp
+IndexedRecord: TypeAlias = tuple[str, Sequence[str], int, int]
 
 _NOBODY: Final = 0
 _UNWAITED: Final = 1
 _ALL: Final = 2
 
 
+class BatchMark(NamedTuple):
+    """How far a batch was before the puts to one queue that may be taken out again."""
+
+    queue: ConsumeQueue
+    queue_offset: int
+    units: int
+    puts: int
+    indexed: int
+    writes: int
+    parts: int
+    end_phy_offset: int
+    last_phy_offset: int
+
+
 class PutBatch:
-    """Records waiting to be written, in log order."""
+    """Records waiting to be written, in log order, and what becomes of them once they are.
+
+    `last_phy_offset`: no record may end behind it without a new file.
+    """
 
     __slots__ = (
         "_told",
         "end_phy_offset",
         "first_offsets",
+        "indexed",
+        "last_phy_offset",
+        "parts",
         "puts",
         "start_phy_offset",
         "store_timestamp",
+        "units",
         "writes",
     )
 
-    def __init__(self, start_phy_offset: int, store_timestamp: int) -> None:
+    def __init__(self, start_phy_offset: int, last_phy_offset: int, store_timestamp: int) -> None:
         self.start_phy_offset = start_phy_offset
         self.end_phy_offset = start_phy_offset
         self.store_timestamp = store_timestamp
-        # One entry per file touched: where its bytes start, and the pieces.
-        self.writes: list[tuple[int, list[bytes]]] = [(start_phy_offset, [])]
+        # One entry per file touched: where its bytes start, and the pieces. `parts` are the last one's.
+        self.writes: list[tuple[int, list[bytes]]] = []
+        self.begin_file(start_phy_offset, last_phy_offset)
         self.puts: list[Put] = []
+        self.units: dict[ConsumeQueue, list[bytes]] = {}
         self.first_offsets: dict[ConsumeQueue, int] = {}
+        self.indexed: list[IndexedRecord] = []
         self._told = _NOBODY
 
     @property
@@ -57,16 +81,48 @@ class PutBatch:
         """How much will be written."""
         return self.end_phy_offset - self.start_phy_offset
 
-    def mark(self) -> BatchMark:
-        """How far the batch is, for `rewind`."""
-        return len(self.puts), len(self.writes), len(self.writes[-1][1]), self.end_phy_offset
+    def begin_file(self, phy_offset: int, last_phy_offset: int) -> None:
+        """The next record lies at `phy_offset`, in a file of its own."""
+        self.parts: list[bytes] = []
+        self.writes.append((phy_offset, self.parts))
+        self.end_phy_offset = phy_offset
+        self.last_phy_offset = last_phy_offset
+
+    def grow(self, queue: ConsumeQueue, queue_offset: int) -> list[bytes]:
+        """Where the units of a queue gather that has none in the batch; its next one is `queue_offset`."""
+        self.first_offsets[queue] = queue_offset
+        units = self.units[queue] = []
+        return units
+
+    def mark(self, queue: ConsumeQueue) -> BatchMark:
+        """How far the batch is, for `rewind`; until then puts may go to `queue` only."""
+        return BatchMark(
+            queue,
+            queue.next_queue_offset,
+            len(self.units.get(queue, ())),
+            len(self.puts),
+            len(self.indexed),
+            len(self.writes),
+            len(self.parts),
+            self.end_phy_offset,
+            self.last_phy_offset,
+        )
 
     def rewind(self, mark: BatchMark) -> None:
-        """Take out what was added since `mark`; the queues' offsets are the caller's to put back."""
-        puts, writes, parts, self.end_phy_offset = mark
-        del self.puts[puts:]
-        del self.writes[writes:]
-        del self.writes[-1][1][parts:]
+        """Take out what was added since `mark`."""
+        mark.queue.next_queue_offset = mark.queue_offset
+        if not mark.units:
+            self.units.pop(mark.queue, None)
+            self.first_offsets.pop(mark.queue, None)
+        else:
+            del self.units[mark.queue][mark.units :]
+        del self.puts[mark.puts :]
+        del self.indexed[mark.indexed :]
+        del self.writes[mark.writes :]
+        self.parts = self.writes[-1][1]
+        del self.parts[mark.parts :]
+        self.end_phy_offset = mark.end_phy_offset
+        self.last_phy_offset = mark.last_phy_offset
 
     def give_back(self) -> None:
         """The write failed: every queue's next offset is what it was before the batch."""
@@ -86,7 +142,7 @@ class PutBatch:
             self._tell(status, told == _NOBODY, True)
 
     def _tell(self, status: PutStatus, unwaited: bool, waiting: bool) -> None:
-        for done, _, _, phy_offset, queue_offset, _, _, _, waits in self.puts:
+        for done, phy_offset, queue_offset, waits in self.puts:
             if done is not None and (waiting if waits else unwaited):
                 # One sender's trouble must not cost the others their answers.
                 try:

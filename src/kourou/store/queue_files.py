@@ -244,6 +244,15 @@ class QueueFiles:
             suppress(FileNotFoundError),
             self.files.open(self.path(topic, queue_id, start)) as file,
         ):
+            if (length := file.length()) < self.file_bytes:
+                # A power loss leaves such files; but all of one length are from another configuration.
+                _log.warning(
+                    "%s has %d bytes where %d are configured, and gets as many; was the store written with "
+                    "another mappedFileSizeConsumeQueue?",
+                    file.path,
+                    length,
+                    self.file_bytes,
+                )
             file.set_length(position - start)
             file.set_length(self.file_bytes)
         self._unsynced[(topic, queue_id, start)] = None

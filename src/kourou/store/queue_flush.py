@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import UNIT_BYTES
 from kourou.store.queue_files import QueueFiles
+from kourou.store.steps import Steps, run_steps
 
 _Job = tuple[ConsumeQueue, int, int, bytes]  # queue, epoch, queue_offset, units
 
@@ -95,9 +96,13 @@ class FlushRound:
 
     def run(self) -> None:
         """All of it here and now. After an OSError nothing is lost from memory."""
+        run_steps(self.steps())
+
+    def steps(self) -> Steps[None]:
+        """All of it in steps."""
         try:
             while (batch := self.next_batch()) is not None:
-                batch.write()
+                yield batch.write
                 self.finish(batch)
         except BaseException:
             self.abandon()

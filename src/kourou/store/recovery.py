@@ -96,6 +96,7 @@ class Recovery:
             report.damages = self._known.damages
             self._next_offsets = self._start.next_offsets()
             self._cut_queues()
+            self._dispatcher.queued_phy_offset = self._start.queues_phy_offset
             self._synced_phy_offset = self._start.phy_offset
             report.start_phy_offset = report.end_phy_offset = self._start.phy_offset
             self._walk(report)
@@ -228,15 +229,15 @@ class Recovery:
         """
         start, queues = self._start, self._queues
         is_cut = False
-        while queues.max_phy_offset() > start.phy_offset:
+        while queues.max_phy_offset() > start.queues_phy_offset:
             is_cut = True
             if self._checkpoint.is_ours:
                 # Before they go: a second crash must not miss them.
-                self._checkpoint.logics_physical_offset = start.phy_offset
+                self._checkpoint.logics_physical_offset = start.queues_phy_offset
                 self._checkpoint.save()
                 self._checkpoint.sync()
             queues.rebuild_phy_offset = None
-            queues.truncate_all(start.phy_offset)
+            queues.truncate_all(start.queues_phy_offset)
             start.go_back_to(queues.rebuild_phy_offset)
         if is_cut and self._checkpoint.is_ours:
             self._save_snapshot()
@@ -244,7 +245,7 @@ class Recovery:
     def _save_snapshot(self) -> None:
         try:
             self._queues.flush_round(least_bytes=0, sync=True)
-            self._queues.save_snapshot(self._start.phy_offset)
+            self._queues.save_snapshot(self._start.queues_phy_offset)
         except OSError as error:  # without it a second crash costs a longer walk
             _log.warning("what is left of the ConsumeQueues cannot be noted: %s", error)
 

@@ -32,10 +32,9 @@ def check_log_reaches(log: CommitLog, phy_offset: int) -> None:
 
 
 class RecoveryStart:
-    """Made of what was loaded, before anything is dispatched. `phy_offset` is where to begin.
-
-    `queues_are_known` says that there is a record of which queues there have to be: without it a
-    queue that got lost would not be missed.
+    """Made of what was loaded, before anything is dispatched. `phy_offset` is where to begin,
+    `queues_phy_offset`, there or behind it, from where on the queues are to be filled: what only the
+    index lacks is not given to queues again, some of which may have been deleted since.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class RecoveryStart:
         checkpoint: StoreCheckpoint,
         *,
         clean_exit: bool,
-        queues_are_known: bool,
     ) -> None:
         self._log = log
         self._scanner = scanner
@@ -55,20 +53,17 @@ class RecoveryStart:
         self._index = index
         self._checkpoint = checkpoint
         self.clean_exit = clean_exit
-        self._queues_are_known = queues_are_known
         self._is_ours = checkpoint.is_ours
         self._noted_durable = checkpoint.durable_phy_offset
         self._flushed_ms = checkpoint.physic_msg_timestamp
         self._dispatched_ms = checkpoint.logics_msg_timestamp
         self._dispatched_phy_offset = checkpoint.logics_physical_offset
         self._queued_phy_offset = max(0, queues.max_phy_offset())
-        self.phy_offset = self._find() if log.log_files else 0
-        if (
-            log.log_files
-            and not (clean_exit and self._is_ours)
-            and any(map(self._ends_wrong, queues.items()))
-        ):
-            self.phy_offset = log.min_phy_offset
+        self.phy_offset = self.queues_phy_offset = 0
+        if log.log_files:
+            self._find()
+            if not (clean_exit and self._is_ours) and any(map(self._ends_wrong, queues.items())):
+                self.phy_offset = self.queues_phy_offset = log.min_phy_offset
 
     def durable_phy_offset(self, follows: int | None) -> int:
         """Up to where the log was on disk for certain; `follows` is a valid record behind a bad one."""
@@ -106,8 +101,10 @@ class RecoveryStart:
 
     def go_back_to(self, phy_offset: int | None) -> None:
         """Begin there, if that is earlier: a queue turned out to lack units from there on."""
-        if phy_offset is not None and phy_offset < self.phy_offset:
-            self.phy_offset = max(phy_offset, self._log.min_phy_offset)
+        if phy_offset is not None:
+            phy_offset = max(phy_offset, self._log.min_phy_offset)
+            self.phy_offset = min(phy_offset, self.phy_offset)
+            self.queues_phy_offset = min(phy_offset, self.queues_phy_offset)
 
     @property
     def doubtful_phy_offset(self) -> int | None:
@@ -122,37 +119,38 @@ class RecoveryStart:
         unit = queue.unit(queue.max_queue_offset - 1)
         if unit is None or unit.end_phy_offset > self._log.max_phy_offset:
             return True
-        if unit.phy_offset >= self.phy_offset and not self.clean_exit:
+        if unit.phy_offset >= self.queues_phy_offset and not self.clean_exit:
             return False
         return not self._scanner.is_record(unit.phy_offset, unit.size)
 
     # -- where to begin --------------------------------------------------------------------------
 
-    def _find(self) -> int:
-        derived = self._derived_phy_offset()
+    def _find(self) -> None:
+        queued = self._queues_complete_to()
+        derived = queued if self._index is None else min(queued, self._indexed_phy_offset(self._index))
         if self._is_ours:
-            start = min(self._noted_durable, derived)
+            start, queued = min(self._noted_durable, derived), min(self._noted_durable, queued)
         elif not self._flushed_ms:
-            start = 0
+            start = queued = 0
         else:
             limit_ms = self._checkpoint.min_timestamp
-            start = self._last_file(
+            start = queued = self._last_file(
                 lambda first: (
                     first.phy_offset <= derived and (self.clean_exit or first.store_timestamp <= limit_ms)
                 )
             )
-        return max(start, self._log.min_phy_offset)
+        self.phy_offset = max(start, self._log.min_phy_offset)
+        self.queues_phy_offset = max(queued, self._log.min_phy_offset)
 
-    def _derived_phy_offset(self) -> int:
-        """Up to where every derived file is complete; 0 when one of them got lost."""
-        checkpoint = self._checkpoint
+    def _queues_complete_to(self) -> int:
+        """Up to where the queues have everything; 0 when one of them got lost."""
         if self._is_ours:
-            derived = checkpoint.logics_physical_offset if self._queues_are_known else 0
+            queued = self._checkpoint.logics_physical_offset if self._queues.has_snapshot else 0
         else:
-            derived = self._queued_phy_offset
+            queued = self._queued_phy_offset
         if self._queues.rebuild_phy_offset is not None:
-            derived = min(derived, self._queues.rebuild_phy_offset)
-        return derived if self._index is None else min(derived, self._indexed_phy_offset(self._index))
+            queued = min(queued, self._queues.rebuild_phy_offset)
+        return queued
 
     def _indexed_phy_offset(self, index: IndexService) -> int:
         end = index.end_phy_offset

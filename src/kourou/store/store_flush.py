@@ -12,11 +12,12 @@ import logging
 from kourou.errors import StorageError
 from kourou.store.checkpoint import StoreCheckpoint
 from kourou.store.commit_log import CommitLog
-from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.consume_queues import LEAST_FLUSH_BYTES, ConsumeQueues
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.flush_job import FlushJob
 from kourou.store.index_service import IndexService
 from kourou.store.log_appender import LogAppender
+from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
 
@@ -78,42 +79,69 @@ class StoreFlush:
         OSError: the queues cannot be written. An index that cannot be catches up later, after the
         next start at the latest.
         """
+        return run_steps(self.derived_steps(thorough=thorough))
+
+    def derived_steps(self, *, thorough: bool) -> Steps[bool]:
+        """The same in steps, one such work at a time: nothing may be deleted in between."""
         covered = self._dispatcher.dispatched_phy_offset
+        queued = max(covered, self._dispatcher.queued_phy_offset)
         timestamp = self._dispatcher.dispatched_timestamp
-        self._queues.flush_round(least_bytes=0 if thorough else 4096, sync=thorough)
-        is_indexed = self._flush_index(thorough=thorough)
+        flush_round = self._queues.begin_round(least_bytes=0 if thorough else LEAST_FLUSH_BYTES)
+        yield from flush_round.steps()
         if not thorough:
-            return is_indexed
-        self._queues.save_snapshot(covered)
+            return self._build_index()
+        yield flush_round.sync
+        index_end = yield from self._index_steps()
+        yield from self._queues.snapshot_steps(queued)
         checkpoint = self._checkpoint
-        checkpoint.logics_physical_offset = covered
+        checkpoint.logics_physical_offset = queued
         if timestamp:
             checkpoint.logics_msg_timestamp = timestamp
-        if self._index is not None and is_indexed:
+        if self._index is not None and index_end is not None:
             checkpoint.indexed_phy_offset = covered
-            checkpoint.index_end_phy_offset = self._index.behind_end_phy_offset
+            checkpoint.index_end_phy_offset = index_end
             checkpoint.index_msg_timestamp = self._index.full_end_timestamp
-        self._save_checkpoint(sync=True)
-        return is_indexed
+        self._save_checkpoint()
+        yield self._sync_checkpoint
+        return index_end is not None
 
-    def _flush_index(self, *, thorough: bool) -> bool:
-        """Whether the index, if there is to be one, is complete, and with `thorough` on disk."""
-        if self._index is None:
-            return True
+    def _build_index(self) -> bool:
+        """Whether the index, if there is to be one, has all there is."""
         try:
-            if thorough:
-                self._index.flush()
-            else:
+            if self._index is not None:
                 self._index.build()
         except (OSError, StorageError) as error:
             _log.warning("the index falls behind: %s", error)
             return False
         return True
 
-    def _save_checkpoint(self, *, sync: bool = False) -> None:
+    def _index_steps(self) -> Steps[int | None]:
+        """Make the index durable; where it ends then (0 without one), None when it is left behind."""
+        index = self._index
+        if index is None:
+            return 0
+        try:
+            index.build()
+            end = index.behind_end_phy_offset
+            yield from index.flush_steps()
+        except (OSError, StorageError) as error:
+            _log.warning("the index falls behind: %s", error)
+            return None
+        return end
+
+    def _save_checkpoint(self) -> None:
         try:
             self._checkpoint.save()
-            if sync:
-                self._checkpoint.sync()
-        except OSError as error:  # derived: the next recovery only starts earlier
-            _log.warning("the checkpoint cannot be written: %s", error.strerror or error)
+        except OSError as error:
+            _warn_of_checkpoint(error)
+
+    def _sync_checkpoint(self) -> None:
+        try:
+            self._checkpoint.sync()
+        except OSError as error:
+            _warn_of_checkpoint(error)
+
+
+def _warn_of_checkpoint(error: OSError) -> None:
+    # Derived: the next recovery only starts earlier.
+    _log.warning("the checkpoint cannot be written: %s", error.strerror or error)

@@ -15,9 +15,9 @@ from kourou.errors import ProtocolError
 from kourou.store.check_config import committed_offsets
 from kourou.store.checkpoint import StoreCheckpoint
 from kourou.store.dispatch_request import Blank, DispatchRequest
+from kourou.store.file_lock import is_locked
 from kourou.store.files import Files
 from kourou.store.index_entry import HEADER_BYTES, IndexHeader, IndexLayout
-from kourou.store.lock_probe import is_locked
 from kourou.store.log_reader import LogReader
 from kourou.store.queue_view import QueueView
 from kourou.store.record_columns import Stop, read_piece

@@ -39,5 +39,9 @@ def format_address(name: SocketName | None) -> str:
     """
     if not name:
         return "unknown"
-    host = name[0].removeprefix("::ffff:") if "." in name[0] else name[0]
-    return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
+    return join_address(name[0].removeprefix("::ffff:") if "." in name[0] else name[0], name[1])
+
+
+def join_address(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -19,6 +19,7 @@ from typing import Any, cast
 from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
 from kourou.protocol.command import CommandHead, RemotingCommand, command_of, decode_head
 from kourou.protocol.frame import FrameDecoder, RawFrame
+from kourou.protocol.record import Buffer
 from kourou.transport.addresses import format_address
 from kourou.transport.passes import Passes
 from kourou.transport.pending_calls import Answer, PendingCalls
@@ -98,7 +99,7 @@ class Connection(asyncio.Protocol):
         self._on_close = on_close
         self._decoder = FrameDecoder(limits.max_frame_bytes)
         self._backlog: list[RawFrame] = []
-        self._out: list[bytes] = []
+        self._out: list[Buffer] = []
         self._out_bytes = 0
         self._write_paused = False
         self._reads = True
@@ -246,8 +247,9 @@ class Connection(asyncio.Protocol):
 
     # -- out --------------------------------------------------------------------------------
 
-    def send(self, data: bytes) -> None:
-        """Collect bytes for the write that ends the pass. Dropped when the peer is gone."""
+    def send(self, data: Buffer) -> None:
+        """Collect bytes for the write that ends the pass; a view has to stay as it is until then.
+        Dropped when the peer is gone."""
         if self.closed:
             return
         if not self._out:

@@ -58,7 +58,7 @@ class Passes:
     def close(self) -> None:
         """End the open pass now; nothing happens when none is open.
 
-        Called by the loop, or early by whoever sees that enough work is pending.
+        Called by the loop; `renew` ends it earlier.
         """
         if not self._is_open:
             return
@@ -69,6 +69,11 @@ class Passes:
         for connection in dirty:
             connection.flush()
         self._run(self._after)
+
+    def renew(self) -> None:
+        """End the open pass and go on in a new one: enough work is pending."""
+        self.close()
+        self.open()
 
     def _run(self, hook: Callable[[], None]) -> None:
         # A hook that raises is our bug. It must be heard by the server's owner, and the other

@@ -10,9 +10,11 @@ from typer.testing import CliRunner
 
 from kourou import __version__
 from kourou.cli import mqadmin, mqbroker, mqnamesrv, mqshutdown
+from kourou.cli.broker import BrokerOptions
 from kourou.cli.main import app
-from kourou.cli.namesrv import NamesrvOptions, log_path
+from kourou.cli.namesrv import default_log
 from kourou.cli.problems import run_command
+from kourou.cli.serving import ServerOptions, log_path
 from kourou.config import NamesrvConfig
 from kourou.errors import ConfigError
 
@@ -45,13 +47,13 @@ def exit_code(action: Callable[[], None]) -> int:
     ],
 )
 def test_mqnamesrv_takes_apaches_spellings(arguments: list[str]) -> None:
-    expected = NamesrvOptions(config_file=Path("a.conf"), namesrv_addr="x:1", print_config=True)
+    expected = ServerOptions(config_file=Path("a.conf"), namesrv_addr="x:1", print_config=True)
     assert mqnamesrv.parse(arguments) == expected
 
 
 def test_mqnamesrv_without_options_has_the_defaults() -> None:
-    assert mqnamesrv.parse([]) == NamesrvOptions()
-    assert mqnamesrv.parse(["-m"]) == NamesrvOptions(print_important_config=True)
+    assert mqnamesrv.parse([]) == ServerOptions()
+    assert mqnamesrv.parse(["-m"]) == ServerOptions(print_important_config=True)
 
 
 def test_an_unknown_option_is_one_line_and_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +132,80 @@ def test_a_bad_option_of_kourou_namesrv_is_one_line() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-c", "b.conf", "-n", "x:1;y:2", "-p", "--set", "brokerName=a"],
+        ["--configFile=b.conf", "-namesrvAddr", "x:1;y:2", "--printConfigItem", "--set=brokerName=a"],
+    ],
+)
+def test_mqbroker_takes_apaches_spellings(arguments: list[str]) -> None:
+    assert mqbroker.parse(arguments) == BrokerOptions(
+        config_file=Path("b.conf"),
+        namesrv_addr="x:1;y:2",
+        print_config=True,
+        overrides={"brokerName": "a"},
+    )
+
+
+def test_mqbroker_prints_its_configuration(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / "broker.conf"
+    path.write_text("brokerName=broker-x\nlistenPort=20911\n")
+    mqbroker.main(["-c", str(path), "-n", "x:1", "-p"])
+    out, err = capsys.readouterr()
+    assert {"brokerName=broker-x", "listenPort=20911", "namesrvAddr=x:1", "slaveReadEnable=false"} <= set(
+        out.splitlines()
+    )
+    assert err == ""
+    assert [entry.name for entry in home.iterdir()] == ["broker.conf"]
+    mqbroker.main(["-c", str(path), "-n", "x:1", "-m"])
+    assert "slaveReadEnable" not in capsys.readouterr().out
+
+
+def test_a_broker_without_name_servers_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    mqbroker.main(["-m"])
+    assert capsys.readouterr().err.startswith("note: no name server is configured")
+
+
+def test_options_of_kourou_broker_become_keys(home: Path) -> None:
+    options = [
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--store",
+        str(home / "s"),
+        "--set",
+        "traceOn=false",
+        "-p",
+    ]
+    result = CliRunner().invoke(app, ["broker", "-n", "x:1", *options])
+    assert result.exit_code == 0
+    lines = set(result.stdout.splitlines())
+    assert {"brokerIP1=127.0.0.1", "listenPort=0", f"storePathRootDir={home}/s", "traceOn=false"} <= lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["broker", "--set", "brokerName"], "kourou broker: --set brokerName: write key=value"),
+        (
+            ["broker", "-n", "nowhere"],
+            "kourou broker: option: namesrvAddr=nowhere: must be host:port, several separated by ; as in "
+            "127.0.0.1:9876;192.168.0.1:9876",
+        ),
+        (["standalone", "--brokers", "0"], "kourou standalone: --brokers 0: must be from 1 to 26"),
+        (
+            ["standalone", "--broker-port", "65530", "--brokers", "2"],
+            "kourou standalone: --broker-port 65530: the last broker would need port 65540",
+        ),
+    ],
+)
+def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (1, line + "\n")
+
+
 def test_the_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"kourou {__version__}\n")
@@ -137,23 +213,24 @@ def test_the_version() -> None:
 
 def test_only_what_exists_is_listed() -> None:
     assert sorted(command.callback.__name__ for command in app.registered_commands if command.callback) == [
+        "broker",
         "demo",
         "namesrv",
+        "standalone",
     ]
 
 
-@pytest.mark.parametrize(
-    ("main", "part"), [(mqbroker.main, "the broker"), (mqadmin.main, "the administration")]
-)
-def test_a_part_that_is_not_here_says_so(
-    main: Callable[[], None], part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main) == 1
+def test_a_part_that_is_not_here_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(mqadmin.main) == 1
     err = capsys.readouterr().err
-    assert part in err and f"not in this version of Kourou ({__version__})" in err and err.count("\n") == 1
+    assert (
+        "the administration" in err
+        and f"not in this version of Kourou ({__version__})" in err
+        and err.count("\n") == 1
+    )
 
 
-@pytest.mark.parametrize("component", ["namesrv", "broker"])
+@pytest.mark.parametrize("component", ["namesrv", "broker", "standalone"])
 def test_nothing_to_shut_down(component: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(lambda: mqshutdown.main([component])) == 1
     assert capsys.readouterr().out == f"No mq{component} running.\n"
@@ -175,12 +252,12 @@ def test_mqshutdown_names_what_it_can_stop(capsys: pytest.CaptureFixture[str]) -
 )
 def test_where_the_log_goes(port: int, asked: str | None, path: str | None) -> None:
     config = NamesrvConfig(listen_port=port, rocketmq_home="/home")
-    assert log_path(config, asked) == (path and Path(path))
+    assert log_path(default_log(config), asked) == (path and Path(path))
 
 
 def test_two_servers_on_free_ports_do_not_share_a_log() -> None:
-    path = log_path(NamesrvConfig(listen_port=0, rocketmq_home="/home"), None)
-    assert path is not None and path.name.startswith("namesrv-pid")
+    path = default_log(NamesrvConfig(listen_port=0, rocketmq_home="/home"))
+    assert path.name.startswith("namesrv-pid")
 
 
 def test_our_errors_become_lines_and_others_pass(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,17 @@ def _signals_and_limits_as_they_were() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def run(server: FakeServer, folder: Path, on_started: Callable[[service.Server], None] | None = None) -> None:
-    service.run_server(lambda: server, "namesrv", folder, on_started or (lambda _: None))
+def run(
+    server: FakeServer,
+    folder: Path | None,
+    on_started: Callable[[service.Server], None] | None = None,
+    **more: Any,
+) -> None:
+    async def started(started_server: FakeServer) -> None:
+        if on_started is not None:
+            on_started(started_server)
+
+    service.run_server(service.Service(lambda: server, "namesrv", started, folder, **more))
 
 
 def send(*signals: signal.Signals) -> Callable[[service.Server], None]:
@@ -117,10 +127,22 @@ def test_what_it_dies_of_is_raised_after_a_stop_and_logged(
     assert "RuntimeError: broken" in caplog.text
 
 
-def test_a_server_that_does_not_stop_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "CUT_OFF_TIMEOUT_MS", 10)
+def test_a_server_that_does_not_stop_is_left(tmp_path: Path) -> None:
+    times = service.StopTimes(answers_ms=5, cut_off_ms=10)
     with pytest.raises(KourouError, match="did not stop in order within 10 ms"):
-        run(FakeServer(hangs=True), tmp_path, send(signal.SIGTERM))
+        run(FakeServer(hangs=True), tmp_path, send(signal.SIGTERM), stop_times=times)
+
+
+def test_a_child_stops_when_its_parent_has_gone_and_leaves_no_pid_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, parents = os.pipe()
+    with open(ours) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        server = FakeServer()
+        run(server, None, lambda _: os.close(parents), stops_with_parent=True)
+    assert server.calls == ["start", "stop 1500"]
+    assert list(tmp_path.rglob("*.pid")) == []
 
 
 def test_asyncio_serves_where_there_is_no_uvloop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

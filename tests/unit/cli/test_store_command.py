@@ -124,6 +124,23 @@ def test_a_commit_log_elsewhere_is_given(root: Path, tmp_path: Path) -> None:
     assert run_json("inspect", root, "--commit-log", elsewhere)["commitLog"]["maxOffset"] == 1109259
 
 
+def test_a_commit_log_in_several_folders_is_given_as_apache_has_it(root: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / "log-1", tmp_path / "log-2"]
+    for folder in folders:
+        folder.mkdir()
+    for number, path in enumerate(sorted((root / "commitlog").iterdir())):
+        path.rename(folders[number % 2] / path.name)
+    (root / "commitlog").rmdir()
+    both = f"{folders[0]}, {folders[1]}"
+    for options in (
+        ["--commit-log", both],
+        [word for folder in folders for word in ("--commit-log", folder)],
+    ):
+        assert run("check", root, *options).exit_code == 0
+        assert run_json("inspect", root, *options)["commitLog"]["maxOffset"] == 1109259
+    assert run("check", root, "--commit-log", folders[0]).exit_code == 1
+
+
 def test_progress_is_shown_on_a_terminal(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with store_check._progress_bar() as on_progress:

@@ -19,7 +19,6 @@ RECORDED = Path(__file__).with_name("apache_broker_config.txt")
 SET_BY_FILE = {
     "bitMapLengthConsumeQueueExt",
     "clientCallbackExecutorThreads",
-    "enablePropertyFilter",
     "fileReservedTime",
     "listenPort",
     "mappedFileSizeCommitLog",

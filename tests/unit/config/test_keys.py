@@ -107,6 +107,9 @@ def test_the_nearest_name(typed: str, nearest: str | None) -> None:
         ("checkTransactionMessageTimerInterval", "transactionCheckInterval"),
         ("haSlaveFallbehindMax", "haMaxGapNotInSync"),
         ("isEnableBatchPush", "enableBatchPush"),
+        ("rocketmq.namesrv.addr", "namesrvAddr"),
+        ("rocketmq.namesrv.domain", "rmqAddressServerDomain"),
+        ("rocketmq.namesrv.domain.subgroup", "rmqAddressServerSubGroup"),
     ],
 )
 def test_old_spellings_mean_the_key_of_today(old: str, name: str) -> None:
@@ -122,7 +125,6 @@ def test_old_spellings_mean_the_key_of_today(old: str, name: str) -> None:
         "storeCheckpoint",
         "abortFile",
         "checkTransactionMessageEnable",
-        "rmqAddressServerDomain",
         "filterServerNums",
         "delayOffsetStorePath",
     ],

@@ -25,6 +25,13 @@ def open_queues(root: Path, files: Files | None = None, *, load: bool = True) ->
     return queues
 
 
+def can_read_nowait(folder: Path) -> bool:
+    """Whether the file system says what is in memory; tmpfs, for one, does not."""
+    with Files().open(folder / "probe", create=True) as file:
+        file.pwrite(b"in memory", 0)
+        return file.pread_nowait(9, 0) is not None
+
+
 def message(number: int) -> Unit:
     """The unit of the record with this number, all records being in one queue."""
     return number * RECORD_BYTES, RECORD_BYTES, -number

@@ -188,7 +188,7 @@ def test_an_index_file_that_is_not_whole_after_a_kill_will_be_repaired(killed: P
     assert any(found.path == newest and "repair or drop" in found.what for found in report.recovery)
 
 
-@pytest.mark.parametrize("byte", [0, 13, 31, 47, 48, 55, 63, 71, 72, 75, 76, 79])
+@pytest.mark.parametrize("byte", [0, 13, 31, 47, 48, 55, 63, 71, 72, 119, 120, 123, 124, 127])
 def test_a_damaged_byte_of_the_checkpoint_is_found(byte: int, closed: Path) -> None:
     flip("checkpoint", byte, byte % 8)(closed)
     assert (Invariant.CHECKPOINT, "checkpoint", byte) in named(check(closed))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.store.checkpoint import PAGE_BYTES, StoreCheckpoint
+from kourou.store.checkpoint import PAGE_BYTES, SEALED_BYTES, StoreCheckpoint
 from kourou.store.files import Files
 from kourou.testing.faulty_files import FaultyFiles
 
@@ -99,7 +99,7 @@ def test_a_missing_file_is_no_problem_and_is_not_made(path: Path) -> None:
     ("content", "problem"),
     [
         (b"", "0 bytes are too short"),
-        (b"\0" * 79, "79 bytes are too short"),
+        (b"\0" * 127, "127 bytes are too short"),
         (b"\0" * PAGE_BYTES, None),
         (b"\xff" * 48 + b"\0" * (PAGE_BYTES - 48), "below zero"),
         (b"\x07" * PAGE_BYTES, "damaged"),
@@ -116,7 +116,7 @@ def test_every_flipped_bit_is_noticed(path: Path) -> None:
     written(path)
     sound = path.read_bytes()
     checkpoint = StoreCheckpoint(Files(), path)
-    for bit in range(80 * 8):
+    for bit in range(SEALED_BYTES * 8):
         checkpoint.decode(sound)
         assert checkpoint.is_ours
         flipped = bytearray(sound)
@@ -126,15 +126,25 @@ def test_every_flipped_bit_is_noticed(path: Path) -> None:
         assert checkpoint.problem is not None
 
 
-def test_after_apache_had_the_store_our_part_is_not_believed(path: Path) -> None:
+def test_after_apache_had_the_store_its_part_is_believed_and_ours_is_not(path: Path) -> None:
     written(path)
     content = bytearray(path.read_bytes())
     content[:24] = APACHE_4
     checkpoint = loaded(path, bytes(content))
-    assert (checkpoint.is_ours, checkpoint.durable_phy_offset) == (False, 0)
+    assert (checkpoint.is_ours, checkpoint.is_taken_over, checkpoint.problem) == (False, True, None)
+    assert checkpoint.physic_msg_timestamp == checkpoint.logics_msg_timestamp == 1794711973110
+    assert [getattr(checkpoint, name) for name in OFFSET_FIELDS] == [1000, 1001, 1002, 0, 0, 0]
     checkpoint.save()
     checkpoint.close()
-    assert loaded(path).is_ours
+    again = loaded(path)
+    assert (again.is_ours, again.is_taken_over) == (True, False)
+
+
+def test_what_another_wrote_below_zero_is_not_believed(path: Path) -> None:
+    written(path)
+    checkpoint = loaded(path, b"\xff" * 48 + path.read_bytes()[48:])
+    assert (checkpoint.is_ours, checkpoint.is_taken_over, checkpoint.min_timestamp) == (False, False, 0)
+    assert checkpoint.problem == "it has a value below zero"
 
 
 @pytest.mark.parametrize("seed", range(60))

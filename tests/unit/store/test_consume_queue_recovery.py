@@ -133,6 +133,20 @@ def test_a_short_last_file_is_cut_to_whole_units(folder: Path, tmp_path: Path, l
     assert_cut(tmp_path, 15 + length // 20)
 
 
+def test_a_file_that_is_made_longer_is_told(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be whole, and the configuration another than that it was written with."""
+    path = folder / "00000000000000000300"
+    path.write_bytes(path.read_bytes()[:60])
+    assert_cut(tmp_path, 17)
+    assert f"{path} has 60 bytes where 100 are configured" in caplog.text
+    assert "another mappedFileSizeConsumeQueue?" in caplog.text
+    caplog.clear()
+    assert_cut(tmp_path, 17, sound=True)
+    assert caplog.text == ""
+
+
 def test_a_missing_file_ends_the_queue(folder: Path, tmp_path: Path) -> None:
     (folder / "00000000000000000200").unlink()
     assert_cut(tmp_path, 10)

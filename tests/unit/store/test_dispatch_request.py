@@ -12,7 +12,13 @@ from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.record import BODY_CRC_POS, BODY_LENGTH_POS, QUEUE_ID_POS, RecordEncoder, encode_blank
 from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC
-from kourou.store.dispatch_request import Blank, DispatchRequest, index_keys, read_dispatch_request
+from kourou.store.dispatch_request import (
+    Blank,
+    DispatchRequest,
+    close_properties,
+    index_keys,
+    read_dispatch_request,
+)
 from tests.unit.store.message_stores import BORN_HOST, NOW_MS, STORE_HOST
 
 V6_HOST = bytes(16) + bytes((0, 0, 0x2A, 0x9F))
@@ -204,3 +210,18 @@ def test_a_sector_of_the_properties_lost_in_a_power_cut_is_noticed(lost: int) ->
 def test_a_zero_in_a_property_is_no_lost_sector() -> None:
     request = read(record(properties="note\x01a\0b\x02"))
     assert isinstance(request, DispatchRequest)
+
+
+@pytest.mark.parametrize("body", [b"", b"paid"])
+def test_a_record_of_which_any_first_part_was_written_is_noticed(body: bytes) -> None:
+    """A write that failed half-way, without a body, once came back as a message with zeros in it."""
+    raw = record(body, "UNIQ_KEY\x01id-1\x02note\x01n\x02")
+    for written in range(len(raw)):
+        with pytest.raises(ProtocolError):
+            read(raw[:written].ljust(len(raw), b"\0"))
+
+
+def test_properties_that_end_with_a_zero_are_closed_before_they_are_stored() -> None:
+    assert close_properties(b"note\x01n\0") == b"note\x01n\0\x02"
+    assert close_properties(b"note\x01n\x02") == b"note\x01n\x02"
+    assert close_properties(b"") == b""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StoreLockedError
+from kourou.store import file_lock
+from kourou.store.file_lock import FileLock, is_locked
 from kourou.store.files import Files
 
 # What Apache's broker does, by the same system call: lock byte 0 of the file.
@@ -83,3 +85,20 @@ def test_another_program_sees_our_lock(tmp_path: Path) -> None:
 def test_what_is_no_lock_problem_stays_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Files().lock(tmp_path / "none" / "lock")
+
+
+def test_a_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert is_locked(path) is False and not path.exists()
+    lock = FileLock.acquire(path)
+    assert is_locked(path) is True
+    assert is_locked(path) is True, "asking does not take it away"
+    lock.release()
+    assert is_locked(path) is False
+
+
+def test_where_asking_would_lose_a_lock_nothing_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_lock, "_GET_LOCK", None)
+    assert is_locked(tmp_path / "lock") is None

@@ -72,7 +72,7 @@ def written(
 def batches(count: int) -> list[PutBatch]:
     made = []
     for number in range(count):
-        batch = PutBatch(number * 100, NOW_MS)
+        batch = PutBatch(number * 100, 1000, NOW_MS)
         batch.end_phy_offset = (number + 1) * 100
         made.append(batch)
     return made

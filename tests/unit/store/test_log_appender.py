@@ -217,89 +217,6 @@ def test_after_a_restart_a_file_ended_by_a_blank_is_not_gone_back_to(
     assert [len(body) for body in bodies(kit.kill(store))] == [len(body_for(3000)), len(body_for(2000))]
 
 
-# -- batches -------------------------------------------------------------------------------------
-
-
-def put_batch(store: MessageStore, batch: list[Any], **rest: Any) -> list[tuple[Any, ...]]:
-    answers: list[tuple[Any, ...]] = []
-    store.begin_pass()
-    store.put_many(
-        store.queue("orders", 0),
-        batch,
-        born_timestamp=NOW_MS,
-        born_host=BORN_HOST,
-        done=lambda *answer: answers.append(answer),
-        **rest,
-    )
-    return answers
-
-
-def test_a_batch_gets_consecutive_offsets_and_one_answer(store: MessageStore) -> None:
-    put(store, b"before")
-    answers = put_batch(store, entries(b"a", b"bb", b"ccc", properties=b"KEYS\x01k\x02TAGS\x01t\x02"))
-    store.write_pass_and_publish()
-    sizes = [record_bytes(n, properties=b"KEYS\x01k\x02TAGS\x01t\x02") for n in (1, 2, 3)]
-    first = record_bytes(6)
-    assert answers == [(PutStatus.PUT_OK, [first, first + sizes[0], first + sizes[0] + sizes[1]], 1)]
-    assert bodies(store) == [b"before", b"a", b"bb", b"ccc"]
-    assert [m.body for m in store.query_message("orders", "k", 9, 0, NOW_MS * 2)] == [b"a", b"bb", b"ccc"]
-
-
-def test_a_batch_that_does_not_fit_moves_to_the_next_file_as_a_whole(store: MessageStore) -> None:
-    put(store, body_for(3500))
-    answers = put_batch(store, entries(*[body_for(200)] * 3))
-    store.write_pass_and_publish()
-    assert answers[0][1] == [LOG_FILE_BYTES, LOG_FILE_BYTES + 200, LOG_FILE_BYTES + 400]
-
-
-def test_a_batch_that_fits_exactly_stays(store: MessageStore) -> None:
-    put(store, body_for(LARGEST - 600))
-    answers = put_batch(store, entries(*[body_for(200)] * 3))
-    store.write_pass_and_publish()
-    assert answers[0][1][-1] == LARGEST - 200
-
-
-@pytest.mark.parametrize(
-    ("batch", "rest", "reason"),
-    [
-        ([], {}, "the batch is empty"),
-        (entries(b"a"), {"sys_flag": PREPARED}, "takes no transaction messages"),
-        (entries(*[b"x" * 1000] * 5), {}, "a batch with records of"),
-        (entries(b"a", b"b", properties=bytes(MAX_PROPERTIES_BYTES + 1)), {}, "the message is illegal"),
-    ],
-)
-def test_a_batch_that_cannot_be_is_refused_whole(
-    store: MessageStore, batch: list[Any], rest: dict[str, int], reason: str
-) -> None:
-    with pytest.raises(PutRefusedError, match=reason) as caught:
-        put_batch(store, batch, **rest)
-    assert caught.value.response_code == ResponseCode.MESSAGE_ILLEGAL
-    store.write_pass_and_publish()
-    assert (store.log.max_phy_offset, store.queue("orders", 0).next_queue_offset) == (0, 0)
-
-
-def test_a_batch_whose_last_message_is_refused_leaves_nothing_pending(store: MessageStore) -> None:
-    """Its first messages were once stored although the sender was told that nothing was."""
-    put(store, body_for(3900))
-    answers = put_batch(store, entries(b"pending"))
-    bad = [*entries(b"good"), entries(b"bad")[0]._replace(flag=1 << 40)]
-    with pytest.raises(PutRefusedError, match="does not fit"):
-        store.put_many(store.queue("orders", 0), bad, born_timestamp=NOW_MS, born_host=BORN_HOST)
-    store.write_pass_and_publish()
-    assert len(answers) == 1
-    assert [len(body) for body in bodies(store)] == [len(body_for(3900)), 7]
-    assert put(store, b"next").queue_offset == 2
-
-
-def test_the_bodies_of_a_batch_share_the_limit_of_one_message(kit: StoreKit) -> None:
-    store = kit.open(max_message_bytes=1000)
-    with pytest.raises(PutRefusedError, match="a batch with bodies of 1001 bytes"):
-        put_batch(store, entries(b"x" * 500, b"x" * 501))
-    put_batch(store, entries(b"x" * 500, b"x" * 500))
-    store.write_pass_and_publish()
-    assert len(bodies(store)) == 2
-
-
 # -- refusals ------------------------------------------------------------------------------------
 
 
@@ -389,7 +306,7 @@ def test_refusals_of_several_sources_do_not_lift_each_other(store: MessageStore)
     assert error.response_code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "93%" in str(error)
     with pytest.raises(PutRefusedError):
-        put_batch(store, entries(b"x"))
+        store.put_many(store.queue("orders", 0), entries(b"x"), born_timestamp=NOW_MS, born_host=BORN_HOST)
     store.appender.refuse("retention", None)
     put(store, b"taken again")
 

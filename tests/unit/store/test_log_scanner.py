@@ -37,8 +37,8 @@ def damage(store: MessageStore, phy_offset: int, data: bytes) -> None:
     log_file.file.pwrite(data, phy_offset - log_file.start_phy_offset)
 
 
-def starts(store: MessageStore, phy_offset: int = 0, end: int | None = None) -> list[int]:
-    found = scanner(store).records(phy_offset, store.log.max_phy_offset if end is None else end)
+def starts(store: MessageStore, phy_offset: int = 0, end: int | None = None, **options: int) -> list[int]:
+    found = scanner(store, **options).records(phy_offset, store.log.max_phy_offset if end is None else end)
     return [record.phy_offset for record in found]
 
 
@@ -99,14 +99,12 @@ def test_records_over_the_limit_are_bad(store: MessageStore) -> None:
 
 
 @pytest.mark.parametrize("piece_bytes", [16, 64, 150, 4096])
-def test_the_size_of_the_pieces_does_not_matter(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
-) -> None:
+def test_the_size_of_the_pieces_does_not_matter(store: MessageStore, piece_bytes: int) -> None:
     places = [put(store, body_for(size)).phy_offset for size in (150, 300, 1000, 2000, 3000, 200)]
-    monkeypatch.setattr("kourou.store.log_scanner._PIECE_BYTES", piece_bytes)
-    assert starts(store) == places
+    assert starts(store, piece_bytes=piece_bytes) == places
     for start, place in zip(places, places[1:], strict=False):
-        assert scanner(store).next_record(start + 1, store.log.max_phy_offset) == place
+        find = scanner(store, piece_bytes=piece_bytes).next_record
+        assert find(start + 1, store.log.max_phy_offset) == place
 
 
 # -- finding the next record ---------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""From the name server's configuration to what the transport is told."""
+"""From a component's configuration to what its server and its client are told."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from kourou.config import NamesrvConfig
+from kourou.config.remoting import RemotingSettings
 from kourou.transport.settings import (
     ClientAuth,
     ClientTlsConfig,
@@ -16,7 +16,7 @@ from kourou.transport.settings import (
 )
 
 
-def server_settings(config: NamesrvConfig) -> RemotingServerConfig:
+def server_settings(config: RemotingSettings) -> RemotingServerConfig:
     """Where to listen, and what a connection may do."""
     return RemotingServerConfig(
         host=config.bind_address,
@@ -35,9 +35,10 @@ def server_settings(config: NamesrvConfig) -> RemotingServerConfig:
     )
 
 
-def client_settings(config: NamesrvConfig) -> RemotingClientConfig:
-    """How to reach brokers, to tell them that their lowest id has changed."""
+def client_settings(config: RemotingSettings, connect_timeout_ms: int = 3_000) -> RemotingClientConfig:
+    """How to reach others."""
     return RemotingClientConfig(
+        connect_timeout_ms=connect_timeout_ms,
         limits=_limits(config),
         tls=ClientTlsConfig(
             enable=config.tls_enable,
@@ -50,7 +51,7 @@ def client_settings(config: NamesrvConfig) -> RemotingClientConfig:
     )
 
 
-def _limits(config: NamesrvConfig) -> ConnectionLimits:
+def _limits(config: RemotingSettings) -> ConnectionLimits:
     return ConnectionLimits(
         max_frame_bytes=config.frame_max_length,
         idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1000,

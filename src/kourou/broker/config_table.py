@@ -1,0 +1,84 @@
+"""ConfigTable: what the broker's tables in `config/*.json` share: a DataVersion, and being written whole.
+
+A change is in memory at once and marks the table dirty; config_writer.py
+carries it to disk soon after. Not here: the tables.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kourou.protocol.bodies import DataVersion, decode_body
+from kourou.store.config_file import JsonConfigFile
+from kourou.store.steps import Steps, run_steps
+
+Value = TypeVar("Value")
+
+SPLIT_METADATA_SIZE: Final = 2_000
+"""Entries of a page at most: what Apache's `splitMetadataSize` is by default. Whoever does not ask for
+pages gets everything."""
+
+
+class ConfigTable(ABC):
+    """One table and its file. `is_dirty`: the file does not hold what the table holds."""
+
+    def __init__(self, file: JsonConfigFile, now_ms: Callable[[], int]) -> None:
+        self._file = file
+        self._now_ms = now_ms
+        self.data_version = DataVersion(timestamp=now_ms())
+        self.is_dirty = False
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @abstractmethod
+    def load(self) -> None:
+        """Take over what the file holds. StoreFormatError: there is a file, and it cannot be read."""
+
+    @abstractmethod
+    def dump(self) -> bytes:
+        """The bytes of the file as the table is now."""
+
+    def persist(self) -> None:
+        """Write the file; on disk on return. OSError: the file is as before, and the table still dirty."""
+        run_steps(self.persist_steps())
+
+    def persist_steps(self) -> Steps[None]:
+        """The same in steps: what changes meanwhile makes the table dirty again."""
+        raw = self.dump()
+        self.is_dirty = False
+        try:
+            yield partial(self._file.store, raw)
+        except BaseException:
+            self.is_dirty = True
+            raise
+
+    def _next_version(self) -> None:
+        # A new object: whoever was given the old one (a registration under way) keeps what it was.
+        self.data_version = DataVersion(timestamp=self._now_ms(), counter=self.data_version.counter + 1)
+        self.is_dirty = True
+
+
+def page_of(
+    table: Mapping[str, Value],
+    data_version: DataVersion,
+    *,
+    asked_version: str | None,
+    begin: int,
+    count: int,
+) -> dict[str, Value]:
+    """Up to `count` entries in the order of their names, from number `begin` on.
+
+    From the first one, if the table is not what the asker's pages before were cut from: `asked_version`
+    is the version he was told with them, as JSON.
+    """
+    if not asked_version or decode_body(asked_version.encode(), DataVersion) != data_version:
+        begin = 0
+    begin = max(begin, 0)
+    return {name: table[name] for name in sorted(table)[begin : begin + max(count, 0)]}

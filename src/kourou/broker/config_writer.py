@@ -1,0 +1,63 @@
+"""ConfigWriter: carries the broker's tables to their files, without the loop waiting.
+
+Topics and groups are written as soon as they change, consumer offsets every
+`flushConsumerOffsetInterval`, all of them when the broker stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kourou.broker.config_table import ConfigTable
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.05
+# A disk that just failed is left alone for a moment.
+_AFTER_FAILURE_S: Final = 2.0
+
+
+class ConfigWriter:
+    """Writes the tables of one broker."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    def start(self) -> None:
+        """Begin to write what changes."""
+        services = self._services
+        config = (services.topics, services.groups)
+        services.start_task(self._write(config, lambda: _LOOK_S), "write-config")
+        services.start_task(self._write((services.offsets,), self._offset_interval_s), "write-offsets")
+
+    def _offset_interval_s(self) -> float:
+        return self._services.config.flush_consumer_offset_interval / 1000
+
+    async def _write(self, tables: Sequence[ConfigTable], interval_s: Callable[[], float]) -> None:
+        while True:
+            await asyncio.sleep(interval_s())
+            for table in tables:
+                if table.is_dirty and not await self._persist(table):
+                    await asyncio.sleep(_AFTER_FAILURE_S)
+
+    async def _persist(self, table: ConfigTable) -> bool:
+        try:
+            await self._services.disk.run_steps(table.persist_steps())
+        except OSError as error:
+            _log.error("%s cannot be written: %s", table.path, error.strerror or error)
+            return False
+        return True
+
+    def write_all(self) -> None:
+        """Write what is not on disk, here and now: the broker stops."""
+        for table in (self._services.topics, self._services.groups, self._services.offsets):
+            try:
+                if table.is_dirty:
+                    table.persist()
+            except OSError as error:
+                _log.error("%s cannot be written: %s", table.path, error.strerror or error)

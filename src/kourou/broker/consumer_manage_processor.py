@@ -1,0 +1,111 @@
+"""What a consumer asks when it shares queues out and begins one: members (38), offsets (14, 15).
+
+Not here: the tables (consumers.py, offsets.py); offsets of queues, and resets (offset_processor.py,
+reset_offset.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kourou.errors import HeaderFieldError, RequestError
+from kourou.protocol.bodies import GetConsumerListByGroupResponseBody, encode_body
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import (
+    GetConsumerListByGroupRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from kourou.store.get_message import GetMessageStatus
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Request code to function."""
+    processor = ConsumerManageProcessor(services)
+    return {
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: processor.get_consumer_list,
+        RequestCode.QUERY_CONSUMER_OFFSET: processor.query_consumer_offset,
+        RequestCode.UPDATE_CONSUMER_OFFSET: processor.update_consumer_offset,
+    }
+
+
+class ConsumerManageProcessor:
+    """Answers consumers about their group."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    def get_consumer_list(self, request: Request) -> None:
+        """38: the client ids of a group."""
+        group = request.header(GetConsumerListByGroupRequestHeader).consumer_group
+        info = self._services.consumers.get(group)
+        if info is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+        request.reply(body=encode_body(GetConsumerListByGroupResponseBody(info.client_ids())))
+
+    def query_consumer_offset(self, request: Request) -> None:
+        """14: where a group goes on in a queue; QUERY_NOT_FOUND lets the consumer choose itself."""
+        header = request.header(QueryConsumerOffsetRequestHeader)
+        consumer_offset = self._services.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if consumer_offset < 0:
+            consumer_offset = self._first_offset(header)
+        request.reply(QueryConsumerOffsetResponseHeader(consumer_offset=consumer_offset))
+
+    def _first_offset(self, header: QueryConsumerOffsetRequestHeader) -> int:
+        if header.set_zero_if_not_found is False:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"
+            )
+        if not self._has_first_in_memory(header.topic, header.queue_id):
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND,
+                "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+            )
+        return 0
+
+    def _has_first_in_memory(self, topic: str, queue_id: int) -> bool:
+        """Whether a group without offset is to begin with the first message, though it may want the last.
+
+        As Apache 5.x has it: the queue still begins at 0, and its first message can be read without
+        waiting for the disk. An empty queue has none, so that a group begins where its consumer says;
+        4.9 answers 0 there.
+        """
+        found = self._services.store.get_message(topic, queue_id, 0, 1, wait=False)
+        is_in_memory = found.status is GetMessageStatus.FOUND and found.is_loaded
+        found.release()
+        return is_in_memory
+
+    def update_consumer_offset(self, request: Request) -> None:
+        """15: a group has consumed so far; most clients do not wait for the answer."""
+        services = self._services
+        header = _update_header(request)
+        group, topic = header.consumer_group, header.topic
+        if services.groups.get(group) is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        if services.topics.get(topic) is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        if services.config.use_server_side_reset_offset:
+            if services.offsets.reset_pending(topic, group, header.queue_id) is not None:
+                request.reply(remark="Offset has been previously reset")
+                return
+        services.offsets.commit(
+            group, topic, header.queue_id, header.commit_offset, request.connection.remote_address
+        )
+        request.reply()
+
+
+def _update_header(request: Request) -> UpdateConsumerOffsetRequestHeader:
+    try:
+        return request.header(UpdateConsumerOffsetRequestHeader)
+    except HeaderFieldError:
+        fields = request.ext_fields
+        for field, name in (("queueId", "QueueId"), ("commitOffset", "Offset")):
+            if field not in fields:
+                remark = f"{name} is null, topic is {fields.get('topic')}"
+                raise RequestError(ResponseCode.INVALID_PARAMETER, remark) from None
+        raise

@@ -1,0 +1,352 @@
+"""BrokerController: a broker's life, in order.
+
+start: open the store, which recovers it; load the tables; listen; register with the name servers;
+begin what repeats. stop: unregister, answer what is under way, write everything, close the store.
+What the parts do is in their own files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Self
+
+from kourou.broker.config_writer import ConfigWriter
+from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
+from kourou.broker.consumers import ConsumerManager
+from kourou.broker.disk_threads import DiskThreads
+from kourou.broker.flush_service import FlushService
+from kourou.broker.hooks import BrokerHooks
+from kourou.broker.long_polling import Pull, PullRequestHoldService
+from kourou.broker.offsets import ConsumerOffsetManager
+from kourou.broker.orphan_queues import adopt_orphans
+from kourou.broker.out_api import BrokerIdentity, BrokerOuterApi
+from kourou.broker.pass_end import PassEnd
+from kourou.broker.processors import broker_processors
+from kourou.broker.producers import ProducerManager
+from kourou.broker.pull_message_processor import PullMessageProcessor
+from kourou.broker.rebalance_lock import RebalanceLockManager
+from kourou.broker.registration import Registration
+from kourou.broker.retention_service import RetentionService
+from kourou.broker.services import BrokerServices
+from kourou.broker.settings import store_config, store_root
+from kourou.broker.stats import BrokerStatsManager
+from kourou.broker.store_stats import StoreStats
+from kourou.broker.subscription_groups import SubscriptionGroupManager
+from kourou.broker.topics import TopicConfigManager
+from kourou.config.broker import BrokerConfig
+from kourou.errors import ConfigError
+from kourou.protocol.message_id import encode_host
+from kourou.store.config_file import JsonConfigFile
+from kourou.store.file_preparer import FilePreparer
+from kourou.store.files import Files
+from kourou.store.message_store import MessageStore
+from kourou.store.settings import FlushDiskType
+from kourou.transport.addresses import join_address
+from kourou.transport.client import RemotingClient
+from kourou.transport.configured import client_settings, server_settings
+from kourou.transport.connection import Connection
+from kourou.transport.passes import Passes
+from kourou.transport.server import RemotingServer
+from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
+
+_SCAN_CLIENTS_S: Final = 10.0
+_CHECK_HOLDS_S: Final = 5.0
+_NOTIFY_HELD_S: Final = 15.0
+_TICK_S: Final = 1.0
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class BrokerController:
+    """One broker. Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        files: Files | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        hooks: BrokerHooks | None = None,
+    ) -> None:
+        self._config = config
+        self._files = files or Files()
+        self._now_ms = now_ms
+        self._hooks = hooks or BrokerHooks()
+        self._services: BrokerServices | None = None
+        self._server: RemotingServer | None = None
+        self._client: RemotingClient | None = None
+        self._out_api: BrokerOuterApi | None = None
+        self._flush: FlushService | None = None
+        self._preparer: FilePreparer | None = None
+        self._retention: RetentionService | None = None
+        self._notifier = ConsumerIdsNotifier(self._current_config)
+        self._is_stopping = False
+
+    # -- start -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """On return the broker serves, and every name server that answers knows it.
+
+        StoreLockedError, StoreFormatError, StorageError: the store cannot be opened. ConfigError: the
+        port cannot be had, or a file cannot be read.
+        """
+        if self._config.listen_port == 0:
+            self._config = replace(self._config, listen_port=_free_port(self._config.bind_address))
+        self._disk = DiskThreads()
+        try:
+            store = await self._disk.run(self._open_store)
+        except BaseException:
+            self._disk.stop()
+            raise
+        try:
+            await self._serve(store)
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _open_store(self) -> MessageStore:
+        host = encode_host(self._config.broker_ip1, self._config.listen_port)
+        return MessageStore.open(store_config(self._config, host), self._files, self._now_ms)
+
+    async def _serve(self, store: MessageStore) -> None:
+        registration = Registration()
+        services = self._services = self._make_services(store, registration)
+        await services.in_disk_thread(self._load_tables)
+        adopt_orphans(store.queues, services.topics)
+        self._flush = FlushService(services)
+        self._preparer = FilePreparer(store.log)
+        self._retention = RetentionService(services)
+        self._pulls = PullMessageProcessor(services)
+        processors = {**broker_processors(services, self._retention), **self._pulls.processors()}
+        self._server = RemotingServer(
+            processors, server_settings(self._config), on_close=self._closed, passes=services.passes
+        )
+        await self._server.start()
+        self._client = RemotingClient(client_settings(self._config))
+        self._out_api = BrokerOuterApi(
+            self._client, self._identity(), lambda: services.config, registration.soon
+        )
+        self._start_timers(services)
+        await registration.begin(services, self._out_api)
+        _log.info(
+            "broker %s of cluster %s serves at %s, store %s",
+            self._config.broker_name,
+            self._config.broker_cluster_name,
+            services.address,
+            store.config.root,
+        )
+
+    def _make_services(self, store: MessageStore, registration: Registration) -> BrokerServices:
+        config, now_ms = self._config, self._now_ms
+        folder = store_root(config) / "config"
+        tasks = TaskOwner("broker")
+        pass_end = PassEnd(
+            store,
+            sync_flush_timeout_ms=config.sync_flush_timeout,
+            waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+        )
+        passes = Passes(begin=pass_end.begin, end=pass_end.end, after=self._passed, failed=tasks.fail)
+        topics = TopicConfigManager(
+            self._table_file(folder, "topics.json"), self._current_config, now_ms, registration.soon
+        )
+        stats = BrokerStatsManager(config.broker_cluster_name, now_ms(), topics.is_system)
+        holds = PullRequestHoldService(store.queues.find, passes.open, self._resume)
+        store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
+        store.dispatcher.on_arrival.append(holds.arrived)
+        return BrokerServices(
+            config=config,
+            files=self._files,
+            store=store,
+            passes=passes,
+            pass_end=pass_end,
+            topics=topics,
+            groups=SubscriptionGroupManager(
+                self._table_file(folder, "subscriptionGroup.json"), self._current_config, now_ms
+            ),
+            offsets=ConsumerOffsetManager(
+                self._table_file(folder, "consumerOffset.json"), self._current_config, now_ms
+            ),
+            producers=ProducerManager(),
+            consumers=ConsumerManager(now_ms, self._notifier),
+            locks=RebalanceLockManager(now_ms),
+            stats=stats,
+            holds=holds,
+            disk=self._disk,
+            tasks=tasks,
+            store_work=asyncio.Lock(),
+            now_ms=now_ms,
+            start_ms=now_ms(),
+            address=join_address(config.broker_ip1, config.listen_port),
+            store_host=store.config.store_host,
+            register_soon=registration.soon,
+            update_config=self._update_config,
+            hooks=self._hooks,
+        )
+
+    def _table_file(self, folder: Path, name: str) -> JsonConfigFile:
+        return JsonConfigFile(self._files, folder / name)
+
+    def _load_tables(self) -> None:
+        services = self.services
+        for table in (services.topics, services.groups, services.offsets):
+            table.load()
+
+    def _identity(self) -> BrokerIdentity:
+        config = self._config
+        return BrokerIdentity(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=config.broker_id,
+            broker_addr=self.services.address,
+            ha_server_addr=join_address(config.broker_ip2, config.ha_listen_port or self.port + 1),
+        )
+
+    def _start_timers(self, services: BrokerServices) -> None:
+        assert self._flush is not None and self._retention is not None
+        self._flush.start()
+        self._retention.start()
+        self._writer = ConfigWriter(services)
+        self._writer.start()
+        services.start_task(_every(_CHECK_HOLDS_S, services.holds.check), "check-held-pulls")
+        services.start_task(_every(_NOTIFY_HELD_S, self._notifier.send_held), "notify-members")
+        services.start_task(_every(_SCAN_CLIENTS_S, self._scan_clients), "scan-clients")
+        services.start_task(_every(_TICK_S, lambda: services.stats.tick(self._now_ms())), "statistics")
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def _passed(self) -> None:
+        if self._preparer is not None:
+            self._preparer.request_nowait()
+
+    def _resume(self, pull: Pull) -> None:
+        self._pulls.resume(pull)
+
+    def _closed(self, connection: Connection) -> None:
+        services = self.services
+        services.producers.connection_closed(connection)
+        if not self._is_stopping:
+            services.consumers.connection_closed(connection)
+
+    def _scan_clients(self) -> None:
+        services = self.services
+        services.passes.open()
+        expired_ms = services.config.channel_expired_timeout
+        services.producers.scan(self._now_ms(), expired_ms)
+        services.consumers.scan(self._now_ms(), expired_ms)
+
+    def _current_config(self) -> BrokerConfig:
+        return self._services.config if self._services is not None else self._config
+
+    def _update_config(self, properties: Mapping[str, str]) -> None:
+        services = self.services
+        before = services.config
+        services.config = before.updated(properties)
+        services.config.persist(properties)
+        services.store.appender.max_message_bytes = services.config.max_message_size
+        if services.config.broker_permission != before.broker_permission:
+            services.register_soon(None)
+        if services.config.namesrv_addr != before.namesrv_addr and self._out_api is not None:
+            services.start_task(self._out_api.namesrvs.refresh(), "name-servers-changed")
+
+    async def wait_failed(self) -> None:
+        """Raise what a part of the broker died of; return when the broker has stopped."""
+        assert self._server is not None, "the broker is not started"
+        waits = [
+            asyncio.ensure_future(self.services.tasks.wait_failed()),
+            asyncio.ensure_future(self._server.wait_failed()),
+        ]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in done:
+                wait.result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    # -- stop ------------------------------------------------------------------------------------
+
+    async def stop(self, timeout_ms: int = 5_000) -> None:
+        """Stop in order: no new clients, answers to what is under way, everything on disk. Once."""
+        services = self._services
+        if services is None or self._is_stopping:
+            return
+        self._is_stopping = True
+        if self._out_api is not None:
+            await self._out_api.unregister_all()
+        if self._server is not None:
+            services.holds.wake_all()
+            await self._server.stop(timeout_ms)
+        await services.tasks.stop()
+        if self._client is not None:
+            await self._client.stop()
+        services.passes.close()
+        if self._flush is not None:
+            self._flush.stop()
+        if self._preparer is not None:
+            self._preparer.stop()
+        await services.in_disk_thread(self._close_store)
+        self._disk.stop()
+        _log.info("broker %s has stopped", self._config.broker_name)
+
+    def _close_store(self) -> None:
+        ConfigWriter(self.services).write_all()
+        self.services.store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- looking in ------------------------------------------------------------------------------
+
+    @property
+    def services(self) -> BrokerServices:
+        """The parts, for those who embed a broker and look inside."""
+        assert self._services is not None, "the broker is not started"
+        return self._services
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration as it is now."""
+        return self._current_config()
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also when 0 was asked for."""
+        return self._config.listen_port
+
+    @property
+    def address(self) -> str:
+        """`host:port` that clients are told."""
+        return self.services.address
+
+
+async def _every(seconds: float, work: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        work()
+
+
+def _free_port(host: str) -> int:
+    """A port that nobody listens on. Records and ids carry it: it has to be known before the store opens."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise ConfigError(f"bindAddress={host}: cannot listen there: {error.strerror}") from error
+        port: int = probe.getsockname()[1]
+        return port

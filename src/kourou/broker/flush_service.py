@@ -1,0 +1,80 @@
+"""FlushService: when a broker's store is made durable.
+
+The log: on request of the pass (SYNC_FLUSH), else every `flushIntervalCommitLog`. Queues and
+index, which can be rebuilt, follow in rounds. All waiting for the disk is done in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kourou.errors import StorageError
+from kourou.store.flusher import Flusher
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+_LOOK_FOR_LATE_S: Final = 0.1
+
+
+class FlushService:
+    """Flushes one store until stopped."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._store = services.store
+        loop = asyncio.get_running_loop()
+        self._flusher = Flusher(services.store, loop.call_soon_threadsafe, self._flushed)
+        services.pass_end.attach(self._flusher)
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        self._services.start_task(self._flush_log(), "flush-log")
+        self._services.start_task(self._flush_derived(), "flush-queues")
+        self._services.start_task(self._tell_the_late(), "flush-timeouts")
+
+    def stop(self) -> None:
+        """End the flusher's thread; what is not durable yet is the store's to flush when it closes."""
+        self._flusher.stop()
+
+    def _flushed(self, phy_offset: int) -> None:
+        self._services.passes.open()
+        self._services.pass_end.flushed(phy_offset)
+
+    async def _flush_log(self) -> None:
+        while True:
+            await asyncio.sleep(self._services.config.flush_interval_commit_log / 1000)
+            if self._store.log.max_phy_offset > self._store.log.flushed_phy_offset:
+                self._flusher.request_nowait()
+
+    async def _tell_the_late(self) -> None:
+        pass_end = self._services.pass_end
+        while True:
+            await asyncio.sleep(_LOOK_FOR_LATE_S)
+            if pass_end.is_waiting:
+                self._services.passes.open()
+                pass_end.expire(self._services.now_ms())
+
+    async def _flush_derived(self) -> None:
+        loop = asyncio.get_running_loop()
+        last_thorough = loop.time()
+        while True:
+            config = self._services.config
+            await asyncio.sleep(config.flush_interval_consume_queue / 1000)
+            is_due = loop.time() - last_thorough >= config.flush_consume_queue_thorough_interval / 1000
+            if is_due:
+                last_thorough = loop.time()
+            await self.flush_derived(thorough=is_due)
+
+    async def flush_derived(self, *, thorough: bool) -> None:
+        """One round over queues and index. A disk that fails is heard of; the next round tries again."""
+        async with self._services.store_work:
+            try:
+                steps = self._store.derived_steps(thorough=thorough)
+                await self._services.disk.run_steps(steps)
+            except (OSError, StorageError) as error:
+                _log.error("queues and index cannot be written, they stay in memory: %s", error)

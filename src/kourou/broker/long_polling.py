@@ -1,0 +1,151 @@
+"""PullRequestHoldService: pulls that found nothing wait here for a message.
+
+A message that arrives wakes the pulls of its queue in the same pass, so that it is in the same
+write to the socket as if they had come later. Tags are compared first: a pull whose tags do not
+match goes on waiting. Every 5 s all are looked at, so that one that waits for rare tags moves on;
+after its own time a pull is answered that there is nothing.
+Not here: what a pull is (pull_message_processor.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kourou.broker.tag_filter import TagCodes
+from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
+from kourou.protocol.bodies.topics import TopicConfig
+from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.cq_unit import UNIT, UNIT_BYTES
+from kourou.transport.request import Request
+
+# Beyond this a pull that finds nothing is answered at once, as if it did not want to wait.
+MAX_HELD: Final = 200_000
+# A client that asks for more is asked to come again, lest it is long gone.
+MAX_HOLD_MS: Final = 10 * 60 * 1000
+
+QueueKey = tuple[str, int]
+
+
+class Pull:
+    """One pull that passed its checks. While it waits, `seen_queue_offset` says which messages its
+    tags have been compared with."""
+
+    __slots__ = (
+        "codes",
+        "group_config",
+        "header",
+        "key",
+        "request",
+        "seen_queue_offset",
+        "timer",
+        "topic_config",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        header: PullMessageRequestHeader,
+        topic_config: TopicConfig,
+        group_config: SubscriptionGroupConfig,
+        codes: TagCodes,
+    ) -> None:
+        self.request = request
+        self.header = header
+        self.topic_config = topic_config
+        self.group_config = group_config
+        self.codes = codes
+        self.key: QueueKey = (header.topic, header.queue_id)
+        self.seen_queue_offset = header.queue_offset
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class PullRequestHoldService:
+    """The waiting pulls of one broker. `resume` runs a pull once more, and for the last time."""
+
+    def __init__(
+        self,
+        find_queue: Callable[[str, int], ConsumeQueue | None],
+        open_pass: Callable[[], None],
+        resume: Callable[[Pull], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._find_queue = find_queue
+        self._open_pass = open_pass
+        self._resume = resume
+        self._held: dict[QueueKey, list[Pull]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, pull: Pull, timeout_ms: int) -> bool:
+        """Let a pull wait; False when too many do."""
+        if self._count >= MAX_HELD:
+            return False
+        self._held.setdefault(pull.key, []).append(pull)
+        self._count += 1
+        pull.timer = self._loop.call_later(min(timeout_ms, MAX_HOLD_MS) / 1000, self._expired, pull)
+        return True
+
+    def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
+        """These queues have grown; to be called inside a pass."""
+        if not self._count:
+            return
+        for queue in queues:
+            pulls = self._held.get((queue.topic, queue.queue_id))
+            if pulls:
+                self._wake([pull for pull in pulls if _is_met(pull, queue)])
+
+    def check(self) -> None:
+        """Look at all of them: messages that did not match, connections that are gone."""
+        if not self._count:
+            return
+        self._open_pass()
+        for key, pulls in list(self._held.items()):
+            queue = self._find_queue(*key)
+            newest = queue.max_queue_offset if queue is not None else 0
+            self._wake([p for p in pulls if p.header.queue_offset < newest or p.request.connection.closed])
+
+    def wake_all(self) -> None:
+        """Answer everybody: the broker stops, or what may be read has changed."""
+        self._open_pass()
+        for pulls in list(self._held.values()):
+            self._wake(list(pulls))
+
+    def _wake(self, pulls: list[Pull]) -> None:
+        for pull in pulls:
+            self._take_out(pull)
+        for pull in pulls:
+            if not pull.request.connection.closed:
+                self._resume(pull)
+
+    def _expired(self, pull: Pull) -> None:
+        self._open_pass()
+        self._wake([pull])
+
+    def _take_out(self, pull: Pull) -> None:
+        pulls = self._held[pull.key]
+        pulls.remove(pull)
+        if not pulls:
+            del self._held[pull.key]
+        self._count -= 1
+        if pull.timer is not None:
+            pull.timer.cancel()
+
+
+def _is_met(pull: Pull, queue: ConsumeQueue) -> bool:
+    """Whether there is something for this pull among the messages it has not been compared with."""
+    newest = queue.max_queue_offset
+    if pull.codes is None:
+        return newest > pull.header.queue_offset
+    while pull.seen_queue_offset < newest:
+        units = queue.read_units_nowait(pull.seen_queue_offset, newest - pull.seen_queue_offset)
+        if not units:  # not in memory, or below what is kept: the pull itself can tell
+            return True
+        if any(tags_code in pull.codes for _, _, tags_code in UNIT.iter_unpack(units)):
+            return True
+        pull.seen_queue_offset += len(units) // UNIT_BYTES
+    return False

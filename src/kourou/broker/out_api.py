@@ -1,0 +1,207 @@
+"""BrokerOuterApi: what a broker tells the name servers: what it serves (103), that it goes (104).
+
+Every name server is told, each for itself: one that does not answer neither stops nor delays the
+news for another. Not here: when to register (controller.py), the topics' table (topics.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kourou.broker.namesrv_addresses import NamesrvAddresses
+from kourou.config.broker import BrokerConfig
+from kourou.errors import KourouError, ResponseError
+from kourou.protocol.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers import (
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from kourou.transport.client import RemotingClient
+
+_log = logging.getLogger(__name__)
+
+# A stop must not wait long for a name server that is gone; it misses us soon by itself.
+UNREGISTER_TIMEOUT_MS: Final = 1_000
+QUERY_TIMEOUT_MS: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """Who registers. `broker_addr` is what clients are told, `ha_server_addr` what slaves are."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerResult:
+    """What a name server answered. The addresses are the master's, and told to slaves only."""
+
+    namesrv: str
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+    # Topic to `brokerName:queues;…`, for the topics with a fixed order of queues.
+    order_topics: dict[str, str] = field(default_factory=dict)
+
+
+class BrokerOuterApi:
+    """Talks to the name servers of one broker. `namesrv_added` is called when there is a new one,
+    which has to hear of us at once."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        identity: BrokerIdentity,
+        config: Callable[[], BrokerConfig],
+        namesrv_added: Callable[[], None],
+    ) -> None:
+        self.namesrvs = NamesrvAddresses(config, self._changed)
+        self._client = client
+        self._identity = identity
+        self._config = config
+        self._namesrv_added = namesrv_added
+        # A registration must not overtake an older one to the same server: the last one counts there.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._failing: set[str] = set()
+
+    def update_addresses(self, addresses: Sequence[str]) -> None:
+        """Register with these name servers from now on. One that is left out forgets us at once."""
+        self.namesrvs.update(addresses)
+
+    def _changed(self, added: list[str], removed: list[str]) -> None:
+        for address in removed:
+            self._client.close_connection(address, "no longer a name server of this broker")
+            self._turns.pop(address, None)
+            self._failing.discard(address)
+        if added:
+            self._namesrv_added()
+
+    # -- registration ----------------------------------------------------------------------------
+
+    async def register_all(
+        self, topics: TopicConfigSerializeWrapper, *, oneway: bool = False
+    ) -> list[RegisterBrokerResult]:
+        """Tell every name server of these topics; returns what those said that answered.
+
+        `oneway` does not wait for answers, so that there are none.
+        """
+        command = self._registration(topics)
+        results = await asyncio.gather(
+            *(self._register(address, command, topics, oneway) for address in self.namesrvs.current)
+        )
+        return [result for result in results if result is not None]
+
+    def _registration(self, topics: TopicConfigSerializeWrapper) -> RemotingCommand:
+        identity, compressed = self._identity, self._config().compressed_register
+        body = RegisterBrokerBody(topic_config_serialize_wrapper=topics).encode(compressed=compressed)
+        header = RegisterBrokerRequestHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.broker_addr,
+            cluster_name=identity.cluster_name,
+            ha_server_addr=identity.ha_server_addr,
+            broker_id=identity.broker_id,
+            enable_acting_master=False,
+            compressed=compressed,
+            # Java's integers have a sign; it leaves the first bit out.
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        return RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
+
+    async def _register(
+        self, address: str, command: RemotingCommand, topics: TopicConfigSerializeWrapper, oneway: bool
+    ) -> RegisterBrokerResult | None:
+        try:
+            async with self._turns[address]:
+                if oneway:
+                    await self._client.send_oneway(address, replace(command))
+                    return None
+                if not await self._needs_registration(address, topics.data_version):
+                    return None
+                answer = await self._call(address, command, self._config().register_broker_timeout_mills)
+                return self._registered(address, answer)
+        except KourouError as error:
+            self._failed(address, error)
+            return None
+
+    async def _needs_registration(self, address: str, version: DataVersion) -> bool:
+        """Whether the name server knows less than `version`; asked only where `forceRegister` is off."""
+        if self._config().force_register:
+            return True
+        identity = self._identity
+        header = QueryDataVersionRequestHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.broker_addr,
+            cluster_name=identity.cluster_name,
+            broker_id=identity.broker_id,
+        )
+        command = RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, header, encode_body(version))
+        try:
+            answer = await self._call(address, command, QUERY_TIMEOUT_MS)
+            return answer.header(QueryDataVersionResponseHeader).changed
+        except KourouError as error:
+            _log.info("name server %s does not say what it knows (%s); registering", address, error)
+            return True
+
+    def _registered(self, address: str, answer: RemotingCommand) -> RegisterBrokerResult:
+        if address in self._failing:
+            self._failing.discard(address)
+            _log.info("registered with name server %s again", address)
+        header = answer.header(RegisterBrokerResponseHeader)
+        table = decode_body(answer.body, KVTable).table if answer.body else {}
+        return RegisterBrokerResult(address, header.ha_server_addr, header.master_addr, table)
+
+    def _failed(self, address: str, error: KourouError) -> None:
+        # Said once, until it works again: a name server may be away for hours.
+        if address not in self._failing:
+            self._failing.add(address)
+            _log.warning("not registered with name server %s: %s; it is tried again", address, error)
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    async def unregister_all(self, timeout_ms: int = UNREGISTER_TIMEOUT_MS) -> None:
+        """Tell every name server that this broker goes; those that do not answer find out later."""
+        identity = self._identity
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.broker_addr,
+            cluster_name=identity.cluster_name,
+            broker_id=identity.broker_id,
+        )
+        command = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, header)
+        await asyncio.gather(
+            *(self._unregister(address, command, timeout_ms) for address in self.namesrvs.current)
+        )
+
+    async def _unregister(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        try:
+            await self._call(address, command, timeout_ms)
+        except KourouError as error:
+            _log.info("not unregistered from name server %s: %s", address, error)
+
+    async def _call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        # A copy: each call gives its command a number of its own.
+        answer = await self._client.call(address, replace(command), timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark or "", address)
+        return answer

@@ -1,0 +1,101 @@
+"""PassEnd: the one place that orders write, flush, publish, wake and answer.
+
+A pass gathers what one loop iteration brings (transport/passes.py). At its end there is one
+write for all of it; then, under ASYNC_FLUSH, readers see the messages and senders hear that
+they are stored. Under SYNC_FLUSH both wait for the sync that covers them: readers see only
+what cannot vanish.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kourou.errors import RequestError
+from kourou.protocol.codes import ResponseCode
+from kourou.store.flusher import AckLine, Flusher
+from kourou.store.message_store import MessageStore
+from kourou.store.put_batch import PutBatch, PutFailedError
+from kourou.store.put_status import PutStatus
+
+_log = logging.getLogger(__name__)
+
+# What may wait for a sync. A disk that is that far behind takes no more: senders are told to come again.
+MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
+
+
+class PassEnd:
+    """Ends the passes of one broker."""
+
+    def __init__(self, store: MessageStore, *, sync_flush_timeout_ms: int, waits_for_flush: bool) -> None:
+        self._store = store
+        self._sync_flush_timeout_ms = sync_flush_timeout_ms
+        self._waits_for_flush = waits_for_flush
+        self._flushing = AckLine()
+        self._flusher: Flusher | None = None
+        self.waiting_bytes = 0
+
+    def attach(self, flusher: Flusher) -> None:
+        """Whom to ask for a sync; its result comes to `flushed`."""
+        self._flusher = flusher
+
+    def begin(self) -> None:
+        """Fix the time of the pass."""
+        self._store.begin_pass()
+
+    def end(self) -> None:
+        """Write what the pass has gathered, and do what follows from that."""
+        try:
+            batch = self._store.write_pass()
+        except PutFailedError as failed:
+            failed.batch.answer(failed.status)
+            return
+        if batch is None:
+            return
+        if not self._waits_for_flush:
+            self._confirm(batch)
+            return
+        batch.answer_unwaited(PutStatus.PUT_OK)
+        self._flushing.hold(batch, batch.store_timestamp + self._sync_flush_timeout_ms)
+        self.waiting_bytes += batch.size_bytes
+        assert self._flusher is not None
+        self._flusher.request_nowait()
+        if self._store.appender.is_fenced:  # no sync will come
+            self._give_up()
+
+    def flushed(self, phy_offset: int) -> None:
+        """The log is durable up to here. To be called inside a pass: answers leave at its end."""
+        for batch in self._flushing.advance(phy_offset):
+            self.waiting_bytes -= batch.size_bytes
+            self._confirm(batch)
+        if self._store.appender.is_fenced:
+            self._give_up()
+
+    def expire(self, now_ms: int) -> None:
+        """Tell senders whose sync takes too long; their messages are stored all the same."""
+        for batch in self._flushing.expire(now_ms):
+            batch.answer(PutStatus.FLUSH_DISK_TIMEOUT)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether senders wait for a sync."""
+        return len(self._flushing) > 0
+
+    def check_room(self) -> None:
+        """RequestError when so much waits for the disk that more would only pile up."""
+        if self.waiting_bytes > MAX_WAITING_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "[REJECTREQUEST]system busy, start flow control for a while "
+                f"({self.waiting_bytes} bytes wait for the disk)",
+            )
+
+    def _confirm(self, batch: PutBatch) -> None:
+        self._store.publish(batch)
+        batch.answer(PutStatus.PUT_OK)
+
+    def _give_up(self) -> None:
+        # They may or may not be on disk: nobody has seen them, and nobody is to.
+        for batch in self._flushing.fail():
+            batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
+        self.waiting_bytes = 0

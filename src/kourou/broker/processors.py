@@ -1,0 +1,49 @@
+"""Which request code goes where: all processors of a broker but the pulls', in one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kourou.broker import (
+    client_manage_processor,
+    config_processor,
+    consumer_call_processor,
+    consumer_manage_processor,
+    group_processor,
+    lock_processor,
+    offset_processor,
+    query_message_processor,
+    reset_offset,
+    send_message_processor,
+    stats_processor,
+    topic_processor,
+)
+from kourou.transport.request import Processor
+
+if TYPE_CHECKING:
+    from kourou.broker.retention_service import RetentionService
+    from kourou.broker.services import BrokerServices
+
+_MODULES = (
+    send_message_processor,
+    query_message_processor,
+    client_manage_processor,
+    consumer_manage_processor,
+    lock_processor,
+    offset_processor,
+    reset_offset,
+    topic_processor,
+    group_processor,
+    stats_processor,
+    consumer_call_processor,
+)
+
+
+def broker_processors(services: BrokerServices, retention: RetentionService) -> dict[int, Processor]:
+    """Every processor by request code; each code has one."""
+    table = config_processor.processors(services, retention)
+    for module in _MODULES:
+        for code, processor in module.processors(services).items():
+            assert code not in table, f"request code {code} has two processors"
+            table[code] = processor
+    return table

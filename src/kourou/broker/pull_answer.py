@@ -1,0 +1,93 @@
+"""The answer to a pull: a header, and the records as they lie in the log, without a copy."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from kourou.protocol.codes import ResponseCode, SerializeType
+from kourou.protocol.headers.pull import PullMessageResponseHeader
+from kourou.protocol.versions import CURRENT_VERSION
+from kourou.store.get_message import GetMessageResult, GetMessageStatus
+from kourou.transport.request import Request
+
+_PREFIX: Final = Struct(">II")
+_JSON: Final = SerializeType.JSON.value
+_TEMPLATE: Final = (
+    '{"code":0,"extFields":{"groupSysFlag":"0","maxOffset":"%d","minOffset":"%d","nextBeginOffset":"%d",'
+    '"suggestWhichBrokerId":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
+    f'"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":{CURRENT_VERSION}}}'
+)
+
+_CODES: Final = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def pull_code(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
+    """The code for what the store said to a pull from `queue_offset`."""
+    code = _CODES.get(status)
+    if code is not None:
+        return code
+    # An empty queue: whoever asks for its start is right to wait there.
+    return ResponseCode.PULL_OFFSET_MOVED if queue_offset else ResponseCode.PULL_NOT_FOUND
+
+
+def answer_found(request: Request, result: GetMessageResult, broker_id: int, topic_sys_flag: int) -> None:
+    """Give messages to whoever asked; they have to be loaded."""
+    if request.serialize_type != _JSON or request.is_oneway:
+        header = _header(result, broker_id, topic_sys_flag)
+        request.reply(header, b"".join(result.buffers), remark=result.status.name)
+        return
+    head = (
+        _TEMPLATE
+        % (
+            result.max_offset,
+            result.min_offset,
+            result.next_begin_offset,
+            broker_id,
+            topic_sys_flag,
+            request.opaque,
+        )
+    ).encode()
+    request.answered = True
+    send = request.connection.send
+    send(_PREFIX.pack(4 + len(head) + result.size_bytes, len(head)) + head)
+    for run in result.runs:
+        if run.data is not None:
+            send(run.data)
+
+
+def answer_none(
+    request: Request, result: GetMessageResult, code: ResponseCode, broker_id: int, topic_sys_flag: int
+) -> None:
+    """Say that there is nothing, and where to go on."""
+    request.reply(_header(result, broker_id, topic_sys_flag), code=code, remark=result.status.name)
+
+
+def answer_reset(request: Request, queue_offset: int, min_offset: int, max_offset: int) -> None:
+    """Say that an administrator has set the group's offset."""
+    header = PullMessageResponseHeader(
+        suggest_which_broker_id=0,
+        next_begin_offset=queue_offset,
+        min_offset=min_offset,
+        max_offset=max_offset,
+    )
+    request.reply(header, code=ResponseCode.PULL_OFFSET_MOVED, remark="OFFSET_RESET")
+
+
+def _header(result: GetMessageResult, broker_id: int, topic_sys_flag: int) -> PullMessageResponseHeader:
+    return PullMessageResponseHeader(
+        suggest_which_broker_id=broker_id,
+        next_begin_offset=result.next_begin_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        topic_sys_flag=topic_sys_flag,
+        group_sys_flag=0,
+    )

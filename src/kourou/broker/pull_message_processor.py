@@ -1,0 +1,239 @@
+"""PULL_MESSAGE: messages from a queue, at once, when they come, or when they are off the disk.
+
+A pull is answered within its pass if its messages are in memory. If they are not, a thread reads
+them. If there are none and the client wants to wait, it waits (long_polling.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.hooks import PullContext
+from kourou.broker.long_polling import Pull
+from kourou.broker.pull_answer import answer_found, answer_none, answer_reset, pull_code
+from kourou.broker.tag_filter import TagCodes, subscription_codes
+from kourou.errors import RequestError
+from kourou.protocol.bodies.heartbeat import MessageModel
+from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
+from kourou.protocol.bodies.topics import TopicConfig
+from kourou.protocol.codes import PermName, PullSysFlag, RequestCode, ResponseCode
+from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.get_message import GetMessageResult, GetMessageStatus
+from kourou.transport.dispatcher import answer_failure
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_COMMIT_OFFSET: Final = PullSysFlag.COMMIT_OFFSET.value
+_SUSPEND: Final = PullSysFlag.SUSPEND.value
+_SUBSCRIPTION: Final = PullSysFlag.SUBSCRIPTION.value
+_READ: Final = PermName.READ.value
+_PULL_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
+
+
+class PullMessageProcessor:
+    """Gives messages to consumers."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._topic_configs = services.topics.table
+        self._find_queue = services.store.queues.find
+        self._get_message = services.store.reader.get_message
+
+    def processors(self) -> dict[int, Processor]:
+        """Who handles which request code."""
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.lite_pull,
+        }
+
+    def lite_pull(self, request: Request) -> None:
+        """LITE_PULL_MESSAGE: the same, but it may be switched off."""
+        if not self._services.config.lite_pull_message_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._services.address}] for lite pull consumer is forbidden",
+            )
+        self.pull(request)
+
+    def pull(self, request: Request) -> None:
+        """PULL_MESSAGE as a client sent it: it may wait, and its offset may be committed."""
+        header = request.header(PullMessageRequestHeader)
+        topic_config, group_config = self._check(request, header)
+        codes = self._tag_codes(header, group_config)
+        if header.sys_flag & _COMMIT_OFFSET:
+            self._services.offsets.commit(
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.commit_offset,
+                request.connection.remote_address,
+            )
+        pull = Pull(request, header, topic_config, group_config, codes)
+        self._serve(pull, may_wait=bool(header.sys_flag & _SUSPEND))
+
+    def resume(self, held: Pull) -> None:
+        """Run a pull again that has waited; now it is answered, whatever there is."""
+        try:
+            topic_config, group_config = self._check(held.request, held.header)
+            pull = Pull(held.request, held.header, topic_config, group_config, held.codes)
+            self._serve(pull, may_wait=False)
+        except Exception as error:
+            answer_failure(held.request, error)
+
+    # -- checking --------------------------------------------------------------------------------
+
+    def _check(
+        self, request: Request, header: PullMessageRequestHeader
+    ) -> tuple[TopicConfig, SubscriptionGroupConfig]:
+        services = self._services
+        if not services.config.broker_permission & _READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{services.address}] pulling message is forbidden"
+            )
+        group_config = services.groups.find(header.consumer_group)
+        if group_config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist",
+            )
+        if not group_config.consume_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {header.consumer_group}",
+            )
+        topic_config = self._topic_configs.get(header.topic)
+        if topic_config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
+            )
+        if not topic_config.perm & _READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden"
+            )
+        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
+                f"consumer:[{request.connection.remote_address}]",
+            )
+        return topic_config, group_config
+
+    def _tag_codes(self, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig) -> TagCodes:
+        if header.sys_flag & _SUBSCRIPTION:
+            return subscription_codes(header.subscription, header.expression_type)
+        group = self._services.consumers.get(header.consumer_group)
+        if group is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if not group_config.consume_broadcast_enable and group.message_model == MessageModel.BROADCASTING:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+            )
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if subscription.sub_version < header.sub_version:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return subscription_codes(subscription.sub_string, subscription.expression_type)
+
+    # -- serving ---------------------------------------------------------------------------------
+
+    def _serve(self, pull: Pull, *, may_wait: bool) -> None:
+        header = pull.header
+        queue = self._find_queue(header.topic, header.queue_id)
+        reset = self._services.offsets.take_reset(header.topic, header.consumer_group, header.queue_id)
+        if reset is not None:
+            low, high = (queue.min_queue_offset, queue.max_queue_offset) if queue is not None else (0, 0)
+            answer_reset(pull.request, reset, low, high)
+            return
+        if queue is not None and _is_cold(queue, header.queue_offset):
+            self._services.run(pull.request, self._serve_cold(pull, queue))
+            return
+        result = self._read(pull, queue)
+        if not result.is_loaded:
+            self._services.run(pull.request, self._load_and_answer(pull, result))
+        elif not (may_wait and self._hold(pull, result)):
+            self._answer(pull, result)
+
+    def _read(self, pull: Pull, queue: ConsumeQueue | None) -> GetMessageResult:
+        header = pull.header
+        return self._get_message(
+            queue,
+            header.queue_offset,
+            header.max_msg_nums,
+            max_bytes=header.max_msg_bytes,
+            tags_filter=None if pull.codes is None else pull.codes.__contains__,
+        )
+
+    async def _serve_cold(self, pull: Pull, queue: ConsumeQueue) -> None:
+        """Have the queue's units read first; what they point to may still be on disk too."""
+        units = self._services.store.config.max_filter_units
+        await self._services.in_disk_thread(queue.read_units, pull.header.queue_offset, units)
+        await self._load_and_answer(pull, self._read(pull, queue))
+
+    async def _load_and_answer(self, pull: Pull, result: GetMessageResult) -> None:
+        try:
+            if not result.is_loaded:
+                await self._services.in_disk_thread(result.load)
+        finally:
+            result.release()
+        self._answer(pull, result)
+
+    def _hold(self, pull: Pull, result: GetMessageResult) -> bool:
+        """Let the pull wait if there is nothing yet; False when it has to be answered."""
+        if pull_code(result.status, pull.header.queue_offset) != _PULL_NOT_FOUND:
+            return False
+        config = self._services.config
+        timeout_ms = pull.header.suspend_timeout_millis
+        if not config.long_polling_enable:
+            timeout_ms = config.short_polling_time_mills
+        return self._services.holds.hold(pull, max(0, timeout_ms))
+
+    def _answer(self, pull: Pull, result: GetMessageResult) -> None:
+        broker_id = self._suggested_broker(pull.group_config, result)
+        header, topic_sys_flag = pull.header, pull.topic_config.topic_sys_flag
+        if result.status is not GetMessageStatus.FOUND:
+            code = pull_code(result.status, header.queue_offset)
+            answer_none(pull.request, result, code, broker_id, topic_sys_flag)
+            self._services.stats.get_missed()
+            return
+        if self._services.hooks.after_pull:
+            self._call_hooks(pull, result)
+        answer_found(pull.request, result, broker_id, topic_sys_flag)
+        self._services.stats.group_get(
+            header.consumer_group, header.topic, result.message_count, result.size_bytes
+        )
+        self._services.stats.broker_get(result.message_count)
+
+    def _suggested_broker(self, group_config: SubscriptionGroupConfig, result: GetMessageResult) -> int:
+        """Which broker the client should ask next: a slave, for what is no longer in memory here."""
+        if not self._services.config.slave_read_enable:
+            return 0
+        store = self._services.store
+        behind_bytes = store.log.max_phy_offset - result.last_phy_offset
+        is_slow = result.last_phy_offset and behind_bytes > store.config.read_window_bytes
+        return group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
+
+    def _call_hooks(self, pull: Pull, result: GetMessageResult) -> None:
+        header = pull.header
+        context = PullContext(
+            header.topic,
+            header.queue_id,
+            header.consumer_group,
+            header.queue_offset,
+            result.message_count,
+            result.size_bytes,
+            pull.request.connection.remote_address,
+        )
+        self._services.hooks.call(self._services.hooks.after_pull, context)
+
+
+def _is_cold(queue: ConsumeQueue, queue_offset: int) -> bool:
+    """Whether the units that a pull begins with have to come from disk."""
+    if not queue.min_queue_offset <= queue_offset < queue.flushed_queue_offset:
+        return False
+    return queue.read_units_nowait(queue_offset, 1) is None

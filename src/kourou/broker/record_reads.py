@@ -1,0 +1,244 @@
+"""RecordReads: single records and units of queues for one admin request, without the loop waiting.
+
+What is in memory is answered at once. What is not is noted, and `when_read` has a disk thread
+fetch all of it before the work is done again from the start: the work must not change anything.
+A bisection over units (first_where) still reads those on the loop: a store's queues belong to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kourou.errors import ProtocolError
+from kourou.protocol.record import (
+    BODY_POS,
+    HOST_V6_EXTRA_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    PHY_OFFSET_POS,
+    STORE_TIMESTAMP_POS,
+    SYS_FLAG_POS,
+    Buffer,
+    decode_record,
+    record_mark,
+)
+from kourou.store.commit_log import CommitLog
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.cq_unit import UNIT, CqUnit
+from kourou.store.log_file import LogFile
+from kourou.transport.request import Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+T = TypeVar("T")
+
+_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
+_BORN_V6: Final = 0x10
+
+
+class NotInMemoryError(Exception):
+    """What the work needs next has to come from disk first."""
+
+
+class RecordReads:
+    """Reads of one request. Owned by the loop's thread, but for `load`."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._heads: dict[int, bytes] = {}
+        self._records: dict[int, bytes] = {}
+        self._units: dict[tuple[ConsumeQueue, int], bytes] = {}
+        self._wanted_heads: dict[int, LogFile] = {}
+        self._wanted_records: dict[int, LogFile] = {}
+        self._wanted_units: list[tuple[ConsumeQueue, int]] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """True when nothing was asked for that is still on disk."""
+        return not (self._wanted_heads or self._wanted_records or self._wanted_units)
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def record(self, phy_offset: int) -> bytes | None:
+        """The stored bytes of the whole record at `phy_offset`; None when there is none, or it is
+        damaged, or (then this is not complete) it has to come from disk."""
+        raw = self._records.get(phy_offset)
+        if raw is None:
+            raw = self._record_nowait(phy_offset)
+        return raw if raw and _is_sound(raw) else None
+
+    def store_time(self, phy_offset: int) -> int:
+        """When the record at `phy_offset` was stored; -1 when it is gone or has to come from disk."""
+        head = self._heads.get(phy_offset)
+        if head is None:
+            head = self._head_nowait(phy_offset, self._wanted_heads)
+        return -1 if not head else _store_timestamp(head)
+
+    def store_time_or_stop(self, phy_offset: int) -> int:
+        """The same for a search, which cannot go on without the answer: NotInMemoryError."""
+        store_time = self.store_time(phy_offset)
+        if phy_offset in self._wanted_heads:
+            raise NotInMemoryError
+        return store_time
+
+    def message_time(self, queue: ConsumeQueue | None, queue_offset: int) -> int:
+        """When a message was stored; -1 when there is none at this queue_offset."""
+        unit = None if queue is None else self.unit(queue, queue_offset)
+        return self.store_time(unit.phy_offset) if unit is not None and unit.is_message else -1
+
+    def unit(self, queue: ConsumeQueue, queue_offset: int) -> CqUnit | None:
+        """One unit of a queue; None when there is none, or it has to come from disk."""
+        raw = self._units.get((queue, queue_offset))
+        if raw is None:
+            raw = queue.read_units_nowait(queue_offset, 1)
+        if raw is None:
+            self._wanted_units.append((queue, queue_offset))
+        return CqUnit(*UNIT.unpack(raw)) if raw else None
+
+    # -- from memory -----------------------------------------------------------------------------
+
+    def _record_nowait(self, phy_offset: int) -> bytes | None:
+        head = self._head_nowait(phy_offset, self._wanted_records)
+        if not head:
+            return None
+        raw = self._log.read_nowait(phy_offset, record_mark(head)[0])
+        if raw is None:
+            self._note(phy_offset, self._wanted_records)
+        return None if raw is None else bytes(raw)
+
+    def _head_nowait(self, phy_offset: int, wanted: dict[int, LogFile]) -> bytes | None:
+        """The first bytes of a record; empty where there is none, None when they are on disk."""
+        if not _has_room(self._log, phy_offset):
+            return b""
+        head = self._log.read_nowait(phy_offset, BODY_POS)
+        if head is None:
+            self._note(phy_offset, wanted)
+            return None
+        return _checked_head(head, phy_offset)
+
+    def _note(self, phy_offset: int, wanted: dict[int, LogFile]) -> None:
+        log_file = self._log.file_at(phy_offset)
+        if log_file is not None and phy_offset not in wanted:
+            log_file.pin()
+            wanted[phy_offset] = log_file
+
+    # -- from disk -------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Fetch what is wanted. In a disk thread; the loop leaves this object alone meanwhile."""
+        for phy_offset, log_file in self._wanted_heads.items():
+            self._heads[phy_offset] = _read_head(log_file, phy_offset)
+        for phy_offset, log_file in self._wanted_records.items():
+            self._records[phy_offset] = _read_record(log_file, phy_offset)
+        for queue, queue_offset in self._wanted_units:
+            self._units[queue, queue_offset] = queue.read_units(queue_offset, 1)
+
+    def release(self) -> None:
+        """Let go of the files that `load` read; in the loop's thread, when no thread uses them."""
+        for log_file in (*self._wanted_heads.values(), *self._wanted_records.values()):
+            log_file.unpin()
+        self._wanted_heads.clear()
+        self._wanted_records.clear()
+        self._wanted_units.clear()
+
+
+def when_read(
+    services: BrokerServices,
+    request: Request,
+    work: Callable[[RecordReads], T],
+    answer: Callable[[T], None],
+) -> None:
+    """Do `work`, at once if all it reads is in memory, else when it was read; then `answer`."""
+    reads = RecordReads(services.store.log)
+    result = _attempt(reads, work)
+    if result is not None and reads.is_complete:
+        answer(result[0])
+    else:
+        services.run(request, _answer_later(services, reads, work, answer))
+
+
+async def read_records(services: BrokerServices, work: Callable[[RecordReads], T]) -> T:
+    """The same for one who can wait: what `work` comes to."""
+    reads = RecordReads(services.store.log)
+    result = _attempt(reads, work)
+    if result is not None and reads.is_complete:
+        return result[0]
+    return await _load_and_do(services, reads, work)
+
+
+async def _answer_later(
+    services: BrokerServices,
+    reads: RecordReads,
+    work: Callable[[RecordReads], T],
+    answer: Callable[[T], None],
+) -> None:
+    answer(await _load_and_do(services, reads, work))
+
+
+async def _load_and_do(services: BrokerServices, reads: RecordReads, work: Callable[[RecordReads], T]) -> T:
+    while True:
+        loading = asyncio.ensure_future(services.in_disk_thread(reads.load))
+        # Also when this request is given up: the thread still reads from the files until then.
+        loading.add_done_callback(lambda _: reads.release())
+        await asyncio.shield(loading)
+        result = _attempt(reads, work)
+        if result is not None and reads.is_complete:
+            return result[0]
+
+
+def _attempt(reads: RecordReads, work: Callable[[RecordReads], T]) -> tuple[T] | None:
+    """What `work` comes to; it counts only if `reads` are complete."""
+    try:
+        return (work(reads),)
+    except NotInMemoryError:
+        return None
+    except BaseException:
+        reads.release()
+        raise
+
+
+def _has_room(log: CommitLog, phy_offset: int) -> bool:
+    """Whether a record could begin at `phy_offset`."""
+    log_file = log.file_at(phy_offset) if 0 <= phy_offset < log.max_phy_offset else None
+    return log_file is not None and phy_offset + BODY_POS <= log_file.end_phy_offset
+
+
+def _checked_head(head: Buffer, phy_offset: int) -> bytes:
+    """The head if it is that of a record which says that it lies here, else nothing."""
+    is_record = record_mark(head)[1] in _MAGICS and record_mark(head)[0] >= BODY_POS
+    return bytes(head) if is_record and _i64(head, PHY_OFFSET_POS) == phy_offset else b""
+
+
+def _read_head(log_file: LogFile, phy_offset: int) -> bytes:
+    head = log_file.file.pread(BODY_POS, phy_offset - log_file.start_phy_offset)
+    return _checked_head(head, phy_offset) if len(head) == BODY_POS else b""
+
+
+def _read_record(log_file: LogFile, phy_offset: int) -> bytes:
+    head = _read_head(log_file, phy_offset)
+    if not head:
+        return b""
+    size = record_mark(head)[0]
+    if phy_offset + size > log_file.end_phy_offset:
+        return b""
+    return log_file.file.pread(size, phy_offset - log_file.start_phy_offset)
+
+
+def _is_sound(raw: bytes) -> bool:
+    try:
+        decode_record(raw, verify_body_crc=True)
+    except ProtocolError:
+        return False
+    return True
+
+
+def _store_timestamp(head: bytes) -> int:
+    is_v6 = int.from_bytes(head[SYS_FLAG_POS : SYS_FLAG_POS + 4], "big") & _BORN_V6
+    return _i64(head, STORE_TIMESTAMP_POS + (HOST_V6_EXTRA_BYTES if is_v6 else 0))
+
+
+def _i64(raw: Buffer, position: int) -> int:
+    return int.from_bytes(raw[position : position + 8], "big", signed=True)

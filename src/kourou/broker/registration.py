@@ -1,0 +1,70 @@
+"""Registration: keeps the name servers up to date about this broker.
+
+All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a change is
+told at once, and changes that come together are told together.
+Not here: how a name server is told (out_api.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kourou.broker.out_api import BrokerOuterApi, RegisterBrokerResult
+    from kourou.broker.services import BrokerServices
+    from kourou.protocol.bodies.topics import TopicConfig
+
+_log = logging.getLogger(__name__)
+
+_SECOND_ROUND_S: Final = 10.0
+_SHORTEST_S: Final = 10.0
+_LONGEST_S: Final = 60.0
+
+
+class Registration:
+    """Registers one broker until stopped."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def soon(self, topic: TopicConfig | None = None) -> None:
+        """Something has changed: tell the name servers, all of it together at the next moment."""
+        # The whole table each time: a name server that missed one change would miss it for half a
+        # minute, and 5.x refuses parts before it has heard of the whole.
+        self._changed.set()
+
+    async def begin(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+        """Find the name servers and register for the first time, then go on doing so."""
+        await out_api.namesrvs.refresh()
+        await self._register(services, out_api)
+        services.start_task(self._keep_registered(services, out_api), "register")
+        services.start_task(self._refresh_addresses(services, out_api), "name-server-addresses")
+
+    async def _keep_registered(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+        wait_s = _SECOND_ROUND_S
+        while True:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                period_s = services.config.register_name_server_period / 1000
+                wait_s = min(max(period_s, _SHORTEST_S), _LONGEST_S)
+            await self._register(services, out_api)
+
+    async def _register(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+        self._changed.clear()
+        self._take_up(services, await out_api.register_all(services.topics.wrapper(registered=True)))
+
+    def _take_up(self, services: BrokerServices, results: list[RegisterBrokerResult]) -> None:
+        order_topics: dict[str, str] = {}
+        for result in results:
+            order_topics.update(result.order_topics)
+        if results:
+            services.topics.update_order_config(order_topics)
+
+    async def _refresh_addresses(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+        while True:
+            await asyncio.sleep(services.config.update_name_server_addr_period / 1000)
+            await out_api.namesrvs.refresh()

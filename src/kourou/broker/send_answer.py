@@ -1,0 +1,96 @@
+"""The answer to a send: made for every message, so it is a template with six holes.
+
+Only an answer with something unusual in it (a failure, the binary header, an id that JSON would
+have to escape) goes the way of all other answers.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from kourou.protocol.codes import SerializeType
+from kourou.protocol.headers.send import SendMessageResponseHeader
+from kourou.protocol.versions import CURRENT_VERSION
+from kourou.store.put_status import PutStatus
+from kourou.transport.request import Request
+
+_PREFIX: Final = Struct(">II")
+_JSON: Final = SerializeType.JSON.value
+_PUT_OK: Final = PutStatus.PUT_OK
+
+
+class SendAnswer:
+    """Answers the senders of one broker, whose offset ids begin with its `store_host`."""
+
+    __slots__ = ("_id_prefix", "_region", "_template", "_trace_on")
+
+    def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
+        self._id_prefix = store_host.hex().upper()
+        self._region = region
+        self._trace_on = trace_on
+        self._template = self._make_template()
+
+    def _make_template(self) -> str:
+        region = msgspec.json.encode(self._region).decode().replace("%", "%%")
+        trace_on = "true" if self._trace_on else "false"
+        return (
+            f'{{"code":0,"extFields":{{"MSG_REGION":{region},"TRACE_ON":"{trace_on}",'
+            f'"msgId":"{self._id_prefix}%016X","queueId":"%d","queueOffset":"%d","transactionId":"%s"}},'
+            '"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
+            f'"version":{CURRENT_VERSION}}}'
+        )
+
+    def stored(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        status: PutStatus,
+        phy_offset: int,
+        queue_offset: int,
+    ) -> None:
+        """Say what became of one message."""
+        if (
+            status is _PUT_OK
+            and request.serialize_type == _JSON
+            and uniq_key.isalnum()
+            and uniq_key.isascii()
+            and not request.is_oneway
+        ):
+            request.answered = True
+            header = (
+                self._template % (phy_offset, queue_id, queue_offset, uniq_key, request.opaque)
+            ).encode()
+            size = len(header)
+            request.connection.send(_PREFIX.pack(size + 4, size) + header)
+        else:
+            self.stored_many(request, queue_id, uniq_key, status, [phy_offset], queue_offset)
+
+    def stored_many(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        status: PutStatus,
+        phy_offsets: list[int],
+        queue_offset: int,
+    ) -> None:
+        """The same for any answer, and for a batch with its many ids."""
+        if not status.is_stored:
+            request.error(status.response_code, status.remark)
+            return
+        request.reply(
+            SendMessageResponseHeader(
+                msg_id=",".join([f"{self._id_prefix}{phy_offset:016X}" for phy_offset in phy_offsets]),
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                transaction_id=uniq_key or None,
+                msg_region=self._region,
+                trace_on=self._trace_on,
+            ),
+            code=status.response_code,
+            remark=status.name if status is not _PUT_OK else None,
+        )

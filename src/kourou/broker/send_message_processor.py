@@ -1,0 +1,299 @@
+"""SEND_MESSAGE in its forms: checks, then the record goes into the pass.
+
+Nothing is stored when a processor returns: the pass that it belongs to is written as a whole,
+and its end answers the senders (pass_end.py).
+Not here: what becomes of delayed and transactional messages.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kourou.broker.hooks import SendContext
+from kourou.broker.send_answer import SendAnswer
+from kourou.broker.sent_properties import PropertyRewriter, has_special_names, is_delayed
+from kourou.errors import RequestError
+from kourou.protocol.batch import split_batch
+from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
+from kourou.protocol.codes import MessageSysFlag, PermName, RequestCode, ResponseCode
+from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from kourou.protocol.message_id import UniqueIdGenerator, encode_host
+from kourou.protocol.names import (
+    DLQ_GROUP_TOPIC_PREFIX,
+    RETRY_GROUP_TOPIC_PREFIX,
+    TOPIC_MAX_LENGTH,
+    is_retry_topic,
+)
+from kourou.protocol.properties import MessageConst, get_property
+from kourou.protocol.versions import V3_4_9
+from kourou.store.put_status import PutStatus
+from kourou.transport.addresses import parse_address
+from kourou.transport.connection import Connection
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+    from kourou.config.broker import BrokerConfig
+
+SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
+
+# A pass is written early when it has grown to this: one answer must not wait for everybody's bytes.
+MAX_PASS_BYTES: Final = 1024 * 1024
+
+_BORN_HOST: Final = "bornHost"
+_MULTI_TAGS: Final = MessageSysFlag.MULTI_TAGS.value
+_READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Who handles which request code."""
+    processor = SendMessageProcessor(services)
+    return {
+        RequestCode.SEND_MESSAGE: processor.send,
+        RequestCode.SEND_MESSAGE_V2: processor.send_v2,
+        RequestCode.SEND_BATCH_MESSAGE: processor.send_v2,
+    }
+
+
+class SendTarget(NamedTuple):
+    """A topic that may be sent to, as long as both configurations are these very objects."""
+
+    topic_config: TopicConfig
+    broker_config: BrokerConfig
+    queue_nums: int
+    sys_flag: int
+
+
+class SendMessageProcessor:
+    """Takes messages of producers."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        config = services.config
+        self._services = services
+        self._topic_configs = services.topics.table
+        self._targets: dict[str, SendTarget] = {}
+        self._pass_end = services.pass_end
+        self._store = services.store
+        self._queue = services.store.queues.get
+        self._put = services.store.put
+        self._before_send = services.hooks.before_send
+        self._answer = SendAnswer(services.store_host, config.region_id, config.trace_on)
+        self._stored = self._answer.stored
+        self._properties = PropertyRewriter(
+            cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
+        )
+        self._new_uniq_key = UniqueIdGenerator(
+            ip=parse_address(services.address)[0],
+            pid=services.start_ms & 0xFFFF,
+            class_loader_hash=services.start_ms,
+            now_ms=services.now_ms,
+        )
+
+    def send(self, request: Request) -> None:
+        """SEND_MESSAGE, with long names."""
+        self._send(request, request.header(SendMessageRequestHeader))
+
+    def send_v2(self, request: Request) -> None:
+        """SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, with letters for names."""
+        self._send(request, request.header(SendMessageRequestHeaderV2))
+
+    def _send(self, request: Request, header: SendHeader) -> None:
+        topic, queue_id = header.topic, header.queue_id
+        target = self._targets.get(topic)
+        if (
+            target is None
+            or target.topic_config is not self._topic_configs.get(topic)
+            or target.broker_config is not self._services.config
+        ):
+            target = self._check_topic(request, header)
+        if queue_id >= target.queue_nums:
+            raise _no_such_queue(request, header, target)
+        self._pass_end.check_room()
+        if queue_id < 0:
+            queue_id = random.randrange(max(1, target.topic_config.write_queue_nums))
+        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            topic, queue_id = self._retry_target(request, header, queue_id)
+        properties = header.properties or ""
+        if has_special_names(properties):
+            self._check_special(properties)
+        if self._before_send:
+            self._call_hooks(request, header, properties)
+        if header.batch:
+            self._put_batch(request, header, topic, queue_id, properties)
+        else:
+            self._put_one(request, header, target, topic, queue_id, properties)
+        if self._store.pending_bytes > MAX_PASS_BYTES:
+            self._services.passes.renew()
+
+    # -- storing ---------------------------------------------------------------------------------
+
+    def _put_one(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        properties: str,
+    ) -> None:
+        stored, uniq_key, tags_code, keys, waits = self._properties.read(properties, self._new_uniq_key)
+        connection = request.connection
+        self._put(
+            self._queue(topic, queue_id),
+            request.body,
+            stored,
+            tags_code,
+            keys,
+            header.born_timestamp,
+            connection.attributes.get(_BORN_HOST) or _born_host(connection),
+            header.sys_flag | target.sys_flag,
+            header.flag,
+            header.reconsume_times,
+            0,
+            partial(self._stored, request, queue_id, uniq_key),
+            waits,
+        )
+
+    def _put_batch(
+        self, request: Request, header: SendHeader, topic: str, queue_id: int, properties: str
+    ) -> None:
+        if len(topic) > TOPIC_MAX_LENGTH or is_retry_topic(topic):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {topic}"
+            )
+        _, uniq_key, _, _, waits = self._properties.read(properties)
+        connection = request.connection
+        done = partial(self._answered_batch, request, queue_id, uniq_key)
+        self._store.put_many(
+            self._queue(topic, queue_id),
+            split_batch(request.body),
+            born_timestamp=header.born_timestamp,
+            born_host=connection.attributes.get(_BORN_HOST) or _born_host(connection),
+            sys_flag=header.sys_flag,
+            reconsume_times=header.reconsume_times,
+            done=done,
+            wait=waits,
+        )
+
+    def _answered_batch(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        status: PutStatus,
+        phy_offsets: Sequence[int],
+        queue_offset: int,
+    ) -> None:
+        self._answer.stored_many(request, queue_id, uniq_key, status, list(phy_offsets), queue_offset)
+
+    # -- checking --------------------------------------------------------------------------------
+
+    def _check_topic(self, request: Request, header: SendHeader) -> SendTarget:
+        """What need not be checked again for each message, until a configuration changes."""
+        services = self._services
+        config = services.config
+        if config.start_accept_send_request_time_stamp > services.now_ms():
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker unable to service, until {config.start_accept_send_request_time_stamp}",
+            )
+        topic_config = self._topic_configs.get(header.topic) or self._create_topic(request, header)
+        is_writable = bool(config.broker_permission & PermName.WRITE)
+        if not is_writable and topic_config.order:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{services.address}] sending message is forbidden"
+            )
+        self._check_allowed(header.topic)
+        target = SendTarget(
+            topic_config,
+            config,
+            max(topic_config.read_queue_nums, topic_config.write_queue_nums),
+            _MULTI_TAGS if topic_config.topic_filter_type == TopicFilterType.MULTI_TAG else 0,
+        )
+        if is_writable:
+            self._targets[header.topic] = target
+        return target
+
+    def _check_allowed(self, topic: str) -> None:
+        if not self._services.topics.may_send_to(topic):
+            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+
+    def _create_topic(self, request: Request, header: SendHeader) -> TopicConfig:
+        """The topic of a first send, made if that is allowed."""
+        topics = self._services.topics
+        topics.check_topic_name(header.topic)
+        self._check_allowed(header.topic)
+        created = topics.create_in_send(
+            header.topic,
+            header.default_topic,
+            request.connection.remote_address,
+            header.default_topic_queue_nums,
+            0,
+        )
+        if created is None and is_retry_topic(header.topic):
+            created = topics.create_in_send_back(header.topic, 1, _READ_WRITE)
+        if created is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
+            )
+        return created
+
+    def _retry_target(self, request: Request, header: SendHeader, queue_id: int) -> tuple[str, int]:
+        """Where a message to a retry topic goes: to the dead letters once it was tried often enough."""
+        group = header.topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
+        group_config = self._services.groups.find(group)
+        if group_config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {group}, create it with updateSubGroup",
+            )
+        max_times = group_config.retry_max_times
+        if header.max_reconsume_times is not None and request.version >= V3_4_9:
+            max_times = header.max_reconsume_times
+        if header.reconsume_times <= max_times:
+            return header.topic, queue_id
+        dead_letters = DLQ_GROUP_TOPIC_PREFIX + group
+        self._services.topics.create_in_send_back(dead_letters, 1, _READ_WRITE)
+        return dead_letters, 0
+
+    def _check_special(self, properties: str) -> None:
+        if get_property(properties, MessageConst.PROPERTY_TRANSACTION_PREPARED) == "true":
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._services.address}] sending transaction message is forbidden: "
+                "this version of Kourou has no transactions",
+            )
+        if is_delayed(properties):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the message is illegal: this version of Kourou delivers at once, it has no delay",
+            )
+
+    def _call_hooks(self, request: Request, header: SendHeader, properties: str) -> None:
+        context = SendContext(
+            header.topic,
+            header.queue_id,
+            header.producer_group,
+            request.body,
+            properties,
+            request.connection.remote_address,
+        )
+        self._services.hooks.call(self._before_send, context)
+
+
+def _no_such_queue(request: Request, header: SendHeader, target: SendTarget) -> RequestError:
+    return RequestError(
+        ResponseCode.INVALID_PARAMETER,
+        f"request queueId[{header.queue_id}] is illegal, {header.topic} has {target.queue_nums} queues. "
+        f"Producer: {request.connection.remote_address}",
+    )
+
+
+def _born_host(connection: Connection) -> bytes:
+    host, port = parse_address(connection.remote_address)
+    born_host = encode_host(host, port)
+    connection.attributes[_BORN_HOST] = born_host
+    return born_host

@@ -1,0 +1,81 @@
+"""BrokerServices: what the parts of a running broker share.
+
+Made by the controller, given to every processor. Not here: who makes the parts and in which
+order they start and stop (controller.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from kourou.broker.hooks import BrokerHooks
+from kourou.transport.dispatcher import run_request
+
+if TYPE_CHECKING:
+    from kourou.broker.consumers import ConsumerManager
+    from kourou.broker.disk_threads import DiskThreads
+    from kourou.broker.long_polling import PullRequestHoldService
+    from kourou.broker.offsets import ConsumerOffsetManager
+    from kourou.broker.pass_end import PassEnd
+    from kourou.broker.producers import ProducerManager
+    from kourou.broker.rebalance_lock import RebalanceLockManager
+    from kourou.broker.stats import BrokerStatsManager
+    from kourou.broker.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.topics import TopicConfigManager
+    from kourou.config.broker import BrokerConfig
+    from kourou.protocol.bodies.topics import TopicConfig
+    from kourou.store.files import Files
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.passes import Passes
+    from kourou.transport.request import Request
+    from kourou.transport.tasks import TaskOwner
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerServices:
+    """The parts. `config` is replaced whole when keys change: read it from here each time."""
+
+    config: BrokerConfig
+    files: Files
+    store: MessageStore
+    passes: Passes
+    pass_end: PassEnd
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    producers: ProducerManager
+    consumers: ConsumerManager
+    locks: RebalanceLockManager
+    stats: BrokerStatsManager
+    holds: PullRequestHoldService
+    disk: DiskThreads
+    tasks: TaskOwner
+    store_work: asyncio.Lock
+    """Held by whoever works on the store across waits, or takes queues or files away."""
+    now_ms: Callable[[], int]
+    start_ms: int
+    address: str
+    store_host: bytes
+    register_soon: Callable[[TopicConfig | None], None]
+    """Tell the name servers of a change at once; None: everything."""
+    update_config: Callable[[Mapping[str, str]], None]
+    """Change keys while running and write them to the configuration file; ConfigError or RequestError."""
+    hooks: BrokerHooks = field(default_factory=BrokerHooks)
+
+    def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with a request that has to wait; what `work` raises becomes its answer."""
+        run_request(self.tasks, request, work)
+
+    def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` for as long as the broker runs; its death stops the broker."""
+        self.tasks.start(work, name)
+
+    def in_disk_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Run a function that may wait for the disk. Mind that the store belongs to the loop's thread."""
+        return self.disk.run(function, *args, **kwargs)

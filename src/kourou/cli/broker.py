@@ -1,0 +1,124 @@
+"""The broker as a command: what `mqbroker` and `kourou broker` share.
+
+Reads configuration and environment, sets up the log, serves. Not here: parsing options.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kourou.cli.serving import (
+    ServerOptions,
+    log_config,
+    log_name,
+    log_notes,
+    log_place,
+    printed_config,
+    run_folder,
+    show_notes,
+)
+from kourou.config import BrokerConfig, load_broker_config
+from kourou.errors import ConfigError
+from kourou.logs import LogConfig, logging_to
+
+if TYPE_CHECKING:
+    from kourou.broker.controller import BrokerController
+
+_log = logging.getLogger(__name__)
+
+COMPONENT = "broker"
+DEFAULT_PORT = 10_911
+
+
+@dataclass(frozen=True)
+class BrokerOptions(ServerOptions):
+    """What a user may ask for on the command line."""
+
+    # A child of `standalone`: no pid file, and it stops when standard input ends.
+    is_supervised: bool = False
+
+
+def run_broker(options: BrokerOptions) -> None:
+    """Run a broker until a signal stops it, or print its configuration."""
+    config, notes = load_broker_config(options.config_file, _overrides(options), environ=os.environ)
+    notes += _more_notes(config)
+    show_notes(notes)
+    if printed_config(config, options):
+        return
+    log = log_config(default_log(config), options)
+    with logging_to(log):
+        log_notes(notes)
+        _serve(config, log, options)
+
+
+def _overrides(options: BrokerOptions) -> dict[str, str]:
+    addresses = {} if options.namesrv_addr is None else {"namesrvAddr": options.namesrv_addr}
+    return {**addresses, **options.overrides}
+
+
+def default_log(config: BrokerConfig) -> Path:
+    """The log file in the home folder."""
+    name = log_name(COMPONENT, config.listen_port, DEFAULT_PORT)
+    return Path(config.rocketmq_home or ".") / "logs" / name
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+    """`key=value` texts of the option --set."""
+    settings = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"--set {text}: write key=value")
+        settings[key.strip()] = value
+    return settings
+
+
+def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None:
+    # Imported only now: printing a configuration, or finding it wrong, needs no event loop.
+    from kourou.broker.controller import BrokerController
+    from kourou.cli.service import STORE_STOP, Service, run_server
+
+    async def started(broker: BrokerController) -> None:
+        _say_booted(broker, log)
+        await _warn_of_address(broker)
+
+    run_server(
+        Service(
+            lambda: BrokerController(config),
+            COMPONENT,
+            started,
+            None if options.is_supervised else run_folder(os.environ),
+            STORE_STOP,
+            stops_with_parent=options.is_supervised,
+        )
+    )
+
+
+async def _warn_of_address(broker: BrokerController) -> None:
+    from kourou.broker.advertised_address import reach_warning
+
+    warning = await reach_warning(broker.config.bind_address, broker.config.broker_ip1, broker.port)
+    if warning is not None:
+        _log.warning("%s", warning)
+
+
+def _say_booted(broker: BrokerController, log: LogConfig) -> None:
+    # Scripts wait for the beginning of this line, which is Apache's.
+    config = broker.config
+    boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"
+    names = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
+    print(f"{boot}{names}\n{log_place(log)}", flush=True)
+
+
+def _more_notes(config: BrokerConfig) -> list[str]:
+    if config.namesrv_addr or config.rmq_address_server_domain:
+        return []
+    return [
+        "no name server is configured, so that clients do not find this broker; "
+        "use -n host:port, namesrvAddr, or the variable NAMESRV_ADDR"
+    ]

@@ -1,0 +1,76 @@
+"""`kourou standalone` as a command: log, process, the one line that says that it is ready."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kourou.cli.serving import ServerOptions, log_config, run_folder
+from kourou.config.home import data_home
+from kourou.logs import LogLevel, logging_to
+from kourou.standalone.options import StandaloneOptions
+
+if TYPE_CHECKING:
+    from kourou.standalone.one_process import Standalone
+    from kourou.standalone.supervisor import Supervisor
+
+_log = logging.getLogger(__name__)
+
+COMPONENT = "standalone"
+
+
+@dataclass(frozen=True)
+class StandaloneLog:
+    """Where the log goes."""
+
+    file: str | None = None
+    level: LogLevel = LogLevel.INFO
+
+
+def default_store() -> Path:
+    """The folder in the user's data that is used where none is given."""
+    return data_home(os.environ) / "standalone"
+
+
+def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
+    """Run name server and brokers until a signal stops them."""
+    options.check()
+    default = options.log_folder / f"{COMPONENT}.log"
+    config = log_config(default, ServerOptions(log_file=log.file, log_level=log.level))
+    with logging_to(config):
+        for unserved in options.unserved_stores:
+            _log.warning("%s is not served: --brokers %d is less than it was", unserved, options.brokers)
+        _serve(options)
+
+
+def _serve(options: StandaloneOptions) -> None:
+    # Imported only now: a wrong option needs no event loop.
+    from kourou.cli.service import STORE_STOP, Service, run_server
+
+    async def started(server: Standalone | Supervisor) -> None:
+        print(ready_line(server, options), flush=True)
+        warning = await server.address_warning()
+        if warning is not None:
+            _log.warning("%s", warning)
+
+    run_server(Service(lambda: _server(options), COMPONENT, started, run_folder(os.environ), STORE_STOP))
+
+
+def _server(options: StandaloneOptions) -> Standalone | Supervisor:
+    if options.brokers == 1:
+        from kourou.standalone.one_process import Standalone
+
+        return Standalone(options)
+    from kourou.standalone.supervisor import Supervisor
+
+    return Supervisor(options)
+
+
+def ready_line(server: Standalone | Supervisor, options: StandaloneOptions) -> str:
+    """What a client needs to know, in one line."""
+    brokers = ", ".join(server.broker_addresses)
+    noun = "broker" if options.brokers == 1 else "brokers"
+    return f"Kourou is ready: namesrvAddr={server.address} ({noun} {brokers}; store {options.store})"

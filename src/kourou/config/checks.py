@@ -1,0 +1,63 @@
+"""Checks of text that has a form of its own: addresses, hours, delays, folders, names.
+
+Each takes a value and says what it must be, or returns None where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ADDRESS: Final = re.compile(r"(\[[^\[\];,]+\]|[^\s:;,]+):(\d{1,5})", re.ASCII)
+_NAME: Final = re.compile(r"\S{1,127}")
+_HOUR: Final = re.compile(r"([01]?\d|2[0-3])", re.ASCII)
+_DELAY: Final = re.compile(r"\d+[smhd]", re.ASCII | re.IGNORECASE)
+
+
+def split_addresses(text: str) -> list[str]:
+    """The addresses of a list, separated by `;` or `,`."""
+    return [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
+
+
+def addresses(text: str) -> str | None:
+    """`host:port`, several separated by `;`; no text at all names none."""
+    if all(_is_address(address) for address in split_addresses(text)):
+        return None
+    return "host:port, several separated by ; as in 127.0.0.1:9876;192.168.0.1:9876"
+
+
+def _is_address(text: str) -> bool:
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and int(match[2]) <= 65_535
+
+
+def name(text: str) -> str | None:
+    """The name of a broker or cluster; each has a topic of that name."""
+    fits = _NAME.fullmatch(text) and text.isprintable()
+    return None if fits else "1 to 127 characters without blanks"
+
+
+def hours(text: str) -> str | None:
+    """Hours of the day, separated by `;`."""
+    return (
+        None
+        if text and all(map(_HOUR.fullmatch, text.split(";")))
+        else "hours from 0 to 23, as in 04 or 04;16"
+    )
+
+
+def delay_levels(text: str) -> str | None:
+    """Delays separated by blanks."""
+    words = text.split()
+    return (
+        None if words and all(map(_DELAY.fullmatch, words)) else "numbers with s, m, h or d, as in 1s 5s 1m"
+    )
+
+
+def paths(text: str) -> str | None:
+    """Folders separated by commas."""
+    return (
+        None
+        if all(part.strip() for part in text.split(","))
+        else "one folder, or several separated by commas"
+    )

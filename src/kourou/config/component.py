@@ -1,0 +1,113 @@
+"""ComponentConfig: what the configurations of all components can do: be shown, changed, saved.
+
+Not here: their keys (namesrv.py, broker.py), reading them from files (the loaders).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from kourou.config.keys import Key, KeyTable, Value, format_value, settings_of
+from kourou.config.properties import format_properties
+from kourou.config.properties_file import update_file
+from kourou.config.settings import SettingsReader
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ComponentConfig:
+    """Base of a component's configuration; its settings are the fields of the class."""
+
+    # Whatever configBlackList says: keys that no request may change.
+    NEVER_BY_REQUEST: ClassVar[frozenset[str]] = frozenset()
+
+    config_black_list: str = ""
+    # The other entries of the file, those of another component for example: shown and kept, as
+    # Apache does.
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    @abstractmethod
+    def saved_in(self) -> str | None:
+        """The file that changes are written to."""
+
+    @classmethod
+    def known_keys(cls) -> KeyTable:
+        """The keys the component honours, or has a word for."""
+        config_type: type = cls
+        return KeyTable(key for _, key in settings_of(config_type).values())
+
+    def to_properties(self) -> str:
+        """The configuration as a config request is answered: sorted `key=value` lines, no secrets."""
+        return self._properties
+
+    @functools.cached_property
+    def _properties(self) -> str:
+        # Made once: the values never change, and monitoring asks for them often.
+        return format_properties(self.texts())
+
+    def texts(self, *, important: bool = False) -> dict[str, str]:
+        """Key to text of everything to be shown; with `important` only what an operator looks for first."""
+        texts = {} if important else dict(self.extra)
+        for key, value in self.values():
+            if _is_shown(key, value) and (not important or key.important or value != key.default):
+                texts[key.name] = format_value(value)
+        return texts
+
+    def values(self) -> Iterator[tuple[Key, Value]]:
+        """Every key with its value."""
+        config_type: type = type(self)
+        for attribute, key in settings_of(config_type).values():
+            yield key, getattr(self, attribute)
+
+    def updated(self, properties: Mapping[str, str]) -> Self:
+        """A copy with new values. Unknown keys are ignored, as Apache does; a bad value is ConfigError.
+
+        Entries that came from the file without being ours are changed too, so that the file and
+        the answer agree.
+        """
+        reader = SettingsReader(self.known_keys(), lambda: KeyTable([]))
+        reader.read_values(properties, "request")
+        reader.settings.check()
+        kept = {name: text for name, text in reader.settings.extra.items() if name in self.extra}
+        return self._with(reader.settings.values, {**self.extra, **kept})
+
+    def _with(self, values: Mapping[str, Value], extra: Mapping[str, str]) -> Self:
+        return dataclasses.replace(self, **attributes_of(type(self), values), extra=extra)
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        """Keys that a request to change the configuration may not name: `configBlackList` and more."""
+        asked = {name.strip() for name in self.config_black_list.split(";") if name.strip()}
+        return frozenset(asked | self.NEVER_BY_REQUEST)
+
+    def persist(self, changes: Mapping[str, str]) -> None:
+        """Write changed keys to the file they are saved in; on return they are on disk.
+
+        Only keys that mean something are written; comments and other lines of the file stay.
+        """
+        known = dict(self._known(changes))
+        if known and self.saved_in is not None:
+            update_file(Path(self.saved_in), known)
+
+    def _known(self, changes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        table = self.known_keys()
+        for name, text in changes.items():
+            key = table.find(name)
+            if key is not None or name in self.extra:
+                yield (key.name if key else name), text
+
+
+def attributes_of(config_type: type, values: Mapping[str, Value]) -> dict[str, Any]:
+    """Attribute to value, from key name to value. The keys have checked that the types fit."""
+    known = settings_of(config_type)
+    return {known[name][0]: value for name, value in values.items()}
+
+
+def _is_shown(key: Key, value: Value) -> bool:
+    return value is not None and not key.secret and (key.shown or value != key.default)

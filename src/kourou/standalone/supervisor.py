@@ -1,0 +1,164 @@
+"""Standalone with several brokers: the name server here, each broker a process of its own.
+
+One process is one core; more brokers use the others. A broker that ends by itself stops all:
+half a cluster that looks whole would lose messages from sight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Final
+
+from kourou.errors import ConfigError, KourouError
+from kourou.namesrv.server import NameServer
+from kourou.standalone.one_process import start_namesrv
+from kourou.standalone.options import (
+    StandaloneOptions,
+    broker_name,
+    broker_overrides,
+    config_file,
+    namesrv_config,
+)
+from kourou.transport.addresses import join_address
+
+_log = logging.getLogger(__name__)
+
+# By name: the layers below commands do not import them, but a child is one.
+_BROKER_COMMAND: Final = ("-m", "kourou.cli.mqbroker", "--supervised")
+_BOOTED: Final = re.compile(r"The broker\[(?P<name>.+), (?P<address>\S+)\] boot success")
+# A large store that was not closed has to be recovered first.
+_START_TIMEOUT_S: Final = 600.0
+
+
+class BrokerProcess:
+    """One child: a broker that stops when we do. Create it on the running loop."""
+
+    def __init__(self, name: str, process: Process) -> None:
+        self.name = name
+        self._process = process
+        self._booted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        # Ends with the exit code.
+        self.ended = asyncio.create_task(self._watch(), name=f"watch-{name}")
+
+    @classmethod
+    async def spawn(cls, options: StandaloneOptions, index: int, namesrv_addr: str) -> BrokerProcess:
+        """Start the broker of that number. Its own session: Ctrl-C is for us, who stop it in order."""
+        name = broker_name(index)
+        keys = broker_overrides(options, index, namesrv_addr)
+        arguments = [f"--logFile={options.log_folder / name}.log"]
+        arguments += [f"--set={key}={text}" for key, text in keys.items()]
+        if config_file(options, index).exists():
+            arguments.append(f"--configFile={config_file(options, index)}")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *_BROKER_COMMAND, *arguments, stdin=PIPE, stdout=PIPE, start_new_session=True
+        )
+        return cls(name, process)
+
+    async def _watch(self) -> int:
+        """Read what it prints, to the end; the line that says that it serves has its address."""
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            if booted := _BOOTED.match(line.decode(errors="replace")):
+                self._booted.set_result(booted["address"])
+        if not self._booted.done():
+            self._booted.set_result("")
+        return await self._process.wait()
+
+    async def wait_booted(self) -> None:
+        """Wait until it serves; it says on stderr why it does not."""
+        if not await asyncio.shield(self._booted):
+            raise ConfigError(f"{self.name} did not start: exit code {await asyncio.shield(self.ended)}")
+
+    @property
+    def address(self) -> str:
+        """The address that clients are told, once it serves."""
+        return self._booted.result()
+
+    async def stop(self) -> None:
+        """Ask it to stop and wait for that."""
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        code = await asyncio.shield(self.ended)
+        if code:
+            _log.error("%s ended with exit code %d", self.name, code)
+
+    def kill(self) -> None:
+        """End it now; its store will be recovered at the next start."""
+        if self._process.returncode is None:
+            self._process.kill()
+
+
+class Supervisor:
+    """A name server and the processes of its brokers. `start` and `stop` it once."""
+
+    def __init__(self, options: StandaloneOptions) -> None:
+        options.check()
+        self._options = options
+        self._namesrv: NameServer | None = None
+        self._brokers: list[BrokerProcess] = []
+
+    async def start(self) -> None:
+        """On return every broker serves. If one does not, none is left."""
+        config, notes = namesrv_config(self._options)
+        for note in notes:
+            _log.info("note: %s", note)
+        self._namesrv = await start_namesrv(NameServer(config))
+        try:
+            await self._start_brokers(self._options.namesrv_address(self._namesrv.port))
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start_brokers(self, namesrv_addr: str) -> None:
+        for index in range(self._options.brokers):
+            self._brokers.append(await BrokerProcess.spawn(self._options, index, namesrv_addr))
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            await asyncio.gather(*(broker.wait_booted() for broker in self._brokers))
+
+    async def stop(self, timeout_ms: int = 3_000) -> None:
+        """Stop all brokers together, then the name server."""
+        try:
+            await asyncio.gather(*(broker.stop() for broker in self._brokers))
+        except asyncio.CancelledError:
+            for broker in self._brokers:
+                broker.kill()
+            raise
+        finally:
+            if self._namesrv is not None:
+                await self._namesrv.stop(timeout_ms)
+
+    async def wait_failed(self) -> None:
+        """Raise when a broker has ended, or the name server died of something."""
+        assert self._namesrv is not None, "standalone is not started"
+        failed = asyncio.create_task(self._namesrv.wait_failed(), name="wait-namesrv")
+        try:
+            ends = [broker.ended for broker in self._brokers]
+            await asyncio.wait((*ends, failed), return_when=asyncio.FIRST_COMPLETED)
+            for broker in self._brokers:
+                if broker.ended.done():
+                    code = broker.ended.result()
+                    raise KourouError(f"{broker.name} ended by itself (exit code {code}); stopping all")
+            failed.result()
+        finally:
+            failed.cancel()
+            await asyncio.gather(failed, return_exceptions=True)
+
+    async def address_warning(self) -> str | None:
+        """Each broker looks for itself, and says on our stderr what is wrong."""
+        return None
+
+    @property
+    def address(self) -> str:
+        """The name server as clients write it, `namesrvAddr`."""
+        assert self._namesrv is not None, "standalone is not started"
+        return join_address(self._options.advertised, self._namesrv.port)
+
+    @property
+    def broker_addresses(self) -> list[str]:
+        """The brokers, as clients are told."""
+        return [broker.address for broker in self._brokers]

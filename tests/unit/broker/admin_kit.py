@@ -1,0 +1,124 @@
+"""A broker's admin processors on a real store, behind real connections on memory transports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kourou.broker import (
+    config_processor,
+    consumer_call_processor,
+    offset_processor,
+    query_message_processor,
+    reset_offset,
+    stats_processor,
+)
+from kourou.broker.disk_threads import DiskThreads
+from kourou.broker.long_polling import Pull, PullRequestHoldService
+from kourou.broker.services import BrokerServices
+from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig, decode_body
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.command import RemotingCommand
+from kourou.transport.dispatcher import Dispatcher
+from tests.unit.broker.tables_kit import MemoryBroker, Peer
+from tests.unit.store.message_stores import faulty, put
+
+T = TypeVar("T")
+
+
+class AdminBroker(MemoryBroker):
+    """A broker with topic `T` of two queues and group `CG`. Nothing is answered from a map of the log,
+    so that `go_cold` can make every read wait for the disk."""
+
+    def __init__(self, root: Path, **keys: Any) -> None:
+        super().__init__(root, **keys)
+        self.store = self.store_kit.reopen(self.store, read_window_bytes=0)
+        self.files = self.store_kit.files
+        self.disk = DiskThreads()
+        self.disk_jobs = 0
+        self.store_work = asyncio.Lock()
+        self.woken: list[Pull] = []
+        self.holds = PullRequestHoldService(self.store.queues.find, self.passes.open, self.woken.append)
+        self.start_ms = self.clock()
+        self.address = "127.0.0.1:10911"
+        self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
+        self.groups.update(SubscriptionGroupConfig(group_name="CG"))
+        services = cast(BrokerServices, self)
+        admin = (
+            query_message_processor.processors(services)
+            | offset_processor.processors(services)
+            | reset_offset.processors(services)
+            | config_processor.processors(services)
+            | stats_processor.processors(services)
+            | consumer_call_processor.processors(services)
+        )
+        tables, tools = self.dispatch, Dispatcher(admin)
+        self.dispatch = lambda request: (tools if request.code in admin else tables)(request)
+
+    def in_disk_thread(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:  # type: ignore[override]
+        """As BrokerServices has it; counted."""
+        self.disk_jobs += 1
+        return self.disk.run(function, *args)
+
+    def update_config(self, changes: Mapping[str, str]) -> None:
+        """As the controller does it, but for the file."""
+        self.config = self.config.updated(changes)
+
+    def put(self, *bodies: bytes, topic: str = "T", queue_id: int = 0, properties: str = "") -> list[int]:
+        """Store messages, a second apart; their places in the log."""
+        places = []
+        for body in bodies:
+            places.append(put(self.store, body, topic, queue_id, properties=properties).phy_offset)
+            self.clock.advance(1000)
+            self.store_kit.clock.advance(1000)
+        return places
+
+    def go_cold(self) -> None:
+        """From now on nothing of the log and the queues is found in memory."""
+        self.store.flush_derived(thorough=True)
+        faulty(self.store_kit).chill()
+
+    def tool(self) -> AdminPeer:
+        """An admin tool."""
+        return AdminPeer(self, 50_000)
+
+    async def close(self) -> None:
+        await super().close()
+        self.disk.stop()
+
+
+class AdminPeer(Peer):
+    """One connection of a tool."""
+
+    async def ask(self, code: RequestCode, body_type: type[T], header: msgspec.Struct | None = None) -> T:
+        """Send a request that goes well; its body."""
+        answer = await self.call(code, header)
+        assert answer.code == 0, answer.remark
+        return decode_body(answer.body, body_type)
+
+    async def refused(
+        self, code: RequestCode, header: msgspec.Struct | None = None, body: bytes = b""
+    ) -> tuple[int, str | None]:
+        """Send a request that is refused; code and words."""
+        answer = await self.call(code, header, body)
+        assert answer.code != 0
+        return answer.code, answer.remark
+
+    def start(self, code: RequestCode, header: msgspec.Struct | None = None) -> None:
+        """Send a request without waiting for what comes back."""
+        self.connection.data_received(RemotingCommand.request(code, header).encode())
+
+
+@asynccontextmanager
+async def admin_broker(root: Path, **keys: Any) -> AsyncIterator[AdminBroker]:
+    """A broker for the length of a test."""
+    broker = AdminBroker(root, **keys)
+    try:
+        yield broker
+    finally:
+        await broker.close()

@@ -1,0 +1,207 @@
+"""The tables of a broker with their processors, behind real connections on memory transports."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from kourou.broker import (
+    client_manage_processor,
+    consumer_manage_processor,
+    group_processor,
+    lock_processor,
+    topic_processor,
+)
+from kourou.broker.client_channel import ClientChannel
+from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
+from kourou.broker.consumers import ConsumerManager
+from kourou.broker.offsets import ConsumerOffsetManager
+from kourou.broker.producers import ProducerManager
+from kourou.broker.rebalance_lock import RebalanceLockManager
+from kourou.broker.services import BrokerServices
+from kourou.broker.stats import BrokerStatsManager
+from kourou.broker.subscription_groups import SubscriptionGroupManager
+from kourou.broker.topics import TopicConfigManager
+from kourou.config.broker import BrokerConfig
+from kourou.protocol.bodies import (
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+    SubscriptionData,
+    TopicConfig,
+    encode_body,
+)
+from kourou.protocol.codes import LanguageCode, RequestCode
+from kourou.protocol.command import RemotingCommand
+from kourou.store.config_file import JsonConfigFile
+from kourou.store.files import Files
+from kourou.testing.memory_transport import MemoryTransport
+from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.dispatcher import Dispatcher, run_request
+from kourou.transport.passes import Passes
+from kourou.transport.request import Request
+from kourou.transport.settings import ConnectionLimits
+from kourou.transport.tasks import TaskOwner
+from tests.unit.store.message_stores import Clock, StoreKit
+
+
+def broker_config(**keys: Any) -> BrokerConfig:
+    """A broker on this machine, which asks nobody for its name and address."""
+    return BrokerConfig(
+        **{"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "bind_address": "127.0.0.1", **keys}
+    )
+
+
+def consumer(group: str = "CG", **topics: str) -> ConsumerData:
+    """A push consumer: topic to tags, `*` of `T` unless told otherwise."""
+    return ConsumerData(
+        group_name=group,
+        consume_type=ConsumeType.CONSUME_PASSIVELY,
+        message_model=MessageModel.CLUSTERING,
+        subscription_data_set=[
+            SubscriptionData(topic=topic, sub_string=tags, sub_version=1)
+            for topic, tags in (topics or {"T": "*"}).items()
+        ],
+    )
+
+
+class Tables:
+    """Managers on files below `root`, with a clock that stands still."""
+
+    def __init__(self, root: Path, **keys: Any) -> None:
+        self.clock = Clock()
+        self.config = broker_config(**keys)
+        self.registered: list[TopicConfig | None] = []
+        self._root = root
+        self.topics = TopicConfigManager(
+            self.file("topics.json"), self.get_config, self.clock, self.registered.append
+        )
+        self.groups = SubscriptionGroupManager(
+            self.file("subscriptionGroup.json"), self.get_config, self.clock
+        )
+        self.offsets = ConsumerOffsetManager(self.file("consumerOffset.json"), self.get_config, self.clock)
+
+    def file(self, name: str) -> JsonConfigFile:
+        """One of the files of the store."""
+        return JsonConfigFile(Files(), self._root / "config" / name)
+
+    def get_config(self) -> BrokerConfig:
+        """The configuration now in force."""
+        return self.config
+
+    def set_keys(self, **keys: Any) -> None:
+        """Change the configuration."""
+        self.config = dataclasses.replace(self.config, **keys)
+
+    def load(self) -> Tables:
+        """Load all three."""
+        for table in (self.topics, self.groups, self.offsets):
+            table.load()
+        return self
+
+    def persist(self) -> None:
+        """Write all three."""
+        for table in (self.topics, self.groups, self.offsets):
+            table.persist()
+
+
+class MemoryBroker(Tables):
+    """Tables, a store and the processors under test. Create it on a running loop, `close` it after."""
+
+    def __init__(self, root: Path, **keys: Any) -> None:
+        super().__init__(root, **keys)
+        self.load()
+        self.store_kit = StoreKit(root, commit_log_file_bytes=64 * 1024)
+        self.store = self.store_kit.open()
+        self.producers = ProducerManager()
+        self.notifier = ConsumerIdsNotifier(self.get_config)
+        self.consumers = ConsumerManager(self.clock, self.notifier)
+        self.locks = RebalanceLockManager(self.clock)
+        self.stats = BrokerStatsManager("C", self.clock(), self.topics.is_system)
+        self.tasks = TaskOwner("broker")
+        self.passes = Passes()
+        self.store_work = asyncio.Lock()
+        services = cast(BrokerServices, self)
+        self.dispatch = Dispatcher(
+            client_manage_processor.processors(services)
+            | consumer_manage_processor.processors(services)
+            | lock_processor.processors(services)
+            | topic_processor.processors(services)
+            | group_processor.processors(services)
+        )
+
+    def now_ms(self) -> int:
+        """As BrokerServices has it."""
+        return self.clock()
+
+    def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+        """As BrokerServices has it."""
+        run_request(self.tasks, request, work)
+
+    def in_disk_thread(self, function: Callable[[], None]) -> Awaitable[None]:
+        """As BrokerServices has it."""
+        return asyncio.to_thread(function)
+
+    def closed(self, connection: Connection) -> None:
+        """What the controller does when a connection ends."""
+        self.producers.connection_closed(connection)
+        self.consumers.connection_closed(connection)
+
+    def connect(self, port: int = 40_000) -> Peer:
+        """A client."""
+        return Peer(self, port)
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self.tasks.stop()
+        self.store_kit.close()
+
+
+class Peer:
+    """One connection to the broker under test; its client id is `c<port>` unless told otherwise."""
+
+    def __init__(self, broker: MemoryBroker, port: int) -> None:
+        self.broker = broker
+        self.client_id = f"c{port}"
+        self.connection = Connection(
+            broker.passes, broker.dispatch, ConnectionLimits(), InboundBudget(2**30), on_close=broker.closed
+        )
+        self.transport = MemoryTransport(self.connection, port=port)
+
+    async def send(self, command: RemotingCommand) -> list[RemotingCommand]:
+        """Let a command arrive; everything that is sent back by then."""
+        self.connection.data_received(command.encode())
+        await self.broker.tasks.wait_idle(5)
+        await asyncio.sleep(0)  # what is due at the end of the iteration
+        return self.received()
+
+    def received(self) -> list[RemotingCommand]:
+        """Everything that was sent to this client since it last looked."""
+        self.broker.passes.close()
+        return self.transport.commands()
+
+    async def call(
+        self, code: RequestCode, header: msgspec.Struct | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Send a request; its one answer."""
+        command = RemotingCommand.request(code, header, body)
+        (answer,) = [each for each in await self.send(command) if each.is_response]
+        return answer
+
+    async def heartbeat(self, *consumers: ConsumerData, **fields: Any) -> RemotingCommand:
+        """Send a heartbeat; its answer."""
+        known = {"client_id": self.client_id, "consumer_data_set": list(consumers)}
+        return await self.call(RequestCode.HEART_BEAT, body=encode_body(HeartbeatData(**{**known, **fields})))
+
+
+def make_channel(client_id: str, port: int, now_ms: int = 0) -> ClientChannel:
+    """A client on a connection of its own, for managers without a broker. On a running loop."""
+    connection = Connection(Passes(), lambda request: None, ConnectionLimits(), InboundBudget(2**30))
+    MemoryTransport(connection, port=port)
+    return ClientChannel(connection, client_id, LanguageCode.JAVA, 0, now_ms)
