@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kourou.protocol.codes import RequestCode
-from kourou.protocol.command import RemotingCommand
-
 from . import wire
 from .kourou_broker import BROKER_NAME, launch_broker_under_test
 from .kourou_namesrv import launch_kourou_namesrv
@@ -59,10 +56,7 @@ class BrokerCluster:
 
     def set_config(self, **properties: object) -> None:
         """Change keys of the running broker."""
-        body = "".join(f"{key}={value}\n" for key, value in properties.items()).encode()
-        command = RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, None, body)
-        answer = wire.call(self.broker.address, command)
-        assert answer.code == 0, answer.remark
+        wire.set_config(self.broker.address, **properties)
 
 
 @contextmanager

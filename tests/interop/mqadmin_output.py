@@ -1,4 +1,4 @@
-"""What mqadmin printed, in a form in which two name servers can be compared.
+"""What mqadmin printed, in a form in which two servers can be compared.
 
 Masked is only what must differ between two servers or two moments: addresses, rates and ages. Lists that
 Apache prints in the order of a hash table are sorted.
@@ -18,6 +18,13 @@ _STACK_LINE: Final = re.compile(r"^\s+(at |\.\.\. )")
 _HELP_ADDRESS: Final = re.compile(r"See https?://\S+ for further details\.")
 _AFTER_VERSION: Final = re.compile(r"(?<= V\d_\d_\d ).*")
 _FIGURE: Final = re.compile(r"\d+(\.\d+)?")
+_MOMENTS: Final = (
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(,\d+)?"), "TIME"),
+    (re.compile(r"\b[0-9A-F]{32,56}\b"), "ID"),
+    (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
+    (re.compile(r"\b1[6-9]\d{11}\b"), "MILLIS"),
+    (re.compile(r"([Cc]ommitLog ?Offset[:=] *)\d+"), r"\1N"),
+)
 _BLANKS: Final = re.compile(r" {2,}")
 _UNQUOTED_KEY: Final = re.compile(r"([{,]\s*)(\d+):")
 _CONFIG_LINE: Final = re.compile(r"^(\w+) +=  (.*)$", re.MULTILINE)
@@ -31,6 +38,13 @@ def masked(result: AdminResult, masks: Mapping[str, str]) -> str:
     for found, mask in masks.items():
         text = text.replace(found, mask)
     return text
+
+
+def without_moments(text: str) -> str:
+    """Times, ids, ports of clients and the places of records masked; blanks that align them reduced."""
+    for pattern, mask in _MOMENTS:
+        text = pattern.sub(mask, text)
+    return _BLANKS.sub(" ", text)
 
 
 def without_figures(text: str) -> str:

@@ -277,9 +277,9 @@ def test_offsets_of_a_pull_consumer_are_kept(cluster: BrokerCluster, java: Messa
     java.ask("start-pull", name=group, group=group, namesrv=cluster.namesrv)
     queue = {"consumer": group, "topic": topic, "broker": BROKER_NAME, "queue": 3}
     java.ask("queues", consumer=group, topic=topic)
-    java.ask("keep", **queue, offset=7)
-    # Told to the broker one-way.
-    wait_until(lambda: java.ask("committed", **queue) == 7, timeout_s=5, what="the offset that was kept")
+    # Told to the broker one-way, which drops it before the first heartbeat of the group.
+    wait_until(lambda: java.ask("keep", **queue, offset=7) == 7, timeout_s=10, what="the offset to be kept")
+    assert java.ask("committed", **queue) == 7
     java.stop(group)
 
 

@@ -62,6 +62,13 @@ def create_topic(broker: str, namesrvs: Iterable[str], topic: str, queues: int =
     return topic
 
 
+def set_config(broker: str, **properties: object) -> None:
+    """Change keys of a running broker."""
+    body = "".join(f"{key}={value}\n" for key, value in properties.items()).encode()
+    answer = call(broker, RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, None, body))
+    assert answer.code == 0, f"{broker} does not take {properties}: {answer.code} {answer.remark}"
+
+
 def send(broker: str, topic: str, body: bytes) -> None:
     """Send one message to the first queue of a topic, which is created where it is not there."""
     header = SendMessageRequestHeaderV2(

@@ -151,16 +151,17 @@ class BrokerController:
         config, now_ms = self._config, self._now_ms
         folder = store_root(config) / "config"
         tasks = TaskOwner("broker")
-        pass_end = PassEnd(
-            store,
-            sync_flush_timeout_ms=config.sync_flush_timeout,
-            waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
-        )
-        passes = Passes(begin=pass_end.begin, end=pass_end.end, after=self._passed, failed=tasks.fail)
         topics = TopicConfigManager(
             self._table_file(folder, "topics.json"), self._current_config, now_ms, registration.soon
         )
         stats = BrokerStatsManager(config.broker_cluster_name, now_ms(), topics.is_system)
+        pass_end = PassEnd(
+            store,
+            sync_flush_timeout_ms=config.sync_flush_timeout,
+            waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+            count_failed=stats.put_failed,
+        )
+        passes = Passes(begin=pass_end.begin, end=pass_end.end, after=self._passed, failed=tasks.fail)
         holds = PullRequestHoldService(store.queues.find, passes.open, self._resume)
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
         store.dispatcher.on_arrival.append(holds.arrived)

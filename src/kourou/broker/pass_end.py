@@ -9,6 +9,7 @@ what cannot vanish.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from kourou.errors import RequestError
@@ -27,10 +28,18 @@ MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
 class PassEnd:
     """Ends the passes of one broker."""
 
-    def __init__(self, store: MessageStore, *, sync_flush_timeout_ms: int, waits_for_flush: bool) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        sync_flush_timeout_ms: int,
+        waits_for_flush: bool,
+        count_failed: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self._sync_flush_timeout_ms = sync_flush_timeout_ms
         self._waits_for_flush = waits_for_flush
+        self._count_failed = count_failed
         self._flushing = AckLine()
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
@@ -48,6 +57,7 @@ class PassEnd:
         try:
             batch = self._store.write_pass()
         except PutFailedError as failed:
+            self._count_failed(len(failed.batch.puts))
             failed.batch.answer(failed.status)
             return
         if batch is None:
@@ -97,5 +107,6 @@ class PassEnd:
     def _give_up(self) -> None:
         # They may or may not be on disk: nobody has seen them, and nobody is to.
         for batch in self._flushing.fail():
+            self._count_failed(len(batch.puts))
             batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
         self.waiting_bytes = 0

@@ -204,6 +204,9 @@ class PullMessageProcessor:
         if self._services.hooks.after_pull:
             self._call_hooks(pull, result)
         answer_found(pull.request, result, broker_id, topic_sys_flag)
+        self._services.offsets.commit_pull(
+            header.consumer_group, header.topic, header.queue_id, result.next_begin_offset
+        )
         self._services.stats.group_get(
             header.consumer_group, header.topic, result.message_count, result.size_bytes
         )

@@ -52,14 +52,9 @@ class SendAnswer:
         phy_offset: int,
         queue_offset: int,
     ) -> None:
-        """Say what became of one message."""
-        if (
-            status is _PUT_OK
-            and request.serialize_type == _JSON
-            and uniq_key.isalnum()
-            and uniq_key.isascii()
-            and not request.is_oneway
-        ):
+        """Say what became of one message, to a sender that wants to know."""
+        # What is alphanumeric, in whatever script, needs no escape in JSON.
+        if status is _PUT_OK and request.serialize_type == _JSON and uniq_key.isalnum():
             request.answered = True
             header = (
                 self._template % (phy_offset, queue_id, queue_offset, uniq_key, request.opaque)

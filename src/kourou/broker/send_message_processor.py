@@ -153,7 +153,7 @@ class SendMessageProcessor:
             header.flag,
             header.reconsume_times,
             0,
-            partial(self._stored, request, queue_id, uniq_key),
+            None if request.is_oneway else partial(self._stored, request, queue_id, uniq_key),
             waits,
         )
 

@@ -26,12 +26,10 @@ sender waits for the flush. A plain tuple: there is one for each message."""
 
 _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 
-_scan: Final = PropertyScanner(
-    _UNIQ_KEY,
-    MessageConst.PROPERTY_TAGS,
-    MessageConst.PROPERTY_KEYS,
-    MessageConst.PROPERTY_WAIT_STORE_MSG_OK,
-).values
+_UNIQ_KEY_NEEDLE: Final = f"\x02{_UNIQ_KEY}\x01"
+_TAGS_NEEDLE: Final = f"\x02{MessageConst.PROPERTY_TAGS}\x01"
+_KEYS_NEEDLE: Final = f"\x02{MessageConst.PROPERTY_KEYS}\x01"
+_NO_WAIT: Final = f"\x02{MessageConst.PROPERTY_WAIT_STORE_MSG_OK}\x01false\x02"
 
 _DELAYS: Final = PropertyScanner(
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -54,7 +52,10 @@ class PropertyRewriter:
 
     def read(self, properties: str, new_uniq_key: Callable[[], str] | None = None) -> SentProperties:
         """The properties of one message; one without a unique id gets a new one, if that is given."""
-        uniq_key, tags, keys, wait = _scan(properties)
+        padded = f"\x02{properties}\x02"
+        uniq_key = _value(padded, _UNIQ_KEY_NEEDLE) if _UNIQ_KEY_NEEDLE in padded else None
+        tags = _value(padded, _TAGS_NEEDLE) if _TAGS_NEEDLE in padded else None
+        keys = _value(padded, _KEYS_NEEDLE) if _KEYS_NEEDLE in padded else None
         if (
             "MSG_REGION" in properties
             or "TRACE_ON" in properties
@@ -63,16 +64,21 @@ class PropertyRewriter:
         ):
             properties = _without_ours(properties)
         stored = join_properties(properties, self._own)
-        if uniq_key is None and new_uniq_key is not None:
+        if not uniq_key and new_uniq_key is not None:
             uniq_key = new_uniq_key()
             stored += f"{_UNIQ_KEY}\x01{uniq_key}\x02"
         return (
             properties_to_bytes(stored),
             uniq_key or "",
             tags_code(tags),
-            (uniq_key,) if keys is None and uniq_key else index_keys(uniq_key, keys),
-            wait != "false",
+            (uniq_key, keys) if uniq_key and keys and " " not in keys else index_keys(uniq_key, keys),
+            _NO_WAIT not in padded,
         )
+
+
+def _value(padded: str, needle: str) -> str:
+    """The value of a name that is there; of several the last, as Java reads them."""
+    return padded.rpartition(needle)[2].partition("\x02")[0]
 
 
 def _without_ours(properties: str) -> str:

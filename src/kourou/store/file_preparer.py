@@ -17,10 +17,11 @@ _log = logging.getLogger(__name__)
 class FilePreparer:
     """Prepares files of one log until stopped."""
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: CommitLog, *, retry_s: float = 1.0) -> None:
         self._commit_log = log
         self._wanted = threading.Event()
-        self._stopped = False
+        self._ended = threading.Event()
+        self._retry_s = retry_s
         self._thread = threading.Thread(target=self._run, name="commit-log-preparer", daemon=True)
         self._thread.start()
 
@@ -32,7 +33,7 @@ class FilePreparer:
 
     def stop(self) -> None:
         """Wait for the file that is being made and end the thread."""
-        self._stopped = True
+        self._ended.set()
         self._wanted.set()
         self._thread.join()
 
@@ -40,10 +41,12 @@ class FilePreparer:
         while self._wanted.wait():
             # Cleared before the work: a stop that comes meanwhile must not be forgotten.
             self._wanted.clear()
-            if self._stopped:
+            if self._ended.is_set():
                 return
             try:
                 self._commit_log.prepare_next()
             except OSError as error:
                 # The log tries again when it needs the file, and its senders hear of it then.
                 _log.warning("the next CommitLog file cannot be made yet: %s", error.strerror or error)
+                # Passes ask again and again; a disk that just failed is left alone for a moment.
+                self._ended.wait(self._retry_s)

@@ -12,7 +12,8 @@ import org.apache.rocketmq.common.message.Message;
  * message twice, and the next number comes after it in any case.
  */
 final class Load {
-    private static final long PAUSE_MS = 20;
+    private static final long PERIOD_MS = 1;
+    private static final long RETRY_MS = 20;
     private final List<Thread> threads = new ArrayList<>();
     private final AtomicIntegerArray acknowledged;
     private volatile boolean stopping;
@@ -32,6 +33,9 @@ final class Load {
             String name = queueId + "-" + acknowledged.get(queueId);
             if (send(producer, new Message(topic, Producers.body(name, 300, "text")), queueId)) {
                 acknowledged.incrementAndGet(queueId);
+                pause(PERIOD_MS);
+            } else {
+                pause(RETRY_MS);
             }
         }
     }
@@ -41,14 +45,13 @@ final class Load {
             SendResult result = producer.send(message, (queues, m, a) -> queues.get((int) a), queueId, 3000);
             return result.getSendStatus() == SendStatus.SEND_OK;
         } catch (Exception error) {
-            pause();
             return false;
         }
     }
 
-    private static void pause() {
+    private static void pause(long timeMs) {
         try {
-            Thread.sleep(PAUSE_MS);
+            Thread.sleep(timeMs);
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         }

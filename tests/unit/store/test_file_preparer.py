@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_nothing_is_made_for_a_log_without_files(log: CommitLog) -> None:
 def test_a_failure_is_logged_and_the_next_request_tries_again(
     log: CommitLog, files: FaultyFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    preparer = FilePreparer(log)
+    preparer = FilePreparer(log, retry_s=0.01)
     log.write(0, b"x")
     log.advance(1)
     files.fail("preallocate", 1, error=errno.ENOSPC)
@@ -78,4 +79,28 @@ def test_a_failure_is_logged_and_the_next_request_tries_again(
     wait_until(lambda: "cannot be made yet" in caplog.text)
     wait_until(lambda: (preparer.request_nowait(), not log.wants_next_file)[1])
     preparer.stop()
+    log.close()
+
+
+def test_a_stop_while_a_file_is_being_made_ends_the_thread(
+    log: CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        working.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(log, "prepare_next", slow)
+    preparer = FilePreparer(log)
+    log.write(0, b"x")
+    log.advance(1)
+    preparer.request_nowait()
+    assert working.wait(10)
+    stopping = threading.Thread(target=preparer.stop, daemon=True)
+    stopping.start()
+    wait_until(lambda: preparer._ended.is_set())
+    go_on.set()
+    stopping.join(10)
+    assert not stopping.is_alive()
     log.close()

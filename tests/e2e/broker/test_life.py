@@ -1,0 +1,146 @@
+"""A broker's life: start, what stops a start, what fails while it runs, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+
+from kourou.broker.controller import BrokerController
+from kourou.config import NamesrvConfig
+from kourou.errors import ConfigError, StoreLockedError
+from kourou.namesrv import NameServer
+from kourou.protocol.bodies import TopicRouteData, decode_body
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers import GetRouteInfoRequestHeader
+from kourou.testing.faulty_files import FaultyFiles
+from tests.e2e.broker.broker_kit import Peer, config, messages, running
+
+pytestmark = pytest.mark.e2e
+
+
+async def test_a_store_in_use_is_refused_and_its_broker_unharmed(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        with pytest.raises(StoreLockedError):
+            await BrokerController(config(tmp_path)).start()
+        assert (await peer.send()).code == 0
+
+
+async def test_a_port_in_use_is_refused_and_the_store_left_in_order(tmp_path: Path) -> None:
+    async with running(tmp_path / "one") as peer:
+        taken = peer.controller.port
+        with pytest.raises(ConfigError, match=str(taken)):
+            await BrokerController(config(tmp_path / "two", listen_port=taken)).start()
+    assert not (tmp_path / "two" / "store" / "abort").exists()
+    async with running(tmp_path / "two") as peer:
+        assert (await peer.send()).code == 0
+
+
+async def test_a_part_that_dies_is_heard(tmp_path: Path) -> None:
+    controller = BrokerController(config(tmp_path))
+    await controller.start()
+
+    async def broken() -> None:
+        raise RuntimeError("the part is broken")
+
+    try:
+        controller.services.start_task(broken(), "broken")
+        async with asyncio.timeout(5):
+            with pytest.raises(RuntimeError, match="the part is broken"):
+                await controller.wait_failed()
+    finally:
+        await controller.stop()
+
+
+async def test_stopping_twice_and_waiting_for_failure_end(tmp_path: Path) -> None:
+    controller = BrokerController(config(tmp_path))
+    await controller.start()
+    waiting = asyncio.ensure_future(controller.wait_failed())
+    await controller.stop()
+    await controller.stop()
+    async with asyncio.timeout(5):
+        await waiting
+
+
+# -- name servers --------------------------------------------------------------------------------
+
+
+async def route(server: NameServer, peer: Peer, topic: str) -> TopicRouteData | None:
+    command = RemotingCommand.request(
+        RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic)
+    )
+    answer = await peer.client.call(server.address, command)
+    return decode_body(answer.body, TopicRouteData) if answer.code == 0 else None
+
+
+async def test_a_broker_is_known_while_it_runs_and_a_new_topic_at_once(tmp_path: Path) -> None:
+    async with NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1")) as server:
+        async with running(tmp_path, namesrv_addr=server.address) as peer:
+            found = await route(server, peer, "TBW102")
+            assert found is not None
+            assert found.broker_datas[0].broker_addrs == {0: peer.controller.address}
+            await peer.send("Fresh")
+            async with asyncio.timeout(5):
+                while (found := await route(server, peer, "Fresh")) is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert found.queue_datas[0].write_queue_nums == 4
+            await peer.controller.stop()
+            assert await route(server, peer, "Fresh") is None
+
+
+async def test_a_broker_starts_without_its_name_servers_and_finds_them_later(tmp_path: Path) -> None:
+    async with NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1")) as server:
+        async with running(tmp_path, namesrv_addr="127.0.0.1:1") as peer:
+            peer.controller.services.update_config({"namesrvAddr": server.address})
+            async with asyncio.timeout(5):
+                while await route(server, peer, "TBW102") is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+
+# -- the disk ------------------------------------------------------------------------------------
+
+
+async def test_a_disk_that_is_full_refuses_and_takes_messages_again_by_itself(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    async with running(tmp_path, files=files) as peer:
+        await peer.send(body=b"before")
+        files.fail("pwrite", error=errno.ENOSPC, for_ever=True, part_of_path="commitlog")
+        answer = await peer.send(body=b"refused")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert [message.body for message in messages(await peer.pull())] == [b"before"]
+        files.heal()
+        assert (await peer.send(body=b"after")).code == 0
+        assert [message.body for message in messages(await peer.pull())] == [b"before", b"after"]
+
+
+async def test_a_failed_sync_fences_the_broker_and_reads_go_on(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    async with running(tmp_path, files=files, flush_disk_type="SYNC_FLUSH") as peer:
+        assert (await peer.send(body=b"before")).code == 0
+        files.fail("sync", part_of_path="commitlog")
+        assert (await peer.send(body=b"lost")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        files.heal()
+        answer = await peer.send(body=b"no more")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "cannot be synced" in (answer.remark or "")
+        assert [message.body for message in messages(await peer.pull())] == [b"before"]
+
+
+async def test_offsets_and_groups_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        await peer.send()
+        peer.controller.services.groups.find("readers")
+        peer.controller.services.offsets.commit("readers", "TopicTest", 0, 1, "here")
+    async with running(tmp_path) as peer:
+        assert peer.controller.services.groups.get("readers") is not None
+        assert peer.controller.services.offsets.query("readers", "TopicTest", 0) == 1
+
+
+async def test_changed_keys_are_in_force_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        assert (await peer.send(body=bytes(2000))).code == 0
+        peer.controller.services.update_config({"maxMessageSize": "1024"})
+        assert (await peer.send(body=bytes(2000))).code == ResponseCode.MESSAGE_ILLEGAL
