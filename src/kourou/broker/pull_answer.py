@@ -57,11 +57,8 @@ def answer_found(request: Request, result: GetMessageResult, broker_id: int, top
         )
     ).encode()
     request.answered = True
-    send = request.connection.send
-    send(_PREFIX.pack(4 + len(head) + result.size_bytes, len(head)) + head)
-    for run in result.runs:
-        if run.data is not None:
-            send(run.data)
+    size = 4 + len(head) + result.size_bytes
+    request.connection.send_parts([_PREFIX.pack(size, len(head)), head, *result.buffers], 4 + size)
 
 
 def answer_none(

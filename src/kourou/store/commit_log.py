@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 from kourou.errors import StoreFormatError
 from kourou.protocol.record import Buffer
@@ -27,6 +28,16 @@ _log = logging.getLogger(__name__)
 
 class CreateLogFileError(OSError):
     """The next file of the log cannot be made; nothing was written to it."""
+
+
+class LogWindow(NamedTuple):
+    """A part of one file in memory: bytes from `low` to `end`, the one at phy_offset x is
+    `view[x - start]`."""
+
+    view: memoryview
+    start: int
+    low: int
+    end: int
 
 
 class CommitLog:
@@ -275,6 +286,15 @@ class CommitLog:
         if phy_offset >= self.max_phy_offset - self._window:
             return log_file.mapped()[position : position + size_bytes]
         return log_file.file.pread_nowait(size_bytes, position)
+
+    def window_at(self, phy_offset: int) -> LogWindow | None:
+        """What may be read from memory around this byte; None when it would have to come from disk."""
+        log_file = self.file_at(phy_offset)
+        low = self.max_phy_offset - self._window
+        if log_file is None or phy_offset < low:
+            return None
+        start = log_file.start_phy_offset
+        return LogWindow(log_file.mapped(), start, max(start, low), log_file.end_phy_offset)
 
     def read(self, phy_offset: int, size_bytes: int) -> bytes | None:
         """Bytes of one file, from disk if need be; None when they are not there (any more)."""

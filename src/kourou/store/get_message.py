@@ -11,9 +11,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kourou.protocol.record import Buffer
-from kourou.store.commit_log import CommitLog
+from kourou.store.commit_log import CommitLog, LogWindow
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import BLANK_SIZE, UNIT
 from kourou.store.log_file import LogFile
@@ -22,6 +23,9 @@ TagsFilter = Callable[[int], bool]
 """Whether a record with this tags code may match; decided from the ConsumeQueue alone."""
 RecordFilter = Callable[[Buffer], bool]
 """Whether a record matches, from its bytes."""
+
+
+_NOWHERE: Final = LogWindow(memoryview(b""), 0, 1, 0)
 
 
 class GetMessageStatus(enum.Enum):
@@ -131,12 +135,26 @@ class MessageReader:
             return result
         limit = min(max_bytes or self._max_transfer_bytes, self._max_transfer_bytes)
         self._gather(result, units, max_messages, limit, tags_filter, record_filter)
-        for run in result.runs:
-            run.data = self._log.read_nowait(run.phy_offset, run.size_bytes)
-            if run.data is None and (log_file := self._log.file_at(run.phy_offset)) is not None:
-                log_file.pin()
-                run.log_file = log_file
+        self._load_from_memory(result.runs)
         return result
+
+    def _load_from_memory(self, runs: Sequence[Run]) -> None:
+        view, start, low, end = _NOWHERE
+        for run in runs:
+            phy_offset = run.phy_offset
+            run_end = phy_offset + run.size_bytes
+            if not low <= phy_offset < end:
+                view, start, low, end = self._log.window_at(phy_offset) or _NOWHERE
+            if low <= phy_offset and run_end <= end:
+                run.data = view[phy_offset - start : run_end - start]
+            else:
+                self._load_nowait(run)
+
+    def _load_nowait(self, run: Run) -> None:
+        run.data = self._log.read_nowait(run.phy_offset, run.size_bytes)
+        if run.data is None and (log_file := self._log.file_at(run.phy_offset)) is not None:
+            log_file.pin()
+            run.log_file = log_file
 
     def _gather(
         self,

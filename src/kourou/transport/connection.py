@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
@@ -256,6 +256,17 @@ class Connection(asyncio.Protocol):
             self._passes.mark_dirty(self)
         self._out.append(data)
         self._out_bytes += len(data)
+        if self._out_bytes >= self._limits.write_high_bytes:
+            self.flush()
+
+    def send_parts(self, parts: Sequence[Buffer], size_bytes: int) -> None:
+        """The same for bytes in many pieces, `size_bytes` together."""
+        if self.closed:
+            return
+        if not self._out:
+            self._passes.mark_dirty(self)
+        self._out += parts
+        self._out_bytes += size_bytes
         if self._out_bytes >= self._limits.write_high_bytes:
             self.flush()
 
