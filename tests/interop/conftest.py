@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from . import apache, artifacts, go_client
-from .java_session import CLIENT_SETS, AdminSession, ClientSession
-from .messaging_session import GO, Messaging, go_messaging, java_messaging
+# Two whole outputs are compared there.
+pytest.register_assert_rewrite(f"{__package__}.broker_pair")
+
+from . import apache, artifacts, go_client  # noqa: E402
+from .java_session import CLIENT_SETS, AdminSession, ClientSession  # noqa: E402
+from .messaging_session import GO, Messaging, go_messaging, java_messaging  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)

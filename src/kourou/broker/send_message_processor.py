@@ -284,10 +284,22 @@ class SendMessageProcessor:
         self._services.hooks.call(self._before_send, context)
 
 
+def _described(config: TopicConfig) -> str:
+    """A topic in Apache's words: tools show them."""
+    perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    attributes = ", ".join(f"{name}={value}" for name, value in (config.attributes or {}).items())
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={perm}, topicFilterType={config.topic_filter_type}, "
+        f"topicSysFlag={config.topic_sys_flag}, order={str(config.order).lower()}, "
+        f"attributes={{{attributes}}}]"
+    )
+
+
 def _no_such_queue(request: Request, header: SendHeader, target: SendTarget) -> RequestError:
     return RequestError(
         ResponseCode.INVALID_PARAMETER,
-        f"request queueId[{header.queue_id}] is illegal, {header.topic} has {target.queue_nums} queues. "
+        f"request queueId[{header.queue_id}] is illegal, {_described(target.topic_config)} "
         f"Producer: {request.connection.remote_address}",
     )
 

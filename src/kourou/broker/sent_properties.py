@@ -1,7 +1,6 @@
 """What a broker reads from the properties of a message sent to it, and what it adds.
 
-The string is searched, not taken apart: a dictionary of all properties costs four times as much
-as the few names that matter. Stored are the client's properties as they came, with the broker's
+Stored are the client's properties as they came, with the broker's
 own behind them; where both have a name, the client's is taken out.
 """
 
@@ -26,10 +25,19 @@ sender waits for the flush. A plain tuple: there is one for each message."""
 
 _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 
-_UNIQ_KEY_NEEDLE: Final = f"\x02{_UNIQ_KEY}\x01"
-_TAGS_NEEDLE: Final = f"\x02{MessageConst.PROPERTY_TAGS}\x01"
-_KEYS_NEEDLE: Final = f"\x02{MessageConst.PROPERTY_KEYS}\x01"
-_NO_WAIT: Final = f"\x02{MessageConst.PROPERTY_WAIT_STORE_MSG_OK}\x01false\x02"
+_TAGS: Final = MessageConst.PROPERTY_TAGS
+_KEYS: Final = MessageConst.PROPERTY_KEYS
+_WAIT: Final = MessageConst.PROPERTY_WAIT_STORE_MSG_OK
+# What a client has no say in. POP_CK is a handle to another record: a message that is sent again must
+# not carry it.
+_OURS: Final = frozenset(
+    {
+        MessageConst.PROPERTY_MSG_REGION,
+        MessageConst.PROPERTY_TRACE_SWITCH,
+        MessageConst.PROPERTY_CLUSTER,
+        MessageConst.PROPERTY_POP_CK,
+    }
+)
 
 _DELAYS: Final = PropertyScanner(
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -52,16 +60,23 @@ class PropertyRewriter:
 
     def read(self, properties: str, new_uniq_key: Callable[[], str] | None = None) -> SentProperties:
         """The properties of one message; one without a unique id gets a new one, if that is given."""
-        padded = f"\x02{properties}\x02"
-        uniq_key = _value(padded, _UNIQ_KEY_NEEDLE) if _UNIQ_KEY_NEEDLE in padded else None
-        tags = _value(padded, _TAGS_NEEDLE) if _TAGS_NEEDLE in padded else None
-        keys = _value(padded, _KEYS_NEEDLE) if _KEYS_NEEDLE in padded else None
-        if (
-            "MSG_REGION" in properties
-            or "TRACE_ON" in properties
-            or "CLUSTER" in properties
-            or "POP_CK" in properties
-        ):
+        uniq_key = tags = keys = ""
+        waits = True
+        has_ours = False
+        # Piece by piece: for the few properties of most messages nothing is faster.
+        for piece in properties.split("\x02"):
+            name, _, value = piece.partition("\x01")
+            if name == _UNIQ_KEY:
+                uniq_key = value or uniq_key
+            elif name == _TAGS:
+                tags = value or tags
+            elif name == _KEYS:
+                keys = value or keys
+            elif name == _WAIT:
+                waits = value != "false"
+            elif name in _OURS:
+                has_ours = True
+        if has_ours:
             properties = _without_ours(properties)
         stored = join_properties(properties, self._own)
         if not uniq_key and new_uniq_key is not None:
@@ -69,26 +84,15 @@ class PropertyRewriter:
             stored += f"{_UNIQ_KEY}\x01{uniq_key}\x02"
         return (
             properties_to_bytes(stored),
-            uniq_key or "",
+            uniq_key,
             tags_code(tags),
             (uniq_key, keys) if uniq_key and keys and " " not in keys else index_keys(uniq_key, keys),
-            _NO_WAIT not in padded,
+            waits,
         )
 
 
-def _value(padded: str, needle: str) -> str:
-    """The value of a name that is there; of several the last, as Java reads them."""
-    return padded.rpartition(needle)[2].partition("\x02")[0]
-
-
 def _without_ours(properties: str) -> str:
-    for name in (
-        MessageConst.PROPERTY_MSG_REGION,
-        MessageConst.PROPERTY_TRACE_SWITCH,
-        MessageConst.PROPERTY_CLUSTER,
-        # A handle to another record: a message that is sent again must not carry it.
-        MessageConst.PROPERTY_POP_CK,
-    ):
+    for name in _OURS:
         properties = remove_property(properties, name)
     return properties
 

@@ -1,113 +1,139 @@
-"""`kourou demo`: what there is, shown at work in one process, over real connections.
+"""`kourou demo`: a cluster of one broker at work, over real connections, for some seconds.
 
-A name server on a free loopback port, a made-up broker that registers two topics as a real one
-does, and the route that a client would get.
+Standalone on free ports with a store that is thrown away; three topics that are written and read;
+a table of rates and lag that the broker is asked for as `mqadmin` asks. Not a terminal: lines.
 """
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
 
 from rich.console import Console
-from rich.table import Table
+from rich.live import Live
 
-from kourou.config import NamesrvConfig
-from kourou.errors import ResponseError
-from kourou.namesrv.server import NameServer
-from kourou.protocol.bodies import (
-    BrokerData,
-    DataVersion,
-    QueueData,
-    RegisterBrokerBody,
-    TopicConfig,
-    TopicConfigSerializeWrapper,
-    TopicRouteData,
-    decode_body,
+from kourou.cli.demo_clients import DemoClient, Flow
+from kourou.cli.demo_view import FlowRates, Row, line, table
+from kourou.errors import KourouError
+from kourou.standalone.one_process import Standalone
+from kourou.standalone.options import StandaloneOptions
+
+SECONDS: Final = 5.0
+FLOWS: Final = (
+    Flow("orders", queues=4, messages_per_s=1_000, group="billing"),
+    Flow("payments", queues=2, messages_per_s=400, group="ledger"),
+    # Slower than what comes in, so that there is something to see.
+    Flow("audit", queues=1, messages_per_s=200, group="archive", pause_s=0.008),
 )
-from kourou.protocol.codes import PermName, RequestCode, ResponseCode
-from kourou.protocol.command import RemotingCommand
-from kourou.protocol.headers import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
-from kourou.transport.client import RemotingClient
-
-CLUSTER = "DemoCluster"
-BROKER = "broker-a"
-MEMBERS = {0: "192.0.2.10:10911", 1: "192.0.2.11:10911"}  # addresses reserved for examples
-TOPICS = {"orders": TopicConfig("orders", 4, 4), "audit": TopicConfig("audit", 8, 8, perm=PermName.READ)}
+_LOOK_EVERY_S: Final = 0.25
+_LINE_EVERY_S: Final = 1.0
+_FIRST_MESSAGE_S: Final = 10.0
 
 
-def run_demo() -> None:
-    """Show a name server, a registration and a route."""
-    asyncio.run(_demo(Console(highlight=False)))
+def run_demo(seconds: float = SECONDS) -> None:
+    """Show a broker at work for that long."""
+    with tempfile.TemporaryDirectory(prefix="kourou-demo-") as folder:
+        asyncio.run(_demo(Console(highlight=False), Path(folder), seconds))
 
 
-async def _demo(console: Console) -> None:
-    # Without a path the KV configuration stays in memory: a demo leaves nothing behind.
-    server = NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0))
-    await server.start()
-    client = RemotingClient()
+async def _demo(console: Console, folder: Path, seconds: float) -> None:
+    started = time.monotonic()
+    async with Standalone(StandaloneOptions(store=folder, namesrv_port=0, broker_port=0)) as server:
+        booted_ms = (time.monotonic() - started) * 1000
+        (broker,) = server.broker_addresses
+        console.print(f"Name server [bold]{server.address}[/] and broker [bold]{broker}[/] ", end="")
+        console.print(f"started in {booted_ms:.0f} ms.")
+        client = DemoClient(server.address)
+        try:
+            rows = await _at_work(console, client, broker, seconds)
+        finally:
+            await client.stop()
+    _sum_up(console, rows, seconds)
+
+
+async def _at_work(console: Console, client: DemoClient, broker: str, seconds: float) -> list[Row]:
+    """Send and consume while the numbers are shown; returns the last ones."""
     try:
-        console.print(f"1. A name server listens on [bold]{server.address}[/].")
-        await _register_members(client, server.address)
-        console.print(f"2. A made-up broker, [bold]{BROKER}[/], registers master, slave and two topics.")
-        console.print("3. A client asks where the topics are and is told:")
-        for topic in TOPICS:
-            console.print()
-            console.print(route_table(topic, await _route(client, server.address, topic)))
-    finally:
-        await client.stop()
-        await server.stop()
-    console.print("\nNext: start one that stays, [bold]kourou namesrv[/], and point any RocketMQ broker")
-    console.print("or client at it: [bold]namesrvAddr=127.0.0.1:9876[/].")
+        async with asyncio.TaskGroup() as tasks:
+            clients = [tasks.create_task(client.produce(flow), name=flow.topic) for flow in FLOWS]
+            await _wait_topics(client, broker)
+            clients += [
+                tasks.create_task(client.consume(flow, queue_id), name=f"{flow.group}-{queue_id}")
+                for flow in FLOWS
+                for queue_id in range(flow.queues)
+            ]
+            rows = await _show(console, client, broker, seconds)
+            for task in clients:
+                task.cancel()
+            return rows
+    except* KourouError as group:
+        # One of them, for one clear line; the others failed of the same.
+        raise _first(group) from None
 
 
-async def _register_members(client: RemotingClient, namesrv: str) -> None:
-    version = DataVersion(timestamp=int(time.time() * 1000), counter=1)
-    wrapper = TopicConfigSerializeWrapper(topic_config_table=TOPICS, data_version=version)
-    body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
-    for broker_id, address in MEMBERS.items():
-        header = RegisterBrokerRequestHeader(
-            broker_name=BROKER,
-            broker_addr=address,
-            cluster_name=CLUSTER,
-            ha_server_addr=address.replace("10911", "10912"),
-            broker_id=broker_id,
-        )
-        await _call(client, namesrv, RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body))
+def _first(group: BaseExceptionGroup[KourouError]) -> KourouError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _route(client: RemotingClient, namesrv: str, topic: str) -> TopicRouteData:
-    header = GetRouteInfoRequestHeader(topic=topic)
-    command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-    return decode_body((await _call(client, namesrv, command)).body, TopicRouteData)
+async def _wait_topics(client: DemoClient, broker: str) -> None:
+    """The first message to a topic makes it."""
+    deadline = time.monotonic() + _FIRST_MESSAGE_S
+    for flow in FLOWS:
+        while not await client.knows(broker, flow):
+            if time.monotonic() > deadline:
+                raise KourouError(f"topic {flow.topic} is not there after {_FIRST_MESSAGE_S:.0f} seconds")
+            await asyncio.sleep(0.01)
 
 
-async def _call(client: RemotingClient, address: str, command: RemotingCommand) -> RemotingCommand:
-    answer = await client.call(address, command)
-    if answer.code != ResponseCode.SUCCESS:
-        raise ResponseError(answer.code, answer.remark or "", address)
-    return answer
+async def _show(console: Console, client: DemoClient, broker: str, seconds: float) -> list[Row]:
+    rates = [FlowRates(flow) for flow in FLOWS]
+
+    async def look() -> list[Row]:
+        progress = [await client.progress(broker, flow) for flow in FLOWS]
+        now = time.monotonic()
+        return [rate.add(now, one) for rate, one in zip(rates, progress, strict=True)]
+
+    if not console.is_terminal:
+        return await _repeat(look, seconds, _LINE_EVERY_S, lambda rows, age: _print_lines(console, rows, age))
+    with Live(console=console, auto_refresh=False) as live:
+
+        def update(rows: list[Row], age: float) -> None:
+            live.update(table(rows, f"{age:.0f} of {seconds:.0f} s"), refresh=True)
+
+        return await _repeat(look, seconds, _LOOK_EVERY_S, update)
 
 
-def route_table(topic: str, route: TopicRouteData) -> Table:
-    """A route as a table: one row for each address that serves the topic."""
-    table = Table(title=f"Topic {topic}", title_justify="left")
-    for column in ("Broker", "Role", "Address", "Read queues", "Write queues", "Perm"):
-        table.add_column(column)
-    brokers = {broker.broker_name: broker for broker in route.broker_datas}
-    for queues in route.queue_datas:
-        for row in _rows(brokers[queues.broker_name], queues):
-            table.add_row(*row)
-    return table
+async def _repeat(
+    look: Callable[[], Awaitable[list[Row]]],
+    seconds: float,
+    every_s: float,
+    show: Callable[[list[Row], float], None],
+) -> list[Row]:
+    started = time.monotonic()
+    await look()  # rates need something to compare with
+    while True:
+        await asyncio.sleep(every_s)
+        rows, age = await look(), time.monotonic() - started
+        show(rows, age)
+        if age >= seconds:
+            return rows
 
 
-def _rows(broker: BrokerData, queues: QueueData) -> list[tuple[str, ...]]:
-    counts = (str(queues.read_queue_nums), str(queues.write_queue_nums), _permission(queues.perm))
-    return [
-        (broker.broker_name, "slave" if broker_id else "master", address, *counts)
-        for broker_id, address in sorted(broker.broker_addrs.items())
-    ]
+def _print_lines(console: Console, rows: list[Row], age: float) -> None:
+    for row in rows:
+        console.print(line(row, age), soft_wrap=True)
 
 
-def _permission(perm: int) -> str:
-    return "".join(letter for bit, letter in ((PermName.READ, "R"), (PermName.WRITE, "W")) if perm & bit)
+def _sum_up(console: Console, rows: list[Row], seconds: float) -> None:
+    stored = sum(row.progress.stored for row in rows)
+    consumed = sum(row.progress.consumed for row in rows)
+    behind = max(rows, key=lambda row: row.progress.lag)
+    console.print(f"{stored:,} messages stored and {consumed:,} consumed in {seconds:.0f} seconds; ", end="")
+    console.print(f"group {behind.flow.group} is slow on purpose and {behind.progress.lag:,} behind.")
+    console.print("Next: [bold]kourou standalone[/] starts one that stays; point any RocketMQ client")
+    console.print("at it: [bold]namesrvAddr=127.0.0.1:9876[/].")

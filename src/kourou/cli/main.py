@@ -161,11 +161,13 @@ def namesrv(
 
 
 @app.command()
-def demo() -> None:
-    """Show a name server at work: register a broker, look up a route."""
+def demo(
+    seconds: Annotated[float, typer.Option(min=1, max=3600, help="For how long.")] = 5.0,
+) -> None:
+    """Show a broker at work: topics, rates and lag, for some seconds."""
     from kourou.cli.demo import run_demo
 
-    run_command("kourou demo", run_demo)
+    run_command("kourou demo", lambda: run_demo(seconds))
 
 
 def _texts(given: dict[str, Any]) -> dict[str, str]:

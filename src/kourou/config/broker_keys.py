@@ -198,7 +198,9 @@ _CONSUMING: Final = (
 )
 
 _SENDING: Final = (
-    *keys(_BOOL, brokerFastFailureEnable=True, rejectTransactionMessage=False, recallMessageEnable=False),
+    *keys(_BOOL, brokerFastFailureEnable=True, rejectTransactionMessage=False),
+    # Apache's default is false. What a sender may take back, it should not have to ask an operator for.
+    Key("recallMessageEnable", _BOOL, True),
     *keys(_BOOL, allowRecallWhenBrokerNotWriteable=True, aclEnable=False),
     *keys(_LONG, startAcceptSendRequestTimeStamp=0),
     # Sends that wait for the disk, and pulls that are held: one more is answered SYSTEM_BUSY.

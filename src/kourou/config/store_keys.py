@@ -17,7 +17,7 @@ _STRING, _ENUM, _DOUBLE = ValueType.STRING, ValueType.ENUM, ValueType.DOUBLE
 _UNDER_ROOT: Final = "it lies under storePathRootDir, where RocketMQ has looked for it since 3.2"
 _NO_TRAN_TABLE: Final = "half messages are kept in topics, as RocketMQ does since 4.3"
 _NO_CONTROLLER: Final = "brokers keep the role they are configured with; there is no controller"
-_NO_TIMER: Final = "timer messages are not in this version; delay levels are"
+_NO_TIMER: Final = "one task works the timer wheel; there are no pools, snapshots or timelines to set"
 _NO_LMQ: Final = "light message queues are not in this version"
 _NO_COMPACTION: Final = "compaction topics are not in this version"
 _NO_EXT: Final = "filters are evaluated on the message; there are no bit maps beside the queues"
@@ -64,7 +64,7 @@ _FILE_SIZES: Final = (
     Key("maxIndexNum", _INT, 20_000_000, low=2),
     *keys(_INT, _NO_EXT, mappedFileSizeConsumeQueueExt=50_331_648, bitMapLengthConsumeQueueExt=64),
     *keys(_INT, _NO_COMPACTION, mapperFileSizeBatchConsumeQueue=13_800_000),
-    *keys(_INT, _NO_TIMER, mappedFileSizeTimerLog=104_857_600),
+    Key("mappedFileSizeTimerLog", _INT, 104_857_600, low=1024),
     *keys(_BOOL, _NO_EXT, enableConsumeQueueExt=False),
     *keys(_BOOL, messageIndexEnable=True),
     *keys(
@@ -283,14 +283,17 @@ _DELAY: Final = (
         scheduleAsyncDeliverMaxPendingLimit=2_000,
         scheduleAsyncDeliverMaxResendNum2Blocked=3,
     ),
-    # Whether the topic of timer messages is made at start; they are not delivered in this version.
     Key("timerWheelEnable", _BOOL, True),
+    *keys(_BOOL, timerStopEnqueue=False, timerStopDequeue=False),
+    Key("timerPrecisionMs", _INT, 1_000, low=100, high=1_000),
+    Key("timerRollWindowSlot", _INT, 172_800, low=2, high=604_740),
+    Key("timerMaxDelaySec", _INT, 259_200, low=1),
+    Key("timerFlushIntervalMs", _INT, 1_000, low=1),
+    Key("timerCongestNumEachSlot", _INT, 2_147_483_647, low=1),
     *keys(_STRING, _NO_TIMER, timerCheckMetricsWhen="05"),
     *keys(
         _BOOL,
         _NO_TIMER,
-        timerStopEnqueue=False,
-        timerStopDequeue=False,
         timerSkipUnknownError=False,
         timerEnableRetryUntilSuccess=False,
         timerEnableDisruptor=False,
@@ -305,14 +308,9 @@ _DELAY: Final = (
     *keys(
         _INT,
         _NO_TIMER,
-        timerPrecisionMs=1_000,
-        timerRollWindowSlot=172_800,
-        timerMaxDelaySec=259_200,
-        timerFlushIntervalMs=1_000,
         timerWheelSnapshotIntervalMs=10_000,
         timerGetMessageThreadNum=3,
         timerPutMessageThreadNum=3,
-        timerCongestNumEachSlot=2_147_483_647,
         timerMetricSmallThreshold=1_000_000,
         timerProgressLogIntervalMs=10_000,
         timerColdDataCheckIntervalMs=60_000,

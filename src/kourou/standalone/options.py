@@ -132,8 +132,9 @@ def broker_config(
 
 
 def config_file(options: StandaloneOptions, index: int) -> Path:
-    """Where a broker looks for more keys, and keeps those that mqadmin sets."""
-    return options.store_of(index) / "broker.properties"
+    """Where a broker looks for more keys, and keeps those that mqadmin sets. Beside the store: a
+    folder that is not empty is no new store."""
+    return options.store / f"{broker_name(index)}.properties"
 
 
 def _existing(path: Path) -> Path | None:

@@ -1,0 +1,131 @@
+"""Where a message with a delay is stored until its time has come.
+
+Two ways to ask for one. `DELAY`, a level: the message waits in SCHEDULE_TOPIC_XXXX, in the queue of
+its level. `TIMER_DELAY_SEC`, `TIMER_DELAY_MS` or `TIMER_DELIVER_MS`, any time: it waits in
+rmq_sys_wheel_timer. Both keep where it goes in REAL_TOPIC and REAL_QID. A level wins over a time.
+Not here: delivering (schedule_service.py, timer_service.py).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from kourou.protocol.codes import MessageSysFlag
+from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
+from kourou.protocol.properties import MessageConst, PropertyScanner
+from kourou.store.put_status import PutRefusedError, PutStatus
+
+if TYPE_CHECKING:
+    from kourou.broker.inner_message import InnerMessage
+    from kourou.broker.services import BrokerServices
+
+_DELAY: Final = MessageConst.PROPERTY_DELAY_TIME_LEVEL
+_SEC: Final = MessageConst.PROPERTY_TIMER_DELAY_SEC
+_MS: Final = MessageConst.PROPERTY_TIMER_DELAY_MS
+_DELIVER: Final = MessageConst.PROPERTY_TIMER_DELIVER_MS
+_OUT: Final = MessageConst.PROPERTY_TIMER_OUT_MS
+
+# The bit that prepared and rolled back transaction records share: neither is ever delivered.
+_UNFINISHED: Final = (
+    MessageSysFlag.TRANSACTION_PREPARED_TYPE.value & MessageSysFlag.TRANSACTION_ROLLBACK_TYPE.value
+)
+
+_scan: Final = PropertyScanner(_DELAY, _SEC, _MS, _DELIVER, _OUT).values
+
+
+def delay(services: BrokerServices, message: InnerMessage) -> None:
+    """Send `message` to where it waits, if it has a delay; else it stays as it is.
+
+    PutRefusedError: the delay is none, too long, or cannot be had here.
+    """
+    level_text, *times, out = _scan(message.properties)
+    if message.sys_flag & _UNFINISHED:
+        return
+    level = _number(_DELAY, level_text) if level_text is not None else 0
+    if level > 0:
+        for name, text in zip((_SEC, _MS, _DELIVER), times, strict=True):
+            if text is not None:
+                message.remove_property(name)
+        wait_for_level(message, level, len(services.store.config.delay_levels))
+    elif any(text is not None for text in times) and out is None and message.topic != TIMER_TOPIC:
+        _wait_for_time(services, message, *times)
+
+
+def wait_for_level(message: InnerMessage, level: int, levels: int) -> None:
+    """Send `message` to the queue of its level, of which there are so many: none is above the last."""
+    level = min(level, levels)
+    message.set_property(_DELAY, str(level))
+    _keep_target(message)
+    message.topic, message.queue_id = RMQ_SYS_SCHEDULE_TOPIC, level - 1
+
+
+def _keep_target(message: InnerMessage) -> None:
+    message.set_property(MessageConst.PROPERTY_REAL_TOPIC, message.topic)
+    message.set_property(MessageConst.PROPERTY_REAL_QUEUE_ID, str(message.queue_id))
+
+
+def _wait_for_time(
+    services: BrokerServices, message: InnerMessage, sec: str | None, ms: str | None, deliver: str | None
+) -> None:
+    config, now_ms = services.config, services.now_ms()
+    if not config.timer_wheel_enable:
+        raise PutRefusedError(
+            PutStatus.WHEEL_TIMER_NOT_ENABLE, "timer messages are not enabled: timerWheelEnable is false"
+        )
+    deliver_ms = _deliver_ms(now_ms, sec, ms, deliver)
+    if deliver_ms <= now_ms:
+        if message.get_property(MessageConst.PROPERTY_TIMER_DEL_UNIQKEY) is not None:
+            raise PutRefusedError(
+                PutStatus.WHEEL_TIMER_MSG_ILLEGAL, "the message to recall is due already: it is delivered"
+            )
+        return
+    longest_ms = config.timer_max_delay_sec * 1000
+    if deliver_ms - now_ms > longest_ms:
+        raise PutRefusedError(
+            PutStatus.WHEEL_TIMER_MSG_ILLEGAL,
+            f"timer message illegal, the delay time should not be bigger than the max delay {longest_ms}ms; "
+            f"or if set del msg, the delay time should be bigger than the current time "
+            f"(asked for: {deliver_ms - now_ms}ms; the limit is timerMaxDelaySec)",
+        )
+    out_ms = slot_time(deliver_ms, config.timer_precision_ms)
+    _check_congestion(services, out_ms)
+    message.set_property(_OUT, str(out_ms))
+    _keep_target(message)
+    message.topic, message.queue_id = TIMER_TOPIC, 0
+
+
+def _deliver_ms(now_ms: int, sec: str | None, ms: str | None, deliver: str | None) -> int:
+    status = PutStatus.WHEEL_TIMER_MSG_ILLEGAL
+    if sec is not None:
+        return now_ms + _number(_SEC, sec, status) * 1000
+    if ms is not None:
+        return now_ms + _number(_MS, ms, status)
+    assert deliver is not None
+    return _number(_DELIVER, deliver, status)
+
+
+def slot_time(deliver_ms: int, precision_ms: int) -> int:
+    """The time of the slot that a message waits in. A slot is emptied when it is over, not when it
+    begins: one that is due on the stroke waits in the slot before."""
+    return (deliver_ms - 1) // precision_ms * precision_ms
+
+
+def _check_congestion(services: BrokerServices, out_ms: int) -> None:
+    """Refuse all from twice the limit of a slot on, and between the two ever more."""
+    limit = services.config.timer_congest_num_each_slot
+    waiting = services.timers.count_at(out_ms) if services.timers is not None else 0
+    if waiting > limit and waiting - limit > random.random() * limit:
+        raise PutRefusedError(
+            PutStatus.WHEEL_TIMER_FLOW_CONTROL,
+            f"timer message is under flow control, max num limit is {limit}, "
+            f"the current value is {waiting} at this time ({out_ms}); choose another second",
+        )
+
+
+def _number(name: str, text: str, status: PutStatus = PutStatus.MESSAGE_ILLEGAL) -> int:
+    """A number as Java reads it."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+        raise PutRefusedError(status, f"the message is illegal: property {name}={text[:40]} is no number")
+    return int(text)

@@ -1,0 +1,211 @@
+"""`kourou standalone`, `kourou broker`, `mqbroker` as users run them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kourou.cli.mqshutdown import shut_down
+from kourou.protocol.bodies import ClusterInfo, decode_body
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.testing.store_check import assert_store_ok
+from kourou.transport.client import RemotingClient
+from tests.e2e.broker.test_cluster import send_command
+from tests.e2e.server_process import START_SECONDS, ServerProcess
+
+pytestmark = pytest.mark.e2e
+
+READY = re.compile(r"Kourou is ready: namesrvAddr=(\S+) \(brokers? ([^;]+); store (.+)\)")
+BOOTED = re.compile(r"The broker\[broker-x, (127\.0\.0\.1:\d+)\] boot success\. serializeType=JSON")
+FREE = ["--namesrv-port", "0", "--broker-port", "0"]
+
+Spawn = Callable[..., ServerProcess]
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user with a home folder of the test's own."""
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("XDG_", "ROCKETMQ_", "NAMESRV_"))
+    }
+    home = tmp_path / "home"
+    home.mkdir()
+    return {**kept, "HOME": str(home)}
+
+
+@pytest.fixture
+def spawn(environ: dict[str, str], tmp_path: Path) -> Iterator[Spawn]:
+    """Starts processes; what still runs at the end is killed."""
+    started: list[ServerProcess] = []
+
+    def start(*arguments: str, module: str = "kourou.cli.main") -> ServerProcess:
+        folder = tmp_path / f"process-{len(started)}"
+        started.append(ServerProcess(module, list(arguments), environ, folder))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+def ready(server: ServerProcess) -> tuple[str, list[str]]:
+    """The addresses of name server and brokers in the line that says that it serves."""
+    found = READY.fullmatch(server.wait_first_line())
+    assert found is not None
+    return found[1], found[2].split(", ")
+
+
+def call(address: str, command: RemotingCommand) -> RemotingCommand:
+    async def one_call() -> RemotingCommand:
+        client = RemotingClient()
+        try:
+            return await client.call(address, command, timeout_ms=5_000)
+        finally:
+            await client.stop()
+
+    return asyncio.run(one_call())
+
+
+def registered(namesrv: str) -> dict[str, str]:
+    """The brokers that a name server knows, with their addresses."""
+    answer = call(namesrv, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
+    table = decode_body(answer.body, ClusterInfo).broker_addr_table
+    return {name: data.broker_addrs[0] for name, data in table.items()}
+
+
+def brokers_of(store: Path) -> list[int]:
+    """Process ids of the brokers that work on stores in this folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"kourou.cli.mqbroker" in line and str(store).encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+def test_one_line_then_it_takes_messages_and_stops_in_order(spawn: Spawn, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    server = spawn("standalone", "--store", str(store), *FREE)
+    namesrv, (broker,) = ready(server)
+    assert registered(namesrv) == {"broker-a": broker}
+    assert call(broker, send_command(b"x")).code == ResponseCode.SUCCESS
+    assert server.stop() == 0
+    assert (len(server.output.splitlines()), server.errors) == (1, "")
+    assert_store_ok(store / "broker-a")
+
+
+def test_ctrl_c_is_an_end_in_order_too(spawn: Spawn, tmp_path: Path) -> None:
+    server = spawn("standalone", "--store", str(tmp_path / "store"), *FREE)
+    ready(server)
+    assert (server.stop(signal.SIGINT), server.errors) == (0, "")
+
+
+def test_without_a_store_it_is_in_the_users_data_folder(spawn: Spawn, tmp_path: Path) -> None:
+    server = spawn("standalone", *FREE)
+    assert server.wait_first_line().endswith(f"store {tmp_path}/home/.local/share/kourou/standalone)")
+    assert shut_down("standalone", tmp_path / "home/.local/state/kourou/run")
+    assert server.wait_end() == 0
+
+
+def test_a_second_start_on_the_same_store_or_port_says_so(spawn: Spawn, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = spawn("standalone", "--store", str(store), *FREE)
+    namesrv, (broker,) = ready(first)
+    port = namesrv.rpartition(":")[2]
+    other = ["--store", str(tmp_path / "other")]
+    second = spawn("standalone", "--store", str(store), *FREE)
+    third = spawn("standalone", *other, "--namesrv-port", port, "--broker-port", "0")
+    assert (second.wait_end(), third.wait_end()) == (1, 1)
+    assert second.errors == (
+        f"kourou standalone: {store}/broker-a/lock: the store is in use by process {first.process.pid}; "
+        "stop it, or use another folder\n"
+    )
+    assert third.errors == (
+        f"kourou standalone: cannot listen on 127.0.0.1:{port}: the port is taken; "
+        "stop what uses it or choose another listenPort (--namesrv-port)\n"
+    )
+    fourth = spawn("standalone", *other, "--namesrv-port", "0", "--broker-port", broker.rpartition(":")[2])
+    assert fourth.wait_end() == 1
+    assert "the port is taken" in fourth.errors and "Traceback" not in fourth.errors
+    assert first.stop() == 0
+
+
+def test_a_wrong_advertised_address_is_warned_of(spawn: Spawn, tmp_path: Path) -> None:
+    # An address for documents: no machine has it. The broker itself reaches its name server by loopback.
+    server = spawn("standalone", "--store", str(tmp_path / "store"), *FREE, "--advertise", "192.0.2.77")
+    namesrv, (broker,) = ready(server)
+    assert namesrv.startswith("192.0.2.77:") and broker.startswith("192.0.2.77:")
+    server.wait_errors(f"clients are told {broker} and could not reach it from here: ")
+    assert server.stop() == 0
+
+
+def test_several_brokers_are_processes_behind_one_name_server(spawn: Spawn, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    server = spawn("standalone", "--store", str(store), *FREE, "--brokers", "2")
+    namesrv, brokers = ready(server)
+    assert registered(namesrv) == dict(zip(("broker-a", "broker-b"), brokers, strict=True))
+    assert len(brokers_of(store)) == 2
+    for broker in brokers:
+        assert call(broker, send_command(b"x")).code == ResponseCode.SUCCESS
+    assert (server.stop(signal.SIGINT), server.errors) == (0, "")
+    assert brokers_of(store) == []
+    for name in ("broker-a", "broker-b"):
+        assert_store_ok(store / name)
+
+
+def test_a_broker_that_dies_stops_all_loudly(spawn: Spawn, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    server = spawn("standalone", "--store", str(store), *FREE, "--brokers", "2")
+    ready(server)
+    os.kill(min(brokers_of(store)), signal.SIGKILL)
+    assert server.wait_end() == 1
+    assert "broker-a ended by itself (exit code -9); stopping all" in server.errors
+    assert "Traceback" not in server.errors
+    assert brokers_of(store) == []
+
+
+def test_brokers_stop_in_order_when_their_parent_is_killed(spawn: Spawn, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    server = spawn("standalone", "--store", str(store), *FREE, "--brokers", "2")
+    ready(server)
+    server.kill()
+    deadline = time.monotonic() + START_SECONDS
+    while brokers_of(store):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for name in ("broker-a", "broker-b"):
+        assert not (store / name / "abort").exists()
+
+
+def test_mqbroker_with_a_file_and_a_name_server(spawn: Spawn, tmp_path: Path) -> None:
+    cluster = spawn("standalone", "--store", str(tmp_path / "store"), *FREE)
+    namesrv, _ = ready(cluster)
+    path = tmp_path / "broker.conf"
+    path.write_text(
+        "brokerName=broker-x\nlistenPort=0\nbindAddress=127.0.0.1\nmapedFileSizeCommitLog=16777216\n"
+        f"rocketmqHome={tmp_path / 'rmq'}\n"
+    )
+    server = spawn("-c", str(path), "-n", namesrv, module="kourou.cli.mqbroker")
+    booted = BOOTED.match(server.wait_first_line())
+    assert booted is not None
+    assert server.output.splitlines()[0].endswith(f" and name server is {namesrv}")
+    assert registered(namesrv)["broker-x"] == booted[1]
+    assert shut_down("broker", tmp_path / "home/.local/state/kourou/run")
+    assert server.wait_end() == 0
+    assert "broker-x" not in registered(namesrv)
+    assert_store_ok(tmp_path / "rmq" / "store")
+    assert cluster.stop() == 0
