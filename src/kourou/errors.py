@@ -4,7 +4,8 @@
     ├── ConfigError                what the operator wrote
     ├── ProtocolError              what the peer sent: bytes that are not a frame, a header, a body
     │   ├── FrameTooLargeError
-    │   └── HeaderFieldError
+    │   ├── HeaderFieldError
+    │   └── FilterSyntaxError
     ├── RequestError               a request we understood and refuse; carries its response code
     ├── RemotingError              talking to a peer failed
     │   ├── ConnectError
@@ -32,6 +33,7 @@ from typing import ClassVar
 SYSTEM_ERROR = 1
 SYSTEM_BUSY = 2
 SERVICE_NOT_AVAILABLE = 14
+SUBSCRIPTION_PARSE_FAILED = 23
 
 
 class KourouError(Exception):
@@ -69,6 +71,22 @@ class HeaderFieldError(ProtocolError):
         super().__init__(f"{header}: {reason}")
         self.header = header
         self.reason = reason
+
+
+class FilterSyntaxError(ProtocolError):
+    """An SQL92 expression that is none. `position` counts from 0, `piece` is the text there."""
+
+    response_code = SUBSCRIPTION_PARSE_FAILED
+
+    def __init__(self, problem: str, position: int, piece: str, hint: str = "") -> None:
+        near = f"near {piece!r}" if piece else "at the end"
+        super().__init__(
+            f"SQL92 expression: {problem}, at character {position + 1}, {near}{hint and '; '}{hint}"
+        )
+        self.problem = problem
+        self.position = position
+        self.piece = piece
+        self.hint = hint
 
 
 class RequestError(KourouError):

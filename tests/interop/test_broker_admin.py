@@ -54,6 +54,11 @@ def says_as_5(pair: BrokerPair) -> bool:
     return pair.version.startswith("5")
 
 
+def is_old_baseline(pair: BrokerPair) -> bool:
+    """Whether 4.9.7 stands in for ours, and does not say what 5.5.0 says."""
+    return IS_BASELINE and not says_as_5(pair)
+
+
 # -- the cluster and its broker ------------------------------------------------------------------------------
 
 
@@ -63,7 +68,7 @@ def test_cluster_list(pair: BrokerPair) -> None:
     # 4.9.7 takes a broker without full files for half a million hours old.
     age = re.compile(r"\S+ (?=\S+( true)?$)", re.MULTILINE)
     assert age.sub("AGE ", version.sub("V", ours)) == age.sub("AGE ", version.sub("V", theirs))
-    assert re.search(r"^DefaultCluster broker-a 0 BROKER V5_\d_\d N\(0,0ms\) N\(0,0ms", ours, re.MULTILINE)
+    assert re.search(r"^DefaultCluster broker-a 0 BROKER V\d_\d_\d N\(0,0ms\) N\(0,0ms", ours, re.MULTILINE)
 
 
 def test_cluster_list_with_totals(pair: BrokerPair) -> None:
@@ -124,7 +129,8 @@ def test_a_key_that_would_move_files_is_refused(pair: BrokerPair) -> None:
     command = ("updateBrokerConfig", "-b", "BROKER", "-k", "brokerConfigPath", "-v", "elsewhere")
     if says_as_5(pair):
         pair.same(*command)
-    assert "CODE: 16 DESC: Can not update config in black list." in pair.texts(*command)[0]
+    if not is_old_baseline(pair):
+        assert "CODE: 16 DESC: Can not update config in black list." in pair.texts(*command)[0]
 
 
 @pytest.mark.skipif(IS_BASELINE, reason="ours differs from Apache's on purpose")
@@ -429,4 +435,5 @@ def test_a_reset_of_an_unknown_group_is_refused(pair: BrokerPair) -> None:
     command = ("resetOffsetByTime", "-g", "never-heard-of", "-t", TOPIC, "-s", "0")
     if says_as_5(pair):
         pair.same(*command)
-    assert "CODE: 26 " in pair.texts(*command)[0]
+    if not is_old_baseline(pair):
+        assert "CODE: 26 " in pair.texts(*command)[0]

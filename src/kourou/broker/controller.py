@@ -19,6 +19,8 @@ from typing import Final, Self
 from kourou.broker.config_writer import ConfigWriter
 from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
 from kourou.broker.consumers import ConsumerManager
+from kourou.broker.delay_offsets import DelayOffsetManager
+from kourou.broker.delayed_delivery import DelayedDelivery
 from kourou.broker.disk_threads import DiskThreads
 from kourou.broker.flush_service import FlushService
 from kourou.broker.hooks import BrokerHooks
@@ -34,14 +36,13 @@ from kourou.broker.rebalance_lock import RebalanceLockManager
 from kourou.broker.registration import Registration
 from kourou.broker.retention_service import RetentionService
 from kourou.broker.services import BrokerServices
-from kourou.broker.settings import store_config, store_root
+from kourou.broker.settings import store_config, store_host, store_root
 from kourou.broker.stats import BrokerStatsManager
 from kourou.broker.store_stats import StoreStats
 from kourou.broker.subscription_groups import SubscriptionGroupManager
 from kourou.broker.topics import TopicConfigManager
 from kourou.config.broker import BrokerConfig
 from kourou.errors import ConfigError
-from kourou.protocol.message_id import encode_host
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.file_preparer import FilePreparer
 from kourou.store.files import Files
@@ -90,6 +91,7 @@ class BrokerController:
         self._flush: FlushService | None = None
         self._preparer: FilePreparer | None = None
         self._retention: RetentionService | None = None
+        self._delays: DelayedDelivery | None = None
         self._notifier = ConsumerIdsNotifier(self._current_config)
         self._is_stopping = False
 
@@ -116,14 +118,16 @@ class BrokerController:
             raise
 
     def _open_store(self) -> MessageStore:
-        host = encode_host(self._config.broker_ip1, self._config.listen_port)
-        return MessageStore.open(store_config(self._config, host), self._files, self._now_ms)
+        config = store_config(self._config, store_host(self._config))
+        return MessageStore.open(config, self._files, self._now_ms)
 
     async def _serve(self, store: MessageStore) -> None:
         registration = Registration()
         services = self._services = self._make_services(store, registration)
         await services.in_disk_thread(self._load_tables)
         adopt_orphans(store.queues, services.topics)
+        self._delays = DelayedDelivery(services)
+        await services.in_disk_thread(self._delays.recover)
         self._flush = FlushService(services)
         self._preparer = FilePreparer(store.log)
         self._retention = RetentionService(services)
@@ -133,7 +137,7 @@ class BrokerController:
             processors, server_settings(self._config), on_close=self._closed, passes=services.passes
         )
         await self._server.start()
-        self._client = RemotingClient(client_settings(self._config))
+        self._client = RemotingClient(client_settings(self._config, self._config.connect_timeout_millis))
         self._out_api = BrokerOuterApi(
             self._client, self._identity(), lambda: services.config, registration.soon
         )
@@ -183,6 +187,10 @@ class BrokerController:
             locks=RebalanceLockManager(now_ms),
             stats=stats,
             holds=holds,
+            delay_offsets=DelayOffsetManager(
+                self._files, store.config.root, self._current_config, now_ms, lambda: store.log.max_phy_offset
+            ),
+            timers=None,
             disk=self._disk,
             tasks=tasks,
             store_work=asyncio.Lock(),
@@ -200,7 +208,7 @@ class BrokerController:
 
     def _load_tables(self) -> None:
         services = self.services
-        for table in (services.topics, services.groups, services.offsets):
+        for table in (services.topics, services.groups, services.offsets, services.delay_offsets):
             table.load()
 
     def _identity(self) -> BrokerIdentity:
@@ -214,9 +222,10 @@ class BrokerController:
         )
 
     def _start_timers(self, services: BrokerServices) -> None:
-        assert self._flush is not None and self._retention is not None
+        assert self._flush is not None and self._retention is not None and self._delays is not None
         self._flush.start()
         self._retention.start()
+        self._delays.start()
         self._writer = ConfigWriter(services)
         self._writer.start()
         services.start_task(_every(_CHECK_HOLDS_S, services.holds.check), "check-held-pulls")
@@ -302,6 +311,8 @@ class BrokerController:
 
     def _close_store(self) -> None:
         ConfigWriter(self.services).write_all()
+        if self._delays is not None:
+            self._delays.save_at_stop()
         self.services.store.close()
 
     async def __aenter__(self) -> Self:

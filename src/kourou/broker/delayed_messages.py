@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
-from kourou.protocol.properties import MessageConst, PropertyScanner
+from kourou.protocol.properties import MessageConst, PropertyScanner, join_properties, remove_property
 from kourou.store.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _SEC: Final = MessageConst.PROPERTY_TIMER_DELAY_SEC
 _MS: Final = MessageConst.PROPERTY_TIMER_DELAY_MS
 _DELIVER: Final = MessageConst.PROPERTY_TIMER_DELIVER_MS
 _OUT: Final = MessageConst.PROPERTY_TIMER_OUT_MS
+_REAL_TOPIC: Final = MessageConst.PROPERTY_REAL_TOPIC
+_REAL_QID: Final = MessageConst.PROPERTY_REAL_QUEUE_ID
 
 # The bit that prepared and rolled back transaction records share: neither is ever delivered.
 _UNFINISHED: Final = (
@@ -55,14 +57,18 @@ def delay(services: BrokerServices, message: InnerMessage) -> None:
 def wait_for_level(message: InnerMessage, level: int, levels: int) -> None:
     """Send `message` to the queue of its level, of which there are so many: none is above the last."""
     level = min(level, levels)
-    message.set_property(_DELAY, str(level))
+    if f"{_DELAY}\x01{level}\x02" not in message.properties:
+        message.set_property(_DELAY, str(level))
     _keep_target(message)
     message.topic, message.queue_id = RMQ_SYS_SCHEDULE_TOPIC, level - 1
 
 
 def _keep_target(message: InnerMessage) -> None:
-    message.set_property(MessageConst.PROPERTY_REAL_TOPIC, message.topic)
-    message.set_property(MessageConst.PROPERTY_REAL_QUEUE_ID, str(message.queue_id))
+    properties = message.properties
+    if "REAL_" in properties:  # not when it is delayed for the first time
+        properties = remove_property(remove_property(properties, _REAL_TOPIC), _REAL_QID)
+    target = f"{_REAL_TOPIC}\x01{message.topic}\x02{_REAL_QID}\x01{message.queue_id}\x02"
+    message.properties = join_properties(properties, target)
 
 
 def _wait_for_time(

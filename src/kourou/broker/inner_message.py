@@ -86,9 +86,7 @@ class InnerMessage:
         self.properties = remove_property(self.properties, name)
 
 
-def put(
-    services: BrokerServices, message: InnerMessage, done: PutDone | None, *, wait: bool = False
-) -> None:
+def put(services: BrokerServices, message: InnerMessage, done: PutDone | None, *, wait: bool = False) -> None:
     """Store `message`; one with a delay goes where it waits for its time, and `message` is changed so.
 
     As `put_now`. PutRefusedError also when its delay cannot be had.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -41,6 +40,9 @@ _log = logging.getLogger(__name__)
 # A stop must not wait long for a name server that is gone; it misses us soon by itself.
 UNREGISTER_TIMEOUT_MS: Final = 1_000
 QUERY_TIMEOUT_MS: Final = 3_000
+# How long a registration waits for the answers of all: a name server that hangs must not keep a
+# broker from starting, nor the next change from the others.
+PATIENCE_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,15 @@ class RegisterBrokerResult:
     order_topics: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _News:
+    """A registration to be told."""
+
+    command: RemotingCommand
+    version: DataVersion
+    is_oneway: bool
+
+
 class BrokerOuterApi:
     """Talks to the name servers of one broker. `namesrv_added` is called when there is a new one,
     which has to hear of us at once."""
@@ -81,8 +92,10 @@ class BrokerOuterApi:
         self._identity = identity
         self._config = config
         self._namesrv_added = namesrv_added
-        # A registration must not overtake an older one to the same server: the last one counts there.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # One registration at a time for each server: none overtakes an older one, because the last
+        # counts there. What comes meanwhile waits in `_news`, only the newest of it.
+        self._tellers: dict[str, asyncio.Task[RegisterBrokerResult | None]] = {}
+        self._news: dict[str, _News] = {}
         self._failing: set[str] = set()
 
     def update_addresses(self, addresses: Sequence[str]) -> None:
@@ -92,7 +105,9 @@ class BrokerOuterApi:
     def _changed(self, added: list[str], removed: list[str]) -> None:
         for address in removed:
             self._client.close_connection(address, "no longer a name server of this broker")
-            self._turns.pop(address, None)
+            self._news.pop(address, None)
+            if (teller := self._tellers.pop(address, None)) is not None:
+                teller.cancel()
             self._failing.discard(address)
         if added:
             self._namesrv_added()
@@ -102,15 +117,33 @@ class BrokerOuterApi:
     async def register_all(
         self, topics: TopicConfigSerializeWrapper, *, oneway: bool = False
     ) -> list[RegisterBrokerResult]:
-        """Tell every name server of these topics; returns what those said that answered.
+        """Tell every name server of these topics; returns what those said that answered soon.
 
-        `oneway` does not wait for answers, so that there are none.
+        One that takes long hears of it all the same, in its time. `oneway` asks for no answers.
         """
-        command = self._registration(topics)
-        results = await asyncio.gather(
-            *(self._register(address, command, topics, oneway) for address in self.namesrvs.current)
-        )
+        news = _News(self._registration(topics), topics.data_version, oneway)
+        tellers = [self._hand_over(address, news) for address in self.namesrvs.current]
+        if not tellers:
+            return []
+        done, _ = await asyncio.wait(tellers, timeout=PATIENCE_MS / 1000)
+        results = [teller.result() for teller in tellers if teller in done]
         return [result for result in results if result is not None]
+
+    def _hand_over(self, address: str, news: _News) -> asyncio.Task[RegisterBrokerResult | None]:
+        self._news[address] = news
+        teller = self._tellers.get(address)
+        if teller is None or teller.done():
+            if teller is not None:
+                teller.result()  # raises what it died of after we had lost patience
+            teller = asyncio.create_task(self._tell(address), name=f"register-{address}")
+            self._tellers[address] = teller
+        return teller
+
+    async def _tell(self, address: str) -> RegisterBrokerResult | None:
+        result = None
+        while (news := self._news.pop(address, None)) is not None:
+            result = await self._register(address, news)
+        return result
 
     def _registration(self, topics: TopicConfigSerializeWrapper) -> RemotingCommand:
         identity, compressed = self._identity, self._config().compressed_register
@@ -128,18 +161,15 @@ class BrokerOuterApi:
         )
         return RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
 
-    async def _register(
-        self, address: str, command: RemotingCommand, topics: TopicConfigSerializeWrapper, oneway: bool
-    ) -> RegisterBrokerResult | None:
+    async def _register(self, address: str, news: _News) -> RegisterBrokerResult | None:
         try:
-            async with self._turns[address]:
-                if oneway:
-                    await self._client.send_oneway(address, replace(command))
-                    return None
-                if not await self._needs_registration(address, topics.data_version):
-                    return None
-                answer = await self._call(address, command, self._config().register_broker_timeout_mills)
-                return self._registered(address, answer)
+            if news.is_oneway:
+                await self._client.send_oneway(address, replace(news.command))
+                return None
+            if not await self._needs_registration(address, news.version):
+                return None
+            answer = await self._call(address, news.command, self._config().register_broker_timeout_mills)
+            return self._registered(address, answer)
         except KourouError as error:
             self._failed(address, error)
             return None
@@ -181,6 +211,7 @@ class BrokerOuterApi:
 
     async def unregister_all(self, timeout_ms: int = UNREGISTER_TIMEOUT_MS) -> None:
         """Tell every name server that this broker goes; those that do not answer find out later."""
+        await self._stop_tellers()
         identity = self._identity
         header = UnRegisterBrokerRequestHeader(
             broker_name=identity.broker_name,
@@ -192,6 +223,12 @@ class BrokerOuterApi:
         await asyncio.gather(
             *(self._unregister(address, command, timeout_ms) for address in self.namesrvs.current)
         )
+
+    async def _stop_tellers(self) -> None:
+        self._news.clear()
+        for teller in self._tellers.values():
+            teller.cancel()
+        await asyncio.gather(*self._tellers.values(), return_exceptions=True)
 
     async def _unregister(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         try:

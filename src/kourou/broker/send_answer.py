@@ -72,8 +72,11 @@ class SendAnswer:
         status: PutStatus,
         phy_offsets: list[int],
         queue_offset: int,
+        *,
+        recall_handle: str | None = None,
     ) -> None:
-        """The same for any answer, and for a batch with its many ids."""
+        """The same for any answer: for a batch with its many ids, for a timer with the handle that
+        recalls it."""
         if not status.is_stored:
             request.error(status.response_code, status.remark)
             return
@@ -83,6 +86,7 @@ class SendAnswer:
                 queue_id=queue_id,
                 queue_offset=queue_offset,
                 transaction_id=uniq_key or None,
+                recall_handle=recall_handle,
                 msg_region=self._region,
                 trace_on=self._trace_on,
             ),

@@ -2,7 +2,7 @@
 
 Nothing is stored when a processor returns: the pass that it belongs to is written as a whole,
 and its end answers the senders (pass_end.py).
-Not here: what becomes of delayed and transactional messages.
+Not here: where a message with a delay waits (delayed_messages.py), transactions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kourou.broker.delayed_messages import delay
 from kourou.broker.hooks import SendContext
+from kourou.broker.inner_message import InnerMessage, put_now
+from kourou.broker.recall_handle import recall_handle
 from kourou.broker.send_answer import SendAnswer
 from kourou.broker.sent_properties import PropertyRewriter, has_special_names, is_delayed
 from kourou.errors import RequestError
@@ -20,14 +23,14 @@ from kourou.protocol.batch import split_batch
 from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
 from kourou.protocol.codes import MessageSysFlag, PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from kourou.protocol.message_id import UniqueIdGenerator, encode_host
+from kourou.protocol.message_id import UniqueIdGenerator, encode_host, host_text
 from kourou.protocol.names import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
     TOPIC_MAX_LENGTH,
     is_retry_topic,
 )
-from kourou.protocol.properties import MessageConst, get_property
+from kourou.protocol.properties import MessageConst, get_property, properties_from_bytes, set_property
 from kourou.protocol.versions import V3_4_9
 from kourou.store.put_status import PutStatus
 from kourou.transport.addresses import parse_address
@@ -86,7 +89,7 @@ class SendMessageProcessor:
             cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
         )
         self._new_uniq_key = UniqueIdGenerator(
-            ip=parse_address(services.address)[0],
+            ip=parse_address(host_text(services.store_host))[0],
             pid=services.start_ms & 0xFFFF,
             class_loader_hash=services.start_ms,
             now_ms=services.now_ms,
@@ -114,15 +117,18 @@ class SendMessageProcessor:
         self._pass_end.check_room()
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.topic_config.write_queue_nums))
-        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            topic, queue_id = self._retry_target(request, header, queue_id)
         properties = header.properties or ""
-        if has_special_names(properties):
-            self._check_special(properties)
+        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) and self._is_given_up(request, header):
+            topic, queue_id, properties = self._dead_letter(topic, properties)
+        is_special = has_special_names(properties)
+        if is_special:
+            self._check_special(header, properties)
         if self._before_send:
             self._call_hooks(request, header, properties)
         if header.batch:
             self._put_batch(request, header, topic, queue_id, properties)
+        elif is_special:
+            self._put_special(request, header, target, topic, queue_id, properties)
         else:
             self._put_one(request, header, target, topic, queue_id, properties)
         if self._store.pending_bytes > MAX_PASS_BYTES:
@@ -155,6 +161,48 @@ class SendMessageProcessor:
             0,
             None if request.is_oneway else partial(self._stored, request, queue_id, uniq_key),
             waits,
+        )
+
+    def _put_special(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        properties: str,
+    ) -> None:
+        """Store a message that may have a delay."""
+        stored, uniq_key, _, _, waits = self._properties.read(properties, self._new_uniq_key)
+        connection = request.connection
+        message = InnerMessage(
+            topic,
+            queue_id,
+            request.body,
+            properties_from_bytes(stored),
+            header.born_timestamp,
+            connection.attributes.get(_BORN_HOST) or _born_host(connection),
+            header.sys_flag | target.sys_flag,
+            header.flag,
+            header.reconsume_times,
+        )
+        delay(self._services, message)
+        handle = recall_handle(message, self._services.config.broker_name)
+        done = partial(self._answer_special, request, queue_id, uniq_key, handle)
+        put_now(self._services, message, None if request.is_oneway else done, wait=waits)
+
+    def _answer_special(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        handle: str | None,
+        status: PutStatus,
+        phy_offset: int,
+        queue_offset: int,
+    ) -> None:
+        self._answer.stored_many(
+            request, queue_id, uniq_key, status, [phy_offset], queue_offset, recall_handle=handle
         )
 
     def _put_batch(
@@ -241,8 +289,9 @@ class SendMessageProcessor:
             )
         return created
 
-    def _retry_target(self, request: Request, header: SendHeader, queue_id: int) -> tuple[str, int]:
-        """Where a message to a retry topic goes: to the dead letters once it was tried often enough."""
+    def _is_given_up(self, request: Request, header: SendHeader) -> bool:
+        """Whether a message to a retry topic was tried often enough. A group that consumes in order
+        tries again by itself: what it sends is what it has given up on."""
         group = header.topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
         group_config = self._services.groups.find(group)
         if group_config is None:
@@ -253,23 +302,24 @@ class SendMessageProcessor:
         max_times = group_config.retry_max_times
         if header.max_reconsume_times is not None and request.version >= V3_4_9:
             max_times = header.max_reconsume_times
-        if header.reconsume_times <= max_times:
-            return header.topic, queue_id
-        dead_letters = DLQ_GROUP_TOPIC_PREFIX + group
-        self._services.topics.create_in_send_back(dead_letters, 1, _READ_WRITE)
-        return dead_letters, 0
+        return header.reconsume_times > max_times or not self._services.locks.is_lock_all_expired(group)
 
-    def _check_special(self, properties: str) -> None:
+    def _dead_letter(self, retry_topic: str, properties: str) -> tuple[str, int, str]:
+        """Topic, queue and properties of a message that is tried no more."""
+        topic = DLQ_GROUP_TOPIC_PREFIX + retry_topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
+        self._services.topics.create_in_send_back(topic, 1, _READ_WRITE)
+        return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
+
+    def _check_special(self, header: SendHeader, properties: str) -> None:
         if get_property(properties, MessageConst.PROPERTY_TRANSACTION_PREPARED) == "true":
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._services.address}] sending transaction message is forbidden: "
                 "this version of Kourou has no transactions",
             )
-        if is_delayed(properties):
+        if header.batch and is_delayed(properties):
             raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "the message is illegal: this version of Kourou delivers at once, it has no delay",
+                ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a batch cannot be delayed, send singly"
             )
 
     def _call_hooks(self, request: Request, header: SendHeader, properties: str) -> None:

@@ -16,6 +16,7 @@ from kourou.transport.dispatcher import run_request
 
 if TYPE_CHECKING:
     from kourou.broker.consumers import ConsumerManager
+    from kourou.broker.delay_offsets import DelayOffsetManager
     from kourou.broker.disk_threads import DiskThreads
     from kourou.broker.long_polling import PullRequestHoldService
     from kourou.broker.offsets import ConsumerOffsetManager
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kourou.broker.rebalance_lock import RebalanceLockManager
     from kourou.broker.stats import BrokerStatsManager
     from kourou.broker.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.timer_messages import TimerMessages
     from kourou.broker.topics import TopicConfigManager
     from kourou.config.broker import BrokerConfig
     from kourou.protocol.bodies.topics import TopicConfig
@@ -54,6 +56,9 @@ class BrokerServices:
     locks: RebalanceLockManager
     stats: BrokerStatsManager
     holds: PullRequestHoldService
+    delay_offsets: DelayOffsetManager
+    timers: TimerMessages | None
+    """Messages that wait for any time; None: there are none (`timerWheelEnable`)."""
     disk: DiskThreads
     tasks: TaskOwner
     store_work: asyncio.Lock

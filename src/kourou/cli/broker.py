@@ -16,8 +16,8 @@ from kourou.cli.serving import (
     ServerOptions,
     log_config,
     log_name,
-    log_notes,
     log_place,
+    log_start,
     printed_config,
     run_folder,
     show_notes,
@@ -52,7 +52,7 @@ def run_broker(options: BrokerOptions) -> None:
         return
     log = log_config(default_log(config), options)
     with logging_to(log):
-        log_notes(notes)
+        log_start(COMPONENT, notes)
         _serve(config, log, options)
 
 

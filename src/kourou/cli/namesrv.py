@@ -12,8 +12,8 @@ from kourou.cli.serving import (
     ServerOptions,
     log_config,
     log_name,
-    log_notes,
     log_place,
+    log_start,
     printed_config,
     run_folder,
     show_notes,
@@ -35,7 +35,7 @@ def run_namesrv(options: ServerOptions) -> None:
         return
     log = log_config(default_log(config), options)
     with logging_to(log):
-        log_notes(notes)
+        log_start(COMPONENT, notes)
         _serve(config, log)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kourou import __version__
 from kourou.config.component import ComponentConfig
 from kourou.config.home import state_home
 from kourou.config.properties import format_properties
@@ -44,8 +46,10 @@ def show_notes(notes: Iterable[str]) -> None:
         print(f"note: {note}", file=sys.stderr)
 
 
-def log_notes(notes: Iterable[str]) -> None:
-    """Keep the notes in the log, too."""
+def log_start(component: str, notes: Iterable[str] = ()) -> None:
+    """The first lines of a log: who writes it, and what the operator was told."""
+    python = platform.python_version()
+    _log.info("kourou %s %s, Python %s, process %d", component, __version__, python, os.getpid())
     for note in notes:
         _log.info("note: %s", note)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kourou.cli.serving import ServerOptions, log_config, run_folder
+from kourou.cli.serving import ServerOptions, log_config, log_start, run_folder
 from kourou.config.home import data_home
 from kourou.logs import LogLevel, logging_to
 from kourou.standalone.options import StandaloneOptions
@@ -41,6 +41,7 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
     default = options.log_folder / f"{COMPONENT}.log"
     config = log_config(default, ServerOptions(log_file=log.file, log_level=log.level))
     with logging_to(config):
+        log_start(COMPONENT)
         for unserved in options.unserved_stores:
             _log.warning("%s is not served: --brokers %d is less than it was", unserved, options.brokers)
         _serve(options)

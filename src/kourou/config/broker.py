@@ -61,6 +61,8 @@ class BrokerConfig(BrokerSettings, StoreSettings, RemotingSettings, ComponentCon
         found["broker_ip2"] = self.broker_ip2 or found["broker_ip1"]
         for attribute, value in found.items():
             object.__setattr__(self, attribute, value)
+        if self.ha_listen_port is None and self.listen_port:
+            object.__setattr__(self, "ha_listen_port", self.listen_port + 1)
 
     @property
     def saved_in(self) -> str | None:

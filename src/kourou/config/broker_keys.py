@@ -17,7 +17,9 @@ _BOOL, _INT, _LONG = ValueType.BOOL, ValueType.INT, ValueType.LONG
 _STRING, _ENUM = ValueType.STRING, ValueType.ENUM
 
 _ONE_LOOP: Final = "requests are handled on one event loop; there is no thread pool to size"
-_NO_POOL_QUEUE: Final = "there are no thread pools, and no queues before them; each connection is bounded"
+_NO_POOL_QUEUE: Final = (
+    "no queues stand before thread pools; what waits is bounded by connection and by bytes"
+)
 _NO_CONTROLLER: Final = "brokers keep the role they are configured with; there is no controller"
 _NO_DNS_LIST: Final = (
     "a host name in namesrvAddr is looked up at each connection; an address service gives lists"
@@ -25,6 +27,8 @@ _NO_DNS_LIST: Final = (
 _NO_PLUGIN: Final = "the store is RocketMQ's file store; Java plug-ins cannot be loaded"
 _NO_ROCKSDB: Final = "configuration and POP records are kept in files; there is no RocksDB"
 _NO_BILLING: Final = "nothing is counted for billing"
+_NO_BIT_MAPS: Final = "filters are evaluated on the message; there are no bit maps beside the queues"
+_NO_PROXY: Final = "there is no proxy whose broadcasting clients keep offsets on the broker"
 _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
 _NO_POP: Final = "POP consumption is not in this version"
 _NO_LITE: Final = "lite topics are not in this version"
@@ -99,7 +103,6 @@ _TOPICS: Final = (
         enableCreateSysGroup=True,
         enableMixedMessageType=False,
         clearRetryTopicWhenDeleteTopic=True,
-        useStaticSubscription=False,
     ),
 )
 
@@ -110,8 +113,7 @@ _REGISTRATION: Final = (
     # True tells every name server everything each period; false asks first whether it knows.
     Key("forceRegister", _BOOL, True),
     Key("compressedRegister", _BOOL, False),
-    # One topic that changed is told alone where true; Apache does so, except to name servers of 4.x.
-    Key("enableSingleTopicRegister", _BOOL, False),
+    *keys(_BOOL, "a change is told with the whole table", enableSingleTopicRegister=False),
     *keys(
         _INT,
         _NO_TAKEOVER,
@@ -163,53 +165,62 @@ _CONSUMING: Final = (
         litePullMessageEnable=True,
         serverLoadBalancerEnable=True,
         useServerSideResetOffset=True,
-        enableBroadcastOffsetStore=True,
         enableRegisterProducer=True,
         # Apache's default is false, and refuses SQL92 subscriptions; here they need no setting.
         enablePropertyFilter=True,
-        enableCalcFilterBitMap=False,
         filterSupportRetry=False,
-        transferMsgByHeap=True,
         storeReplyMessageEnable=True,
-        persistConsumerOffsetIncrementally=False,
     ),
     *keys(
         _INT,
         flushConsumerOffsetInterval=5_000,
-        flushConsumerOffsetHistoryInterval=60_000,
-        expectConsumerNumUseFilter=32,
-        maxErrorRateOfBloomFilter=20,
         defaultPopShareQueueNum=-1,
     ),
     *keys(
         _LONG,
         shortPollingTimeMills=1_000,
         consumerFallbehindThreshold=17_179_869_184,
-        filterDataCleanTimeSpan=86_400_000,
-        broadcastOffsetExpireSecond=120,
-        broadcastOffsetExpireMaxSecond=300,
         consumerOffsetUpdateVersionStep=500,
         delayOffsetUpdateVersionStep=200,
         channelExpiredTimeout=120_000,
         subscriptionExpiredTimeout=600_000,
+    ),
+    *keys(
+        _BOOL,
+        "an answer is written from the store's pages or a copy, whichever is there",
+        transferMsgByHeap=True,
+    ),
+    *keys(
+        _BOOL,
+        "offsets are one file, replaced whole and never half",
+        persistConsumerOffsetIncrementally=False,
+    ),
+    *keys(_INT, "offsets have no history", flushConsumerOffsetHistoryInterval=60_000),
+    *keys(_BOOL, _NO_BIT_MAPS, enableCalcFilterBitMap=False),
+    *keys(_INT, _NO_BIT_MAPS, expectConsumerNumUseFilter=32, maxErrorRateOfBloomFilter=20),
+    *keys(_LONG, _NO_BIT_MAPS, filterDataCleanTimeSpan=86_400_000),
+    *keys(_BOOL, _NO_PROXY, enableBroadcastOffsetStore=True),
+    *keys(_LONG, _NO_PROXY, broadcastOffsetExpireSecond=120, broadcastOffsetExpireMaxSecond=300),
+    *keys(
+        _BOOL,
+        "members of a group subscribe by heartbeat; rejectInconsistentSubscription holds them together",
+        useStaticSubscription=False,
     ),
     Key("defaultMessageRequestMode", _ENUM, "PULL", choices=("PULL", "POP")),
     Key("filterServerNums", _INT, 0, "class filters are gone since RocketMQ 4.3; filter by tag or SQL92"),
 )
 
 _SENDING: Final = (
-    *keys(_BOOL, brokerFastFailureEnable=True, rejectTransactionMessage=False),
+    *keys(_BOOL, _NO_POOL_QUEUE, brokerFastFailureEnable=True),
+    *keys(_BOOL, rejectTransactionMessage=False),
     # Apache's default is false. What a sender may take back, it should not have to ask an operator for.
     Key("recallMessageEnable", _BOOL, True),
     *keys(_BOOL, allowRecallWhenBrokerNotWriteable=True, aclEnable=False),
     *keys(_LONG, startAcceptSendRequestTimeStamp=0),
-    # Sends that wait for the disk, and pulls that are held: one more is answered SYSTEM_BUSY.
-    Key("sendThreadPoolQueueCapacity", _INT, 10_000, low=1),
-    Key("pullThreadPoolQueueCapacity", _INT, 100_000, low=1),
-    Key("waitTimeMillsInSendQueue", _LONG, 200, low=1),
     *keys(
         _LONG,
         _NO_POOL_QUEUE,
+        waitTimeMillsInSendQueue=200,
         waitTimeMillsInPullQueue=5_000,
         waitTimeMillsInLitePullQueue=5_000,
         waitTimeMillsInHeartbeatQueue=31_000,
@@ -426,7 +437,9 @@ _WITHOUT_EFFECT: Final = (
     *keys(
         _INT,
         _NO_POOL_QUEUE,
+        sendThreadPoolQueueCapacity=10_000,
         putThreadPoolQueueCapacity=10_000,
+        pullThreadPoolQueueCapacity=100_000,
         litePullThreadPoolQueueCapacity=100_000,
         ackThreadPoolQueueCapacity=100_000,
         replyThreadPoolQueueCapacity=10_000,

@@ -92,7 +92,7 @@ _FLUSH: Final = (
     Key("flushIntervalConsumeQueue", _INT, 1_000, low=1),
     Key("flushConsumeQueueThoroughInterval", _INT, 60_000, low=1),
     Key("syncFlushTimeout", _INT, 5_000, low=1),
-    Key("putMessageTimeout", _INT, 8_000, low=1),
+    *keys(_INT, "syncFlushTimeout bounds the wait of a send", putMessageTimeout=8_000),
     Key("checkCRCOnRecover", _BOOL, True),
     Key("flushDelayOffsetInterval", _LONG, 10_000, low=1),
     *keys(
@@ -150,7 +150,11 @@ _FLUSH: Final = (
         debugLockEnable=False,
     ),
     *keys(_INT, _ONE_WRITER, topicQueueLockNum=32, spinLockCollisionRetreatOptimalDegree=1_000),
-    *keys(_LONG, osPageCacheBusyTimeOutMills=1_000),
+    *keys(
+        _LONG,
+        "sends that wait are bounded by bytes; more are answered SYSTEM_BUSY",
+        osPageCacheBusyTimeOutMills=1_000,
+    ),
 )
 
 _RETENTION: Final = (
@@ -344,7 +348,7 @@ _QUEUES: Final = (
     *keys(_INT, _OWN_RECOVERY, maxRecoveryCommitlogFiles=30, commitLogRecoverMaxNum=10),
     *keys(
         _INT,
-        "sendThreadPoolQueueCapacity bounds the sends that wait",
+        "sends that wait are bounded by bytes; more are answered SYSTEM_BUSY",
         maxAsyncPutMessageRequests=5_000,
     ),
     *keys(

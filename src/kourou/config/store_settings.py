@@ -44,10 +44,8 @@ class StoreSettings:
     flush_interval_consume_queue: int = _of("flushIntervalConsumeQueue")
     flush_consume_queue_thorough_interval: int = _of("flushConsumeQueueThoroughInterval")
     sync_flush_timeout: int = _of("syncFlushTimeout")
-    put_message_timeout: int = _of("putMessageTimeout")
     check_crc_on_recover: bool = _of("checkCRCOnRecover")
     flush_delay_offset_interval: int = _of("flushDelayOffsetInterval")
-    os_page_cache_busy_time_out_mills: int = _of("osPageCacheBusyTimeOutMills")
 
     # retention
     delete_when: str = _of("deleteWhen")

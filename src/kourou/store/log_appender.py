@@ -131,8 +131,9 @@ class LogAppender:
         prepared_phy_offset: int = 0,
         done: PutDone | None = None,
         wait: bool = True,
-    ) -> None:
-        """Leave a message pending: encoded, its offsets taken, nothing stored.
+    ) -> int:
+        """Leave a message pending: encoded, its offsets taken, nothing stored. How many bytes are
+        pending then.
 
         `done` is called once, at the stage that flush mode and `wait` ask for. PutRefusedError:
         nothing was taken, `done` is not called. A hot path gives every argument by position.
@@ -167,16 +168,17 @@ class LogAppender:
             )
         except ProtocolError as error:
             raise self._unfit(body, properties, size, error) from error
-        batch.end_phy_offset = phy_offset + size
+        batch.end_phy_offset = end_phy_offset = phy_offset + size
         batch.puts.append((done, phy_offset, queue_offset, wait))
         if is_listed:
             units = batch.units.get(queue) or batch.grow(queue, queue_offset)
             units.append(_pack_unit(phy_offset, size, tags_code))
             queue.next_queue_offset = queue_offset + 1
         elif sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
-            return
+            keys = ()
         if keys:
             batch.indexed.append((queue.topic, keys, phy_offset, self._now_ms))
+        return end_phy_offset - batch.start_phy_offset
 
     def put_many(
         self,

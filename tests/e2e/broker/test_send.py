@@ -194,13 +194,6 @@ async def test_a_batch_that_is_none_is_refused(tmp_path: Path) -> None:
         assert answer.code != 0 and "batch" in (answer.remark or "")
 
 
-@pytest.mark.parametrize("properties", ["DELAY\x013\x02", "TIMER_DELAY_SEC\x015\x02", "TRAN_MSG\x01true\x02"])
-async def test_what_this_version_does_not_do_is_said_and_not_stored(tmp_path: Path, properties: str) -> None:
-    async with running(tmp_path) as peer:
-        answer = await peer.send(properties=properties)
-        assert answer.code != 0 and "this version of Kourou" in (answer.remark or "")
-
-
 async def test_a_message_tried_too_often_goes_to_the_dead_letters(tmp_path: Path) -> None:
     async with running(tmp_path) as peer:
         await peer.send("%RETRY%group", b"again", reconsume_times=2, max_reconsume_times=3)

@@ -51,7 +51,7 @@ def test_keys_without_an_attribute_say_what_happens_instead() -> None:
 
 def test_defaults_are_those_of_the_keys() -> None:
     config = BrokerConfig()
-    found_out = {"broker_name", "broker_ip1", "broker_ip2"}
+    found_out = {"broker_name", "broker_ip1", "broker_ip2", "ha_listen_port"}
     for attribute, key in settings_of(BrokerConfig).values():
         assert attribute in found_out or getattr(config, attribute) == key.default, key.name
     assert {field.name for field in dataclasses.fields(BrokerConfig)} - {
@@ -81,6 +81,12 @@ def test_name_and_addresses_are_found_out(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("kourou.config.host.local_address", lambda: "10.1.2.3")
     config = BrokerConfig()
     assert (config.broker_name, config.broker_ip1, config.broker_ip2) == ("host-7", "10.1.2.3", "10.1.2.3")
+
+
+def test_slaves_connect_one_port_up() -> None:
+    assert BrokerConfig(listen_port=20911).ha_listen_port == 20912
+    assert BrokerConfig(listen_port=20911, ha_listen_port=7).ha_listen_port == 7
+    assert BrokerConfig(listen_port=0).ha_listen_port is None
 
 
 def test_a_broker_that_listens_on_one_address_advertises_it() -> None:

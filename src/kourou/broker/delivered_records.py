@@ -1,0 +1,117 @@
+"""DeliveredRecords: what a broker that was killed had delivered before it could note so.
+
+A record delivered after its delay names the record it was made from: its prepared transaction
+offset, a field that only committed transactions use otherwise, holds that one's phy_offset plus
+one. So the log behind the last note tells which deliveries are done. Apache's deliveries have 0
+there and cannot be told.
+Not here: where the notes are (delay_offsets.py, timer_checkpoint.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kourou.errors import ProtocolError
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC
+from kourou.protocol.properties import MessageConst
+from kourou.protocol.record import (
+    BLANK_MAGIC_CODE,
+    HOST_V6_EXTRA_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    MIN_RECORD_BYTES,
+    PREPARED_TRANSACTION_OFFSET_POS,
+    SYS_FLAG_POS,
+    decode_record,
+    record_mark,
+)
+from kourou.store.commit_log import CommitLog
+from kourou.store.log_scanner import PIECE_BYTES, LogScanner
+
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
+_V6_SHIFT: Final = {
+    0x00: PREPARED_TRANSACTION_OFFSET_POS,
+    0x10: PREPARED_TRANSACTION_OFFSET_POS + HOST_V6_EXTRA_BYTES,
+    0x20: PREPARED_TRANSACTION_OFFSET_POS + HOST_V6_EXTRA_BYTES,
+    0x30: PREPARED_TRANSACTION_OFFSET_POS + 2 * HOST_V6_EXTRA_BYTES,
+}
+
+
+@dataclass(slots=True)
+class DeliveredRecords:
+    """Where the records lie that others were made from: of each delay level the last, of timers all."""
+
+    last_of_level: dict[int, int] = field(default_factory=dict)
+    timers: set[int] = field(default_factory=set)
+
+    def add(self, record: MessageExt) -> None:
+        """Take a record that was made from another."""
+        origin, properties = record.prepared_transaction_offset - 1, record.properties
+        level = properties.get(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "")
+        if MessageConst.PROPERTY_TIMER_OUT_MS in properties:
+            self.timers.add(origin)
+        if level.isascii() and level.isdigit() and record.topic != RMQ_SYS_SCHEDULE_TOPIC:
+            self.last_of_level[int(level)] = max(origin, self.last_of_level.get(int(level), 0))
+
+
+def mark_of(phy_offset: int) -> int:
+    """What a delivered record carries whose origin lies at `phy_offset`: 0 means none."""
+    return phy_offset + 1
+
+
+def find_delivered(log: CommitLog, phy_offset: int) -> DeliveredRecords:
+    """What the log from `phy_offset` on says. Reads all of it, and waits for the disk."""
+    found = DeliveredRecords()
+    for raw, position in _derived(log, max(phy_offset, log.min_phy_offset)):
+        try:
+            found.add(decode_record(raw, position))
+        except ProtocolError:
+            continue  # damage: what it was, nobody knows
+    return found
+
+
+def _derived(log: CommitLog, phy_offset: int) -> Iterator[tuple[bytes, int]]:
+    """The records that name another one: the bytes they are in, and where."""
+    scanner = LogScanner(log, (), max_record_bytes=log.file_bytes)
+    end = log.max_phy_offset
+    while phy_offset < end:
+        raw = _piece(log, phy_offset, end)
+        walked = yield from _walk(raw)
+        phy_offset += walked
+        if not walked:
+            next_phy_offset = scanner.next_record(phy_offset + 1, end)
+            phy_offset = end if next_phy_offset is None else next_phy_offset
+
+
+def _piece(log: CommitLog, phy_offset: int, end: int) -> bytes:
+    log_file = log.file_at(phy_offset)
+    if log_file is None:
+        return b""
+    left = min(log_file.end_phy_offset, end) - phy_offset
+    raw = log.read(phy_offset, min(left, PIECE_BYTES)) or b""
+    size, magic = record_mark(raw) if len(raw) >= MIN_RECORD_BYTES else (0, 0)
+    if magic in _MAGICS and len(raw) < size <= left:
+        return log.read(phy_offset, size) or b""
+    return raw
+
+
+def _walk(raw: bytes) -> Generator[tuple[bytes, int], None, int]:
+    """Whole records at the start of `raw`; returns how many bytes they and a blank behind them take."""
+    position, end = 0, len(raw)
+    while position + 8 <= end:
+        size, magic = record_mark(raw, position)
+        if magic == BLANK_MAGIC_CODE:
+            return position + max(size, 8)
+        if magic not in _MAGICS or size < MIN_RECORD_BYTES or position + size > end:
+            break
+        v6_hosts = _I32.unpack_from(raw, position + SYS_FLAG_POS)[0] & 0x30
+        if _I64.unpack_from(raw, position + _V6_SHIFT[v6_hosts])[0]:
+            yield raw, position
+        position += size
+    return position

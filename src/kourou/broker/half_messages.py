@@ -1,0 +1,191 @@
+"""Half messages: what a transactional message is stored as, before and after its end is known.
+
+    half      RMQ_SYS_TRANS_HALF_TOPIC/0, an ordinary record; REAL_TOPIC and REAL_QID say where it goes
+    commit    the same message at its real place, with the commit bits; names the half's phy_offset
+    copy      a half put again behind the others, to be looked at later
+    given up  TRANS_CHECK_MAX_TIME_TOPIC/0, a half that nobody would end
+
+A copy and one given up carry the queue_offset of the half that they replace, so that a log which
+ends with one of them tells what is missing (transaction_recovery.py). Clients do not see that mark.
+Not here: who puts what when (transactions.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.inner_message import InnerMessage
+from kourou.broker.sent_properties import is_delayed
+from kourou.errors import ProtocolError, RequestError
+from kourou.protocol.batch import split_batch
+from kourou.protocol.codes import MessageSysFlag, ResponseCode
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from kourou.protocol.properties import (
+    MessageConst,
+    PropertyScanner,
+    get_property,
+    join_properties,
+    properties_from_bytes,
+    remove_property,
+)
+
+if TYPE_CHECKING:
+    from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+    from kourou.config.broker import BrokerConfig
+
+MOVED_FROM: Final = "__KOUROU_MOVED_FROM"
+"""On a copy and on one given up: the queue_offset of the half that it replaces."""
+MOVED_TO: Final = "__KOUROU_MOVED_TO"
+"""On an op record: the half did not end, it goes on at this queue_offset."""
+
+_PREPARED: Final = MessageConst.PROPERTY_TRANSACTION_PREPARED
+_REAL_TOPIC: Final = MessageConst.PROPERTY_REAL_TOPIC
+_REAL_QID: Final = MessageConst.PROPERTY_REAL_QUEUE_ID
+_CHECK_TIMES: Final = MessageConst.PROPERTY_TRANSACTION_CHECK_TIMES
+_TRANSACTION_BITS: Final = MessageSysFlag.TRANSACTION_MASK.value
+_COMMIT: Final = MessageSysFlag.TRANSACTION_COMMIT_TYPE.value
+
+# What a half says of its own past: nothing that a producer could know.
+_OURS: Final = (
+    _REAL_TOPIC,
+    _REAL_QID,
+    MessageConst.PROPERTY_TRANSACTION_ID,
+    MessageConst.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+    _CHECK_TIMES,
+    MOVED_FROM,
+)
+_scan: Final = PropertyScanner(_REAL_TOPIC, _REAL_QID).values
+
+
+# -- sent ------------------------------------------------------------------------------------------
+
+
+def is_half(header: SendMessageRequestHeader | SendMessageRequestHeaderV2, properties: str) -> bool:
+    """Whether a message is sent as the first half of a transaction.
+
+    One that a consumer sends again after a delay is not, though it still carries the mark.
+    """
+    if get_property(properties, _PREPARED) != "true":
+        return False
+    return not (header.reconsume_times > 0 and _delay_level(properties) > 0)
+
+
+def _delay_level(properties: str) -> int:
+    text = get_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL) or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def check_half(config: BrokerConfig, address: str, properties: str) -> None:
+    """RequestError when a half cannot be taken."""
+    if config.reject_transaction_message:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            f"the broker[{address}] sending transaction message is forbidden (rejectTransactionMessage)",
+        )
+    if is_delayed(properties):
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal: a transactional message cannot be delayed as well; "
+            "send it without DELAY and TIMER_ properties",
+        )
+
+
+def check_batch(properties: str, body: bytes) -> None:
+    """RequestError when a batch, or a message in it, is to be transactional."""
+    is_transactional = get_property(properties, _PREPARED) == "true"
+    if not is_transactional and _PREPARED.encode() in body:
+        is_transactional = any(
+            get_property(properties_from_bytes(entry.raw_properties), _PREPARED) == "true"
+            for entry in split_batch(body)
+        )
+    if is_transactional:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal: a batch takes no transactional messages, send them singly",
+        )
+
+
+def make_half(message: InnerMessage, uniq_key: str) -> None:
+    """Turn a message as it was sent into its half."""
+    properties = message.properties
+    for name in _OURS:
+        if name in properties:
+            properties = remove_property(properties, name)
+    message.properties = join_properties(
+        properties,
+        f"{MessageConst.PROPERTY_TRANSACTION_ID}\x01{uniq_key}\x02"
+        f"{_REAL_TOPIC}\x01{message.topic}\x02{_REAL_QID}\x01{message.queue_id}\x02",
+    )
+    message.topic, message.queue_id = RMQ_SYS_TRANS_HALF_TOPIC, 0
+    message.sys_flag &= ~_TRANSACTION_BITS
+
+
+# -- stored ----------------------------------------------------------------------------------------
+
+
+def real_place(properties: str) -> tuple[str, int]:
+    """Topic and queue_id that a half is meant for; ProtocolError when it does not say."""
+    topic, queue_id = _scan(properties)
+    if not topic or queue_id is None or not queue_id.isascii() or not queue_id.isdigit():
+        raise ProtocolError(f"the half message does not say where it goes: {topic}, queue {queue_id}")
+    return topic, int(queue_id)
+
+
+def check_times(half: MessageExt) -> int | None:
+    """How often the producers were asked; None: never."""
+    return property_number(half, _CHECK_TIMES)
+
+
+def moved_from(record: MessageExt) -> int | None:
+    """Which half a record replaces, if it is a copy or given up."""
+    return property_number(record, MOVED_FROM)
+
+
+def property_number(record: MessageExt, name: str) -> int | None:
+    """A property as a number, None where it is absent or none."""
+    text = record.properties.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def committed(half: MessageExt) -> InnerMessage:
+    """The message of a half that is committed; ProtocolError when the half does not say where it goes."""
+    message = InnerMessage.of(half)
+    message.topic, message.queue_id = real_place(message.properties)
+    message.sys_flag = half.sys_flag & ~_TRANSACTION_BITS | _COMMIT
+    message.prepared_phy_offset = half.phy_offset
+    for name in (_REAL_TOPIC, _REAL_QID):
+        message.remove_property(name)
+    return without_mark(message)
+
+
+def copy_of(half: MessageExt, *, is_checked: bool) -> InnerMessage:
+    """A half put again; counted if its producers are asked now."""
+    message = InnerMessage.of(half)
+    message.set_property(MOVED_FROM, str(half.queue_offset))
+    if is_checked:
+        message.set_property(_CHECK_TIMES, str((check_times(half) or 0) + 1))
+    return message
+
+
+def given_up(half: MessageExt) -> InnerMessage:
+    """A half that nobody would end, for whoever looks after such."""
+    message = InnerMessage.of(half)
+    message.topic, message.queue_id = RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, 0
+    message.set_property(MOVED_FROM, str(half.queue_offset))
+    return message
+
+
+def resumed(record: MessageExt) -> InnerMessage:
+    """One given up, as a half that was never asked for."""
+    message = without_mark(InnerMessage.of(record))
+    message.topic, message.queue_id = RMQ_SYS_TRANS_HALF_TOPIC, 0
+    message.set_property(_CHECK_TIMES, "0")
+    return message
+
+
+def without_mark(message: InnerMessage) -> InnerMessage:
+    """The same message as clients may see it."""
+    if MOVED_FROM in message.properties:
+        message.remove_property(MOVED_FROM)
+    return message

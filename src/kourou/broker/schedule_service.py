@@ -1,0 +1,231 @@
+"""ScheduleService: delivers messages of the delay levels when they are due.
+
+Each level is a queue of SCHEDULE_TOPIC_XXXX, in the order of store times and so of due times: its
+first undelivered message tells when to look again. What is due is put to its real topic, many in
+one pass, and only then counted as delivered. The delivered record keeps all properties, DELAY and
+REAL_… included, and names the record it was made from, so that after a kill nothing is delivered
+twice (delivered_records.py).
+Not here: how a message gets into a level (delayed_messages.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.delivered_records import DeliveredRecords
+from kourou.broker.deliveries import DELIVERY_BYTES, DELIVERY_MESSAGES, Deliveries, read_records_at
+from kourou.broker.record_reads import read_records
+from kourou.errors import ProtocolError
+from kourou.protocol.names import (
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    SCHEDULE_CONSUMER_GROUP,
+)
+from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
+from kourou.protocol.record import Buffer, decode_record
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.cq_unit import UNIT, CqUnit
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+# A level that is empty now may have a message that is due after its delay: levels are seconds.
+_IDLE_MS: Final = 100
+# Under load a pass carries what came due in this time: messages are late by it, and cost less.
+_GATHER_MS: Final = 5
+_AFTER_FAILURE_MS: Final = 100
+_FLUSH_LOOK_S: Final = 0.05
+# So much more log makes the note worth writing anew although nothing was delivered.
+_NOTE_EVERY_BYTES: Final = 64 * 1024 * 1024
+
+_scan: Final = PropertyScanner(MessageConst.PROPERTY_REAL_TOPIC, MessageConst.PROPERTY_REAL_QUEUE_ID).values
+
+
+class ScheduleService:
+    """Delivers the levels of one broker. `services.delay_offsets` says how far it is."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._store = services.store
+        self._offsets = services.delay_offsets
+        self._delays = services.store.config.delay_levels
+
+    # -- life ------------------------------------------------------------------------------------
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a message waits in some level."""
+        return any(queue.max_queue_offset > self._next(queue) for queue in self._queues())
+
+    def recover(self, delivered: DeliveredRecords) -> None:
+        """Count what was delivered and not noted. May wait for the disk."""
+        for queue in self._queues():
+            level, queue_offset = queue.queue_id + 1, self._next(queue)
+            origin = delivered.last_of_level.get(level)
+            if origin is not None:
+                queue_offset = max(queue_offset, _behind(queue, origin))
+            if queue_offset != self._offsets.table.get(level):
+                self._offsets.advance(level, queue_offset)
+
+    def start(self) -> None:
+        """Begin to deliver, and to note how far it is."""
+        self._services.start_task(self._run(), "deliver-delay-levels")
+        self._services.start_task(self._save(), "write-delay-offsets")
+
+    def save_at_stop(self) -> None:
+        """Note how far it is, here and now; waits for the disk. The broker delivers no more."""
+        self._store.flush()
+        if not self._store.appender.is_fenced:
+            try:
+                self._offsets.persist()
+            except OSError as error:
+                _log.error("%s cannot be written: %s", self._offsets.path, error.strerror or error)
+
+    # -- delivering ------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            wait_ms = _IDLE_MS
+            for queue in self._queues():
+                wait_ms = min(wait_ms, await self._deliver(queue))
+            await asyncio.sleep(wait_ms / 1000)
+
+    def _queues(self) -> list[ConsumeQueue]:
+        """Of all levels that ever had a message, also of those that the broker no longer has."""
+        queues = self._store.queues
+        found = (queues.find(RMQ_SYS_SCHEDULE_TOPIC, n) for n in queues.queue_ids(RMQ_SYS_SCHEDULE_TOPIC))
+        return [queue for queue in found if queue is not None]
+
+    def _next(self, queue: ConsumeQueue) -> int:
+        """The first message that is not delivered."""
+        queue_offset = self._offsets.table.get(queue.queue_id + 1, 0)
+        return min(max(queue_offset, queue.min_queue_offset), queue.max_queue_offset)
+
+    async def _deliver(self, queue: ConsumeQueue) -> int:
+        """Deliver some of what is due; in how many ms to look again."""
+        queue_offset = self._next(queue)
+        if queue_offset == queue.max_queue_offset:
+            return _IDLE_MS
+        units = await self._read_units(queue, queue_offset)
+        if not units:  # a file of the queue is missing
+            per_file = queue.units_per_file
+            behind = queue_offset - queue_offset % per_file + per_file
+            self._offsets.advance(queue.queue_id + 1, min(behind, queue.max_queue_offset))
+            return 0
+        now_ms = self._services.now_ms()
+        due = _due(units, now_ms)
+        if not due:
+            if not await self._is_ahead_of_clock(queue, units[0], now_ms):
+                return max(1, units[0].tags_code - now_ms)
+            due = units[:1]
+        records = await read_records_at(self._services, due)
+        due_ms = min(due[-1].tags_code, now_ms)
+        return self._put(queue, queue_offset, records, due_ms, has_more=len(due) == len(units))
+
+    async def _read_units(self, queue: ConsumeQueue, queue_offset: int) -> list[CqUnit]:
+        raw = queue.read_units_nowait(queue_offset, DELIVERY_MESSAGES)
+        if raw is None:
+            raw = await self._services.in_disk_thread(queue.read_units, queue_offset, DELIVERY_MESSAGES)
+        return [CqUnit(*fields) for fields in UNIT.iter_unpack(raw)]
+
+    async def _is_ahead_of_clock(self, queue: ConsumeQueue, unit: CqUnit, now_ms: int) -> bool:
+        """Whether a message was stored later than it is now: the clock was set back. It does not wait
+        for the clock to come there again."""
+        delay_ms = self._delays[min(queue.queue_id, len(self._delays) - 1)]
+        if unit.tags_code <= now_ms + delay_ms:
+            return False
+        stored_ms = await read_records(self._services, lambda reads: reads.store_time(unit.phy_offset))
+        return stored_ms > now_ms
+
+    def _put(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        records: Sequence[Buffer | None],
+        due_ms: int,
+        *,
+        has_more: bool,
+    ) -> int:
+        level = queue.queue_id + 1
+        deliveries = Deliveries(self._services, due_ms=due_ms)
+        for index, raw in enumerate(records):
+            if not self._put_one(deliveries, queue, queue_offset + index, raw):
+                records = records[:index]
+                break
+        is_stored = deliveries.store()
+        if is_stored and records:
+            self._offsets.advance(level, queue_offset + len(records))
+        if not is_stored or deliveries.refusal is not None:
+            _log.warning("delay level %d waits at queue_offset %d: %s", level, self._next(queue), deliveries)
+            return _AFTER_FAILURE_MS
+        if self._services.config.enable_schedule_message_stats:
+            self._services.stats.group_get(
+                SCHEDULE_CONSUMER_GROUP, RMQ_SYS_SCHEDULE_TOPIC, deliveries.count, deliveries.size_bytes
+            )
+        return 0 if has_more else _GATHER_MS
+
+    def _put_one(
+        self, deliveries: Deliveries, queue: ConsumeQueue, queue_offset: int, raw: Buffer | None
+    ) -> bool:
+        """Deliver a message, or pass over what is none; False when it has to wait."""
+        if raw is None:
+            _log.warning("%s: the record of queue_offset %d is gone, it is passed over", queue, queue_offset)
+            return True
+        try:
+            record = decode_record(raw)
+        except ProtocolError as error:
+            _log.error("%s: queue_offset %d cannot be delivered: %s", queue, queue_offset, error)
+            return True
+        topic, queue_id = _scan(properties_from_bytes(record.raw_properties))
+        if not topic or topic == RMQ_SYS_TRANS_HALF_TOPIC or not queue_id or not queue_id.isdecimal():
+            _log.error("%s: queue_offset %d has no place to go: %s/%s", queue, queue_offset, topic, queue_id)
+            return True
+        return deliveries.put(record, topic, int(queue_id))
+
+    # -- noting ----------------------------------------------------------------------------------
+
+    async def _save(self) -> None:
+        # At once: a broker that is killed before its first interval is over leaves a note too.
+        self._offsets.is_dirty = True
+        while True:
+            noted = self._offsets.noted_phy_offset or 0
+            if self._offsets.is_dirty or self._store.log.max_phy_offset - noted > _NOTE_EVERY_BYTES:
+                await self._save_now()
+            await asyncio.sleep(self._services.config.flush_delay_offset_interval / 1000)
+
+    async def _save_now(self) -> None:
+        """Write the note once the deliveries that it counts are durable: else a power loss would lose
+        them, and the note would say that they are done."""
+        steps = self._offsets.persist_steps()
+        step = next(steps)
+        end = self._offsets.noted_phy_offset or 0
+        while self._store.log.flushed_phy_offset < end:  # noqa: ASYNC110 (the flusher tells the pass only)
+            await asyncio.sleep(_FLUSH_LOOK_S)
+        try:
+            await self._services.in_disk_thread(step)
+        except OSError as error:
+            self._offsets.is_dirty = True
+            _log.error("%s cannot be written: %s", self._offsets.path, error.strerror or error)
+
+
+def _due(units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:
+    """The first ones that are due, of a size that one pass may carry."""
+    count = size_bytes = 0
+    for unit in units:
+        size_bytes += unit.size
+        if unit.tags_code > now_ms or (count and size_bytes > DELIVERY_BYTES):
+            break
+        count += 1
+    return units[:count]
+
+
+def _behind(queue: ConsumeQueue, phy_offset: int) -> int:
+    """The queue_offset behind the message whose record lies at `phy_offset`; 0 if it is not in there."""
+    found = queue.first_where(lambda unit: unit.phy_offset >= phy_offset)
+    unit = queue.unit(found)
+    return found + 1 if unit is not None and unit.phy_offset == phy_offset else 0
