@@ -25,7 +25,9 @@ class QueuesCheck:
         self._context = context
         self._file_bytes = context.layout.queue_file_bytes or UNIT_BYTES
         self._tally = QueuesTally()
-        self._topics = {topic for topic, _ in context.layout.queues}
+        # A folder without files is what a crash may leave of a queue that was about to be made.
+        self._queues = {key: folder for key, folder in context.layout.queues.items() if folder.segments}
+        self._topics = {topic for topic, _ in self._queues}
         self._checks: dict[QueueKey, QueueCheck] = {}
         self._unreadable: set[QueueKey] = set()
         # Queues that the log has records of and that have no folder.
@@ -35,7 +37,7 @@ class QueuesCheck:
         """Check the files, find the ends; the context learns how far the queues reach into the log."""
         counts = self._context.findings.report.counts
         end_of_log = self._end_of_log_files()
-        for key, folder in self._context.layout.queues.items():
+        for key, folder in self._queues.items():
             counts.queues += 1
             counts.queue_files += len(folder.segments)
             self._check_files(folder)
@@ -193,8 +195,11 @@ class QueuesCheck:
         # System topics need no entry in topics.json.
         if is_system_topic(topic) or topic in self._topics:
             return False
-        # Without topics.json a store that has no queue at all has lost them.
-        return bool(context.layout.queues) if context.topics is None else topic not in context.topics
+        if context.topics is not None:
+            return topic not in context.topics
+        # Without topics.json a store that has no queue at all has lost them, and a folder its files.
+        folders = {name for name, _ in context.layout.queues}
+        return bool(folders) and topic not in folders
 
     def _restarts(self) -> dict[str, int]:
         """Topics that were deleted and made anew, and where the first record after that lies."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,14 @@ def test_a_cut_queue_file_is_mended_after_a_kill_as_far_as_the_log_is_dispatched
     cut(name, 300)(killed)
     report = check(killed)
     assert any(found.path == killed / name and found.position == 300 for found in report.recovery)
+
+
+def test_a_folder_without_files_is_no_queue(closed: Path) -> None:
+    """What a crash leaves of a deleted topic that was about to come back was taken for a queue."""
+    shutil.rmtree(closed / "consumequeue" / "topic-1")
+    (closed / "consumequeue" / "topic-1" / "0").mkdir(parents=True)
+    assert_store_ok(closed, deleted_topics=["topic-1"])
+    assert not check(closed).ok
 
 
 def test_deleted_topics_need_no_queues(config: MessageStoreConfig, clock: Clock) -> None:
