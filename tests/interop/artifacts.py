@@ -40,14 +40,15 @@ ARTIFACT_SETS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Every set by name: what is asked of Maven, as artifact:version; Maven adds what these depend on."""
 
+_SHARED: Final = ("Json", "ShutdownHurry")
 _MESSAGING: Final = (
     *("MessagingSession", "Producers", "PushConsumers", "PullConsumers", "Load"),
-    *("Described", "Json", "Options"),
+    *("Described", "Options"),
 )
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
-    "server-4.9.7": ("AdminSession", "ShutdownHurry"),
-    "server-5.5.0": ("AdminSession", "ClientSession", "ShutdownHurry", *_MESSAGING),
-    "client-4.9.8": ("ClientSession", "ShutdownHurry", *_MESSAGING),
+    "server-4.9.7": ("AdminSession", "StoreSession", *_SHARED),
+    "server-5.5.0": ("AdminSession", "StoreSession", "ClientSession", *_MESSAGING, *_SHARED),
+    "client-4.9.8": ("ClientSession", *_MESSAGING, *_SHARED),
 }
 """Our Java programs that are compiled against each set."""
 

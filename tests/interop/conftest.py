@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,3 +73,17 @@ def go_messaging_client(session_dir: Path) -> Iterator[Messaging]:
     _skip_or_fail(go_client.missing_tools())
     with go_messaging(session_dir / GO) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def messaging(request: pytest.FixtureRequest) -> Callable[[str], Messaging]:
+    """Every client by its name, started when it is asked for."""
+
+    def client(name: str) -> Messaging:
+        if name == GO:
+            go: Messaging = request.getfixturevalue("go_messaging_client")
+            return go
+        java: dict[str, Messaging] = request.getfixturevalue("java_messaging_clients")
+        return java[name]
+
+    return client

@@ -98,9 +98,10 @@ class Messaging(LineSession):
             assert self.ask("stop", name=name), f"there is no {name}"
 
 
-def java_messaging(version: str, work_dir: Path) -> Messaging:
+def java_messaging(version: str, work_dir: Path, *, jvm_options: Sequence[str] = ()) -> Messaging:
     """Apache's Java client of a version."""
-    command = [*apache.java_command(CLIENT_SETS[version], work_dir), "MessagingSession"]
+    options = (*apache.TEST_JVM_OPTIONS, *jvm_options)
+    command = [*apache.java_command(CLIENT_SETS[version], work_dir, options), "MessagingSession"]
     return Messaging(version, command, work_dir / "MessagingSession.log")
 
 

@@ -10,13 +10,11 @@ import json
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from . import apache
 from .java_session import JavaSession
 
 Fields: TypeAlias = dict[str, Any]
 """A message: field names to values."""
 
-_SOURCE: Final = Path(__file__).parent / "java" / "StoreSession.java"
 _ANSWER_TIMEOUT_S: Final = 90
 
 
@@ -28,10 +26,7 @@ class StoreSession(JavaSession):
     """Apache's clients of a version; `connect` comes first, and again after each start of the broker."""
 
     def __init__(self, version: str, work_dir: Path) -> None:
-        set_name = f"server-{version}"
-        super().__init__(set_name, "StoreSession", work_dir)
-        # One source file, which java compiles as it starts.
-        self._command = [*apache.java_command(set_name, work_dir), str(_SOURCE)]
+        super().__init__(f"server-{version}", "StoreSession", work_dir)
 
     def connect(self, namesrv: str, broker: str, broker_name: str, topic: str) -> None:
         """Wait until the broker at this address is registered and serves `topic`."""

@@ -386,6 +386,31 @@ def test_status_of_consumers(pair: BrokerPair) -> None:
     assert "Rebalance OK" in text or "#ConsumerRunningInfoFile" in text
 
 
+def test_status_of_one_consumer(pair: BrokerPair) -> None:
+    """What the consumer says of itself, passed on by the broker."""
+    for side in pair.sides:
+        shown = pair.run(side, "consumerStatus", "-g", GROUP, "-i", _client_id(pair, side)).stdout
+        for part in ("#Consumer Properties#", "#Consumer Subscription#", "#Consumer Offset#"):
+            assert part in shown
+        assert re.search(rf"^{TOPIC} +broker-a +3 +2 *$", shown, re.MULTILINE)
+
+
+def test_a_message_is_given_to_a_consumer_once_more(pair: BrokerPair) -> None:
+    """The broker hands the message to the consumer and tells what that made of it."""
+    for side in pair.sides:
+        received = len(pair.client.received(side.reader, 0))
+        message = ("-t", TOPIC, "-i", side.sent[2]["msgId"])
+        chosen = ("-g", GROUP, "-d", _client_id(pair, side))
+        shown = pair.run(side, "queryMsgByUniqueKey", *message, *chosen).stdout
+        assert "consumeResult=CR_SUCCESS" in shown
+        assert len(pair.client.received(side.reader, 0)) == received + 1
+
+
+def _client_id(pair: BrokerPair, side: Side) -> str:
+    shown = pair.run(side, "consumerConnection", "-g", GROUP).stdout
+    return next(line.split()[0] for line in shown.splitlines() if side.reader in line)
+
+
 def test_a_group_is_created_and_deleted(pair: BrokerPair) -> None:
     made = pair.same("updateSubGroup", "-b", "BROKER", "-g", "made", "-r", "3", "-q", "2")
     assert made.startswith("create subscription group to BROKER success.\n")

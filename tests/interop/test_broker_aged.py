@@ -7,7 +7,7 @@ of the CommitLog is taken away while the broker is stopped, as retention does in
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from . import wire
 from .broker_cluster import BrokerCluster, running_broker
 from .java_session import CLIENT_SETS
-from .messaging_session import CLIENTS, GO, Fields, Messaging, bodies
+from .messaging_session import CLIENTS, Fields, Messaging, bodies
 
 pytestmark = pytest.mark.interop
 
@@ -72,11 +72,8 @@ def _send(client: Messaging, topic: str, label: str) -> list[str]:
 
 
 @pytest.fixture(params=CLIENTS)
-def client(request: pytest.FixtureRequest, aged: Aged) -> Messaging:
-    if request.param == GO:
-        found: Messaging = request.getfixturevalue("go_messaging_client")
-    else:
-        found = request.getfixturevalue("java_messaging_clients")[request.param]
+def client(request: pytest.FixtureRequest, aged: Aged, messaging: Callable[[str], Messaging]) -> Messaging:
+    found = messaging(request.param)
     found.namesrv = aged.cluster.namesrv
     return found
 

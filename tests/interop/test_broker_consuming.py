@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pytest
@@ -31,25 +31,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 
 @pytest.fixture(params=CLIENTS)
-def client(request: pytest.FixtureRequest, cluster: BrokerCluster) -> Iterator[Messaging]:
-    yield from _client(request, request.param, cluster)
+def client(
+    request: pytest.FixtureRequest, cluster: BrokerCluster, messaging: Callable[[str], Messaging]
+) -> Iterator[Messaging]:
+    yield from _with_sender(messaging(request.param), cluster)
 
 
 @pytest.fixture(params=CLIENT_SETS)
-def java(request: pytest.FixtureRequest, cluster: BrokerCluster) -> Iterator[Messaging]:
-    yield from _client(request, request.param, cluster)
+def java(
+    request: pytest.FixtureRequest, cluster: BrokerCluster, messaging: Callable[[str], Messaging]
+) -> Iterator[Messaging]:
+    yield from _with_sender(messaging(request.param), cluster)
 
 
-def _client(request: pytest.FixtureRequest, name: str, cluster: BrokerCluster) -> Iterator[Messaging]:
-    """A client with a producer of its own, of the name `sender`."""
-    if name == GO:
-        found: Messaging = request.getfixturevalue("go_messaging_client")
-    else:
-        found = request.getfixturevalue("java_messaging_clients")[name]
-    found.namesrv = cluster.namesrv
-    found.start_producer("sender", group=cluster.new_name("sender"), selector="hash")
-    yield found
-    found.stop("sender")
+def _with_sender(client: Messaging, cluster: BrokerCluster) -> Iterator[Messaging]:
+    """A client with a producer of the name `sender`."""
+    client.namesrv = cluster.namesrv
+    client.start_producer("sender", group=cluster.new_name("sender"), selector="hash")
+    yield client
+    client.stop("sender")
 
 
 def send(client: Messaging, topic: str, count: int, **options: object) -> list[Fields]:

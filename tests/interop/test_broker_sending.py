@@ -6,7 +6,8 @@ Every message is looked at whole: body, tag, keys, properties, queue and offset 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from .broker_cluster import BrokerCluster, running_broker
 from .cluster import wait_until
 from .java_session import CLIENT_SETS
-from .messaging_session import CLIENTS, GO, CommandFailed, Fields, Messaging, bodies
+from .messaging_session import CLIENTS, CommandFailed, Fields, Messaging, bodies, java_messaging
 
 pytestmark = pytest.mark.interop
 
@@ -30,20 +31,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 
 @pytest.fixture(params=CLIENTS)
-def client(request: pytest.FixtureRequest, cluster: BrokerCluster) -> Messaging:
-    return _client(request, request.param, cluster)
+def client(
+    request: pytest.FixtureRequest, cluster: BrokerCluster, messaging: Callable[[str], Messaging]
+) -> Messaging:
+    found = messaging(request.param)
+    found.namesrv = cluster.namesrv
+    return found
 
 
 @pytest.fixture(params=CLIENT_SETS)
-def java(request: pytest.FixtureRequest, cluster: BrokerCluster) -> Messaging:
-    return _client(request, request.param, cluster)
-
-
-def _client(request: pytest.FixtureRequest, name: str, cluster: BrokerCluster) -> Messaging:
-    if name == GO:
-        found: Messaging = request.getfixturevalue("go_messaging_client")
-    else:
-        found = request.getfixturevalue("java_messaging_clients")[name]
+def java(
+    request: pytest.FixtureRequest, cluster: BrokerCluster, messaging: Callable[[str], Messaging]
+) -> Messaging:
+    found = messaging(request.param)
     found.namesrv = cluster.namesrv
     return found
 
@@ -152,6 +152,21 @@ def test_a_message_that_is_too_large_is_refused(cluster: BrokerCluster, java: Me
         exchange.send("sync", 1, size=4 * 1024 * 1024 + 1, padding="random")
     sent = exchange.send("sync", 1, size=4 * 1024 * 1024 - 1_000, padding="random")
     assert_same(sent, exchange.receive(1))
+
+
+@pytest.mark.parametrize("version", CLIENT_SETS)
+def test_headers_in_the_binary_form(cluster: BrokerCluster, tmp_path: Path, version: str) -> None:
+    """As Apache's own benchmark programs send them."""
+    options = ["-Drocketmq.serialize.type=ROCKETMQ"]
+    with java_messaging(version, tmp_path, jvm_options=options) as client:
+        client.namesrv = cluster.namesrv
+        exchange = Exchange(cluster, client, "binary")
+        sent = [
+            message
+            for mode in ("sync", "async", "batch", "oneway")
+            for message in exchange.send(mode, tags="TagA,TagB")
+        ]
+        assert_same(sent, exchange.receive(len(sent)))
 
 
 # -- looking messages up -------------------------------------------------------------------------------------

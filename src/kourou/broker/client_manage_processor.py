@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.client_channel import ClientChannel
 from kourou.broker.group_problems import client_id_conflict, subscription_conflict
+from kourou.broker.member_subscriptions import remember_subscriptions
 from kourou.broker.member_wish import MemberWish
+from kourou.broker.message_filter import check_subscription
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
     CheckClientRequestBody,
@@ -63,7 +65,7 @@ class ClientManageProcessor:
         """
         heartbeat = decode_body(request.body, HeartbeatData)
         channel = ClientChannel.of(request, heartbeat.client_id, self._services.now_ms())
-        refusals: list[str] = []
+        refusals: list[RequestError] = []
         # To a client of before V2 the broker says what Apache's says: send everything, always.
         is_sub_change = heartbeat.heartbeat_fingerprint == 0
         for consumer in heartbeat.consumer_data_set:
@@ -71,12 +73,16 @@ class ClientManageProcessor:
         for producer in heartbeat.producer_data_set:
             self._register_producer(channel, producer)
         if refusals:
-            self._refuse(channel, "; ".join(refusals))
+            self._refuse(channel, refusals)
         channel.connection.attributes.pop(_REFUSED, None)
         request.reply(HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_sub_change))
 
     def _register_consumer(
-        self, channel: ClientChannel, data: ConsumerData, heartbeat: HeartbeatData, refusals: list[str]
+        self,
+        channel: ClientChannel,
+        data: ConsumerData,
+        heartbeat: HeartbeatData,
+        refusals: list[RequestError],
     ) -> bool:
         """Whether the client is to send its subscriptions (again) with the next heartbeat."""
         services = self._services
@@ -85,9 +91,11 @@ class ClientManageProcessor:
         group_config = services.groups.find(data.group_name)
         if group_config is None:
             return False
-        conflicts = self._conflicts(channel, data, heartbeat.without_sub)
-        if conflicts:
-            refusals += conflicts
+        if not heartbeat.without_sub:
+            remember_subscriptions(channel.connection, data)
+        problems = self._filter_problems(data) + self._conflicts(channel, data, heartbeat.without_sub)
+        if problems:
+            refusals += problems
             return False
         self._create_retry_topic(data, group_config)
         is_sub_change = self._is_sub_change(channel, data, heartbeat)
@@ -127,9 +135,22 @@ class ClientManageProcessor:
                 return
         services.producers.register(data.group_name, channel)
 
-    # -- members that do not go together ---------------------------------------------------------
+    # -- members that cannot be served, or do not go together ------------------------------------
 
-    def _conflicts(self, channel: ClientChannel, data: ConsumerData, without_sub: bool) -> list[str]:
+    def _filter_problems(self, data: ConsumerData) -> list[RequestError]:
+        """Filters that the broker does not have or understand. Apache takes such a member in, to which
+        no pull is ever answered: the queues that it is given stand still."""
+        property_filter = self._services.config.enable_property_filter
+        problems = []
+        for subscription in data.subscription_data_set:
+            try:
+                check_subscription(subscription, property_filter=property_filter)
+            except RequestError as error:
+                words = f"group {data.group_name}, topic {subscription.topic}: {error.remark}"
+                problems.append(RequestError(error.response_code, words))
+        return problems
+
+    def _conflicts(self, channel: ClientChannel, data: ConsumerData, without_sub: bool) -> list[RequestError]:
         config = self._services.config
         info = self._services.consumers.get(data.group_name)
         if info is None:
@@ -139,14 +160,15 @@ class ClientManageProcessor:
             found.append(subscription_conflict(info, channel, MemberWish.of(data)))
         if config.reject_duplicate_client_id:
             found.append(client_id_conflict(info, channel))
-        return [conflict for conflict in found if conflict is not None]
+        return [RequestError(ResponseCode.SYSTEM_ERROR, words) for words in found if words is not None]
 
-    def _refuse(self, channel: ClientChannel, words: str) -> None:
+    def _refuse(self, channel: ClientChannel, refusals: list[RequestError]) -> None:
+        words = "; ".join(refusal.remark for refusal in refusals)
         attributes = channel.connection.attributes
         if attributes.get(_REFUSED) != words:
             attributes[_REFUSED] = words
             _log.warning("heartbeat of %s refused: %s", channel, words)
-        raise RequestError(ResponseCode.SYSTEM_ERROR, words)
+        raise RequestError(refusals[0].response_code, words)
 
     # -- 35, 46 ----------------------------------------------------------------------------------
 
@@ -160,16 +182,8 @@ class ClientManageProcessor:
         request.reply()
 
     def check_client_config(self, request: Request) -> None:
-        """46: whether a consumer may filter as it wants to.
-
-        Of a filter that is no tag filter, only whether such filters are enabled is looked at: that an
-        expression does not compile is found out when it is used.
-        """
+        """46: whether a consumer may filter as it wants to; clients ask before they start."""
         subscription = decode_body(request.body, CheckClientRequestBody).subscription_data
-        expression_type = "TAG" if subscription is None else subscription.expression_type
-        if expression_type not in ("", "TAG") and not self._services.config.enable_property_filter:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {expression_type}",
-            )
+        if subscription is not None:
+            check_subscription(subscription, property_filter=self._services.config.enable_property_filter)
         request.reply()

@@ -83,7 +83,7 @@ class ConfigProcessor:
             services, lambda reads: reads.store_time(store.log.min_phy_offset)
         )
         on_disk = await services.in_disk_thread(
-            OnDisk.look, services.files, store.log.folders, store.config.queue_folder, store.config.root
+            OnDisk.look, services.files, store.log.folders, store.config.queue_folder
         )
         table = runtime_info(services, on_disk, earliest_message_ms)
         request.reply(body=encode_body(KVTable(table)))

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
+from kourou.broker import end_transaction_processor
 from kourou.broker.config_writer import ConfigWriter
 from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
 from kourou.broker.consumers import ConsumerManager
@@ -41,6 +42,9 @@ from kourou.broker.stats import BrokerStatsManager
 from kourou.broker.store_stats import StoreStats
 from kourou.broker.subscription_groups import SubscriptionGroupManager
 from kourou.broker.topics import TopicConfigManager
+from kourou.broker.transaction_check import TransactionCheck
+from kourou.broker.transaction_recovery import recover as recover_transactions
+from kourou.broker.transactions import Transactions
 from kourou.config.broker import BrokerConfig
 from kourou.errors import ConfigError
 from kourou.store.config_file import JsonConfigFile
@@ -62,6 +66,8 @@ _SCAN_CLIENTS_S: Final = 10.0
 _CHECK_HOLDS_S: Final = 5.0
 _NOTIFY_HELD_S: Final = 15.0
 _TICK_S: Final = 1.0
+_DRAIN_LOOK_S: Final = 0.002
+_NO_LIMIT_S: Final = 3600.0
 
 
 def wall_clock_ms() -> int:
@@ -114,6 +120,9 @@ class BrokerController:
         try:
             await self._serve(store)
         except BaseException:
+            if self._services is None:
+                store.abandon()
+                self._disk.stop()
             await self.stop()
             raise
 
@@ -126,13 +135,20 @@ class BrokerController:
         services = self._services = self._make_services(store, registration)
         await services.in_disk_thread(self._load_tables)
         adopt_orphans(store.queues, services.topics)
+        self._transactions = Transactions(services)
+        # First of all that may store something: what a killed broker left undone comes right behind it.
+        await services.in_disk_thread(recover_transactions, services, self._transactions)
         self._delays = DelayedDelivery(services)
         await services.in_disk_thread(self._delays.recover)
         self._flush = FlushService(services)
         self._preparer = FilePreparer(store.log)
         self._retention = RetentionService(services)
         self._pulls = PullMessageProcessor(services)
-        processors = {**broker_processors(services, self._retention), **self._pulls.processors()}
+        processors = {
+            **broker_processors(services, self._retention),
+            **self._pulls.processors(),
+            **end_transaction_processor.processors(services, self._transactions),
+        }
         self._server = RemotingServer(
             processors, server_settings(self._config), on_close=self._closed, passes=services.passes
         )
@@ -193,6 +209,7 @@ class BrokerController:
             timers=None,
             disk=self._disk,
             tasks=tasks,
+            requests=TaskOwner("broker-requests", parent=tasks),
             store_work=asyncio.Lock(),
             now_ms=now_ms,
             start_ms=now_ms(),
@@ -226,6 +243,7 @@ class BrokerController:
         self._flush.start()
         self._retention.start()
         self._delays.start()
+        TransactionCheck(services, self._transactions).start()
         self._writer = ConfigWriter(services)
         self._writer.start()
         services.start_task(_every(_CHECK_HOLDS_S, services.holds.check), "check-held-pulls")
@@ -295,19 +313,29 @@ class BrokerController:
         if self._out_api is not None:
             await self._out_api.unregister_all()
         if self._server is not None:
-            services.holds.wake_all()
-            await self._server.stop(timeout_ms)
+            await self._server.stop(timeout_ms, self._drain)
+        await services.requests.stop()
         await services.tasks.stop()
         if self._client is not None:
             await self._client.stop()
         services.passes.close()
         if self._flush is not None:
             self._flush.stop()
+            await asyncio.sleep(0)  # what its thread has left for the loop
         if self._preparer is not None:
             self._preparer.stop()
         await services.in_disk_thread(self._close_store)
         self._disk.stop()
         _log.info("broker %s has stopped", self._config.broker_name)
+
+    async def _drain(self) -> None:
+        """Answer the pulls that wait for messages, and the senders that wait for the disk."""
+        services = self.services
+        services.holds.wake_all()
+        await services.requests.wait_idle(_NO_LIMIT_S)
+        services.passes.close()
+        while services.pass_end.is_waiting:  # noqa: ASYNC110 (the store knows no events)
+            await asyncio.sleep(_DRAIN_LOOK_S)
 
     def _close_store(self) -> None:
         ConfigWriter(self.services).write_all()

@@ -31,15 +31,6 @@ class NotedDelayOffsetTable(DelayOffsetTable):
     log_phy_offset: Int64 | None = field(default=None, name="__kourouLogPhyOffset")
 
 
-def load_delay_offsets(files: Files, root: Path) -> DelayOffsetTable:
-    """The table of the store at `root`, an empty one where there is none. Waits for the disk."""
-    return _file(files, root).load_as(lambda raw: load_table(raw, DelayOffsetTable)) or DelayOffsetTable()
-
-
-def _file(files: Files, root: Path) -> JsonConfigFile:
-    return JsonConfigFile(files, root / "config" / "delayOffset.json")
-
-
 class DelayOffsetManager(ConfigTable):
     """Delay level, from 1 on, to the next queue offset to deliver.
 
@@ -55,7 +46,7 @@ class DelayOffsetManager(ConfigTable):
         now_ms: Callable[[], int],
         log_end: Callable[[], int],
     ) -> None:
-        super().__init__(_file(files, root), now_ms)
+        super().__init__(JsonConfigFile(files, root / "config" / "delayOffset.json"), now_ms)
         self._config = config
         self._log_end = log_end
         self._updates = 0
@@ -73,10 +64,6 @@ class DelayOffsetManager(ConfigTable):
     def dump(self) -> bytes:
         self.noted_phy_offset = self._log_end()
         return dump_table(NotedDelayOffsetTable(self.table, self.data_version, self.noted_phy_offset))
-
-    def wrapper(self) -> DelayOffsetTable:
-        """What GET_ALL_DELAY_OFFSET answers."""
-        return DelayOffsetTable(dict(self.table), self.data_version)
 
     def advance(self, level: int, queue_offset: int) -> None:
         """What lies below `queue_offset` is delivered, and in the log."""

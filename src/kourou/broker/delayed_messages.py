@@ -74,10 +74,11 @@ def _keep_target(message: InnerMessage) -> None:
 def _wait_for_time(
     services: BrokerServices, message: InnerMessage, sec: str | None, ms: str | None, deliver: str | None
 ) -> None:
-    config, now_ms = services.config, services.now_ms()
-    if not config.timer_wheel_enable:
+    config, timers, now_ms = services.config, services.timers, services.now_ms()
+    if not config.timer_wheel_enable or timers is None:
         raise PutRefusedError(
-            PutStatus.WHEEL_TIMER_NOT_ENABLE, "timer messages are not enabled: timerWheelEnable is false"
+            PutStatus.WHEEL_TIMER_NOT_ENABLE,
+            "timer messages are not enabled: timerWheelEnable is false, or was when the broker started",
         )
     deliver_ms = _deliver_ms(now_ms, sec, ms, deliver)
     if deliver_ms <= now_ms:
@@ -94,8 +95,8 @@ def _wait_for_time(
             f"or if set del msg, the delay time should be bigger than the current time "
             f"(asked for: {deliver_ms - now_ms}ms; the limit is timerMaxDelaySec)",
         )
-    out_ms = slot_time(deliver_ms, config.timer_precision_ms)
-    _check_congestion(services, out_ms)
+    out_ms = slot_time(deliver_ms, timers.precision_ms)
+    _check_congestion(timers.count_at(out_ms), config.timer_congest_num_each_slot, out_ms)
     message.set_property(_OUT, str(out_ms))
     _keep_target(message)
     message.topic, message.queue_id = TIMER_TOPIC, 0
@@ -117,10 +118,8 @@ def slot_time(deliver_ms: int, precision_ms: int) -> int:
     return (deliver_ms - 1) // precision_ms * precision_ms
 
 
-def _check_congestion(services: BrokerServices, out_ms: int) -> None:
+def _check_congestion(waiting: int, limit: int, out_ms: int) -> None:
     """Refuse all from twice the limit of a slot on, and between the two ever more."""
-    limit = services.config.timer_congest_num_each_slot
-    waiting = services.timers.count_at(out_ms) if services.timers is not None else 0
     if waiting > limit and waiting - limit > random.random() * limit:
         raise PutRefusedError(
             PutStatus.WHEEL_TIMER_FLOW_CONTROL,

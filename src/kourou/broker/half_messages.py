@@ -12,6 +12,7 @@ Not here: who puts what when (transactions.py).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.inner_message import InnerMessage
@@ -20,19 +21,19 @@ from kourou.errors import ProtocolError, RequestError
 from kourou.protocol.batch import split_batch
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
 from kourou.protocol.message import MessageExt
-from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, is_retry_topic
 from kourou.protocol.properties import (
     MessageConst,
     PropertyScanner,
     get_property,
-    join_properties,
     properties_from_bytes,
+    properties_to_bytes,
     remove_property,
 )
 
 if TYPE_CHECKING:
-    from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
     from kourou.config.broker import BrokerConfig
+    from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 
 MOVED_FROM: Final = "__KOUROU_MOVED_FROM"
 """On a copy and on one given up: the queue_offset of the half that it replaces."""
@@ -55,20 +56,29 @@ _OURS: Final = (
     _CHECK_TIMES,
     MOVED_FROM,
 )
+_find_ours: Final = re.compile("|".join(map(re.escape, _OURS)).encode()).search
 _scan: Final = PropertyScanner(_REAL_TOPIC, _REAL_QID).values
+_scan_prepared: Final = PropertyScanner(_PREPARED).values
 
 
 # -- sent ------------------------------------------------------------------------------------------
 
 
 def is_half(header: SendMessageRequestHeader | SendMessageRequestHeaderV2, properties: str) -> bool:
-    """Whether a message is sent as the first half of a transaction.
+    """Whether a message is sent as the half of a transaction.
 
-    One that a consumer sends again after a delay is not, though it still carries the mark.
+    One that a consumer sends to come again is not, though it still carries the mark.
     """
-    if get_property(properties, _PREPARED) != "true":
+    if not _is_prepared(properties):
         return False
-    return not (header.reconsume_times > 0 and _delay_level(properties) > 0)
+    if header.reconsume_times <= 0:
+        return True
+    return not is_retry_topic(header.topic) and _delay_level(properties) <= 0
+
+
+def _is_prepared(properties: str) -> bool:
+    (value,) = _scan_prepared(properties)
+    return value is not None and value.lower() == "true"
 
 
 def _delay_level(properties: str) -> int:
@@ -83,7 +93,7 @@ def check_half(config: BrokerConfig, address: str, properties: str) -> None:
             ResponseCode.NO_PERMISSION,
             f"the broker[{address}] sending transaction message is forbidden (rejectTransactionMessage)",
         )
-    if is_delayed(properties):
+    if may_be_delayed(properties) and _is_delayed(properties):
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             "the message is illegal: a transactional message cannot be delayed as well; "
@@ -91,13 +101,24 @@ def check_half(config: BrokerConfig, address: str, properties: str) -> None:
         )
 
 
+def may_be_delayed(properties: str) -> bool:
+    """A quick look, which may be wrong in favour of yes."""
+    return "DELAY" in properties or "TIMER_" in properties
+
+
+def _is_delayed(properties: str) -> bool:
+    # Some clients say 0 for none. What is no number at all would be refused only by the commit.
+    if get_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL) == "0":
+        properties = remove_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL)
+    return is_delayed(properties)
+
+
 def check_batch(properties: str, body: bytes) -> None:
     """RequestError when a batch, or a message in it, is to be transactional."""
-    is_transactional = get_property(properties, _PREPARED) == "true"
+    is_transactional = _is_prepared(properties)
     if not is_transactional and _PREPARED.encode() in body:
         is_transactional = any(
-            get_property(properties_from_bytes(entry.raw_properties), _PREPARED) == "true"
-            for entry in split_batch(body)
+            _is_prepared(properties_from_bytes(entry.raw_properties)) for entry in split_batch(body)
         )
     if is_transactional:
         raise RequestError(
@@ -106,19 +127,23 @@ def check_batch(properties: str, body: bytes) -> None:
         )
 
 
-def make_half(message: InnerMessage, uniq_key: str) -> None:
-    """Turn a message as it was sent into its half."""
-    properties = message.properties
-    for name in _OURS:
-        if name in properties:
-            properties = remove_property(properties, name)
-    message.properties = join_properties(
-        properties,
+def half_properties(stored: bytes, topic: str, queue_id: int, uniq_key: str) -> bytes:
+    """The properties of a half, made from those that the message would be stored with otherwise."""
+    if _find_ours(stored):
+        text = properties_from_bytes(stored)
+        for name in _OURS:
+            text = remove_property(text, name)
+        stored = properties_to_bytes(text)
+    own = (
         f"{MessageConst.PROPERTY_TRANSACTION_ID}\x01{uniq_key}\x02"
-        f"{_REAL_TOPIC}\x01{message.topic}\x02{_REAL_QID}\x01{message.queue_id}\x02",
+        f"{_REAL_TOPIC}\x01{topic}\x02{_REAL_QID}\x01{queue_id}\x02"
     )
-    message.topic, message.queue_id = RMQ_SYS_TRANS_HALF_TOPIC, 0
-    message.sys_flag &= ~_TRANSACTION_BITS
+    return stored + properties_to_bytes(own)
+
+
+def half_sys_flag(sys_flag: int) -> int:
+    """A half is an ordinary record: its transaction bits are clear, so its queue lists it."""
+    return sys_flag & ~_TRANSACTION_BITS
 
 
 # -- stored ----------------------------------------------------------------------------------------
@@ -152,7 +177,7 @@ def committed(half: MessageExt) -> InnerMessage:
     """The message of a half that is committed; ProtocolError when the half does not say where it goes."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = real_place(message.properties)
-    message.sys_flag = half.sys_flag & ~_TRANSACTION_BITS | _COMMIT
+    message.sys_flag = half_sys_flag(half.sys_flag) | _COMMIT
     message.prepared_phy_offset = half.phy_offset
     for name in (_REAL_TOPIC, _REAL_QID):
         message.remove_property(name)

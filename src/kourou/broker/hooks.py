@@ -6,8 +6,9 @@ RequestError refuses the request; anything else it raises is logged and changes 
 
 from __future__ import annotations
 
+import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -43,12 +44,51 @@ class PullContext:
     client_address: str
 
 
+class TransactionEnd(enum.Enum):
+    """How a transaction ends that no producer would end."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUpTransaction:
+    """A half message that no producer would end. `topic` is where it was sent to; `body` is as stored."""
+
+    topic: str
+    producer_group: str
+    msg_id: str
+    body: bytes
+    properties: Mapping[str, str]
+    born_timestamp: int
+    check_times: int
+
+
 @dataclass(slots=True)
 class BrokerHooks:
-    """Lists to append to before or after the start; empty ones cost nothing."""
+    """Lists to append to before or after the start; empty ones cost nothing.
+
+    `transaction_given_up`: the first hook that says how the transaction ends is heard; if none does, the
+    message goes to TRANS_CHECK_MAX_TIME_TOPIC. Where storing that fails, the hooks are asked again.
+    """
 
     before_send: list[Callable[[SendContext], None]] = field(default_factory=list)
     after_pull: list[Callable[[PullContext], None]] = field(default_factory=list)
+    transaction_given_up: list[Callable[[GivenUpTransaction], TransactionEnd | None]] = field(
+        default_factory=list
+    )
+
+    def decide_given_up(self, context: GivenUpTransaction) -> TransactionEnd | None:
+        """How a transaction ends that was given up, if a hook has a say."""
+        for hook in self.transaction_given_up:
+            try:
+                end = hook(context)
+            except Exception:
+                _log.exception("hook %r failed", hook)
+            else:
+                if end is not None:
+                    return end
+        return None
 
     @staticmethod
     def call(hooks: list[Callable[[ContextT], None]], context: ContextT) -> None:

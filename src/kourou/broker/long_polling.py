@@ -1,9 +1,9 @@
 """PullRequestHoldService: pulls that found nothing wait here for a message.
 
 A message that arrives wakes the pulls of its queue in the same pass, so that it is in the same
-write to the socket as if they had come later. Tags are compared first: a pull whose tags do not
-match goes on waiting. Every 5 s all are looked at, so that one that waits for rare tags moves on;
-after its own time a pull is answered that there is nothing.
+write to the socket as if they had come later. Tags and properties are compared first: a pull that
+does not match goes on waiting. Every 5 s all are looked at, so that one that waits for rare messages
+moves on; after its own time a pull is answered that there is nothing.
 Not here: what a pull is (pull_message_processor.py).
 """
 
@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kourou.broker.record_judge import RecordJudge
 from kourou.broker.tag_filter import TagCodes
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.bodies.topics import TopicConfig
@@ -30,13 +31,14 @@ QueueKey = tuple[str, int]
 
 
 class Pull:
-    """One pull that passed its checks. While it waits, `seen_queue_offset` says which messages its
-    tags have been compared with."""
+    """One pull that passed its checks; `codes` and `judge` are its filter. While it waits,
+    `seen_queue_offset` says which messages it has been compared with."""
 
     __slots__ = (
         "codes",
         "group_config",
         "header",
+        "judge",
         "key",
         "request",
         "seen_queue_offset",
@@ -51,12 +53,14 @@ class Pull:
         topic_config: TopicConfig,
         group_config: SubscriptionGroupConfig,
         codes: TagCodes,
+        judge: RecordJudge | None = None,
     ) -> None:
         self.request = request
         self.header = header
         self.topic_config = topic_config
         self.group_config = group_config
         self.codes = codes
+        self.judge = judge
         self.key: QueueKey = (header.topic, header.queue_id)
         self.seen_queue_offset = header.queue_offset
         self.timer: asyncio.TimerHandle | None = None
@@ -139,13 +143,25 @@ class PullRequestHoldService:
 def _is_met(pull: Pull, queue: ConsumeQueue) -> bool:
     """Whether there is something for this pull among the messages it has not been compared with."""
     newest = queue.max_queue_offset
-    if pull.codes is None:
+    if pull.codes is None and pull.judge is None:
         return newest > pull.header.queue_offset
     while pull.seen_queue_offset < newest:
         units = queue.read_units_nowait(pull.seen_queue_offset, newest - pull.seen_queue_offset)
         if not units:  # not in memory, or below what is kept: the pull itself can tell
             return True
-        if any(tags_code in pull.codes for _, _, tags_code in UNIT.iter_unpack(units)):
+        if _has_match(pull, units):
             return True
         pull.seen_queue_offset += len(units) // UNIT_BYTES
     return False
+
+
+def _has_match(pull: Pull, units: bytes) -> bool:
+    judge = pull.judge
+    if judge is None:
+        codes = pull.codes
+        return codes is None or any(tags_code in codes for _, _, tags_code in UNIT.iter_unpack(units))
+    judge.rest()
+    # What the judge cannot tell, because there is much of it, the pull itself finds out in steps.
+    found = any(judge(phy_offset, size) is not False for phy_offset, size, _ in UNIT.iter_unpack(units))
+    judge.rest()
+    return found

@@ -11,11 +11,9 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.delay_offsets import load_delay_offsets
 from kourou.broker.record_reads import RecordReads, when_read
 from kourou.protocol.bodies import (
     ConsumerOffsetSerializeWrapper,
-    DataVersion,
     DelayOffsetSerializeWrapper,
     QueryCorrectionOffsetBody,
     encode_body,
@@ -123,15 +121,10 @@ class OffsetProcessor:
         request.reply(body=encode_body(table))
 
     def get_all_delay_offset(self, request: Request) -> None:
-        """GET_ALL_DELAY_OFFSET: how far each delay level has been delivered, as on disk."""
-        self._services.run(request, self._tell_delay_offsets(request))
-
-    async def _tell_delay_offsets(self, request: Request) -> None:
-        table = await self._services.in_disk_thread(
-            load_delay_offsets, self._services.files, self._services.store.config.root
-        )
-        version = table.data_version or DataVersion()
-        request.reply(body=encode_body(DelayOffsetSerializeWrapper(table.offset_table, version)))
+        """GET_ALL_DELAY_OFFSET: how far each delay level has been delivered."""
+        offsets = self._services.delay_offsets
+        table = DelayOffsetSerializeWrapper(offsets.table, offsets.data_version)
+        request.reply(body=encode_body(table))
 
     def query_correction_offset(self, request: Request) -> None:
         """QUERY_CORRECTION_OFFSET: in each queue of a topic the lowest offset of its groups."""

@@ -1,4 +1,5 @@
-"""Which request code goes where: all processors of a broker but the pulls', in one table."""
+"""Which request code goes where: all processors of a broker but those of pulls and transactions, in one
+table."""
 
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ from kourou.broker import (
     lock_processor,
     offset_processor,
     query_message_processor,
+    reply_processor,
     reset_offset,
+    send_back_processor,
     send_message_processor,
     stats_processor,
+    timer_processor,
     topic_processor,
 )
 from kourou.transport.request import Processor
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
 _MODULES = (
     send_message_processor,
+    reply_processor,
+    send_back_processor,
+    timer_processor,
     query_message_processor,
     client_manage_processor,
     consumer_manage_processor,

@@ -1,23 +1,35 @@
 """PULL_MESSAGE: messages from a queue, at once, when they come, or when they are off the disk.
 
 A pull is answered within its pass if its messages are in memory. If they are not, a thread reads
-them. If there are none and the client wants to wait, it waits (long_polling.py).
+them. If there are none and the client wants to wait, it waits (long_polling.py). A filter by property
+may have to look at many to find few: it does so in steps (filtered_read.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.filtered_read import FilteredRead, is_cold
 from kourou.broker.hooks import PullContext
 from kourou.broker.long_polling import Pull
+from kourou.broker.member_subscriptions import member_subscription
+from kourou.broker.message_filter import (
+    MessageFilter,
+    PropertyFilter,
+    RetryFilter,
+    class_filter_refused,
+    is_tag_type,
+    subscription_filter,
+)
 from kourou.broker.pull_answer import answer_found, answer_none, answer_reset, pull_code
-from kourou.broker.tag_filter import TagCodes, subscription_codes
+from kourou.broker.record_judge import RecordJudge
 from kourou.errors import RequestError
-from kourou.protocol.bodies.heartbeat import MessageModel
+from kourou.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.codes import PermName, PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.get_message import GetMessageResult, GetMessageStatus
 from kourou.transport.dispatcher import answer_failure
@@ -29,7 +41,9 @@ if TYPE_CHECKING:
 _COMMIT_OFFSET: Final = PullSysFlag.COMMIT_OFFSET.value
 _SUSPEND: Final = PullSysFlag.SUSPEND.value
 _SUBSCRIPTION: Final = PullSysFlag.SUBSCRIPTION.value
+_CLASS_FILTER: Final = PullSysFlag.CLASS_FILTER.value
 _READ: Final = PermName.READ.value
+_PARSE_FAILED: Final = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 _PULL_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 
 
@@ -62,7 +76,7 @@ class PullMessageProcessor:
         """PULL_MESSAGE as a client sent it: it may wait, and its offset may be committed."""
         header = request.header(PullMessageRequestHeader)
         topic_config, group_config = self._check(request, header)
-        codes = self._tag_codes(header, group_config)
+        wanted = self._filter(request, header, group_config)
         if header.sys_flag & _COMMIT_OFFSET:
             self._services.offsets.commit(
                 header.consumer_group,
@@ -71,14 +85,16 @@ class PullMessageProcessor:
                 header.commit_offset,
                 request.connection.remote_address,
             )
-        pull = Pull(request, header, topic_config, group_config, codes)
+        pull = Pull(request, header, topic_config, group_config, wanted.codes)
+        if wanted.wants is not None:
+            pull.judge = self._judge(header, wanted.wants)
         self._serve(pull, may_wait=bool(header.sys_flag & _SUSPEND))
 
     def resume(self, held: Pull) -> None:
         """Run a pull again that has waited; now it is answered, whatever there is."""
         try:
             topic_config, group_config = self._check(held.request, held.header)
-            pull = Pull(held.request, held.header, topic_config, group_config, held.codes)
+            pull = Pull(held.request, held.header, topic_config, group_config, held.codes, held.judge)
             self._serve(pull, may_wait=False)
         except Exception as error:
             answer_failure(held.request, error)
@@ -122,9 +138,45 @@ class PullMessageProcessor:
             )
         return topic_config, group_config
 
-    def _tag_codes(self, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig) -> TagCodes:
+    # -- filters ---------------------------------------------------------------------------------
+
+    def _filter(
+        self, request: Request, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig
+    ) -> MessageFilter:
+        config = self._services.config
+        if header.sys_flag & _CLASS_FILTER:
+            raise class_filter_refused(header.topic)
         if header.sys_flag & _SUBSCRIPTION:
-            return subscription_codes(header.subscription, header.expression_type)
+            wanted = subscription_filter(
+                header.subscription, header.expression_type, property_filter=config.enable_property_filter
+            )
+        else:
+            wanted = self._heartbeat_filter(self._subscription(request, header, group_config))
+        if config.filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            group = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+            return MessageFilter(None, RetryFilter(self._services.consumers, group))
+        return wanted
+
+    def _heartbeat_filter(self, subscription: SubscriptionData) -> MessageFilter:
+        try:
+            return subscription_filter(
+                subscription.sub_string,
+                subscription.expression_type,
+                property_filter=self._services.config.enable_property_filter,
+            )
+        except RequestError as error:
+            if is_tag_type(subscription.expression_type) or error.response_code != _PARSE_FAILED:
+                raise
+            # The heartbeat was refused for it, with the same words.
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"The broker's consumer filter data is not exist!Your expression may be wrong! {error}",
+            ) from error
+
+    def _subscription(
+        self, request: Request, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig
+    ) -> SubscriptionData:
+        """What heartbeats said of the topic: that of the client itself, else that of its group."""
         group = self._services.consumers.get(header.consumer_group)
         if group is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
@@ -138,7 +190,16 @@ class PullMessageProcessor:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if subscription.sub_version < header.sub_version:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return subscription_codes(subscription.sub_string, subscription.expression_type)
+        own = member_subscription(request.connection, header.consumer_group, header.topic)
+        if own is None or _says_the_same(own, subscription):
+            return subscription
+        if own.sub_version >= header.sub_version:
+            return own
+        if not is_tag_type(own.expression_type):
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
+            )
+        return subscription
 
     # -- serving ---------------------------------------------------------------------------------
 
@@ -150,10 +211,15 @@ class PullMessageProcessor:
             low, high = (queue.min_queue_offset, queue.max_queue_offset) if queue is not None else (0, 0)
             answer_reset(pull.request, reset, low, high)
             return
-        if queue is not None and _is_cold(queue, header.queue_offset):
+        if pull.judge is not None:
+            self._serve_filtered(pull, pull.judge, may_wait=may_wait)
+            return
+        if queue is not None and is_cold(queue, header.queue_offset):
             self._services.run(pull.request, self._serve_cold(pull, queue))
             return
-        result = self._read(pull, queue)
+        self._finish(pull, self._read(pull, queue), may_wait=may_wait)
+
+    def _finish(self, pull: Pull, result: GetMessageResult, *, may_wait: bool) -> None:
         if not result.is_loaded:
             self._services.run(pull.request, self._load_and_answer(pull, result))
         elif not (may_wait and self._hold(pull, result)):
@@ -174,6 +240,31 @@ class PullMessageProcessor:
         units = self._services.store.config.max_filter_units
         await self._services.in_disk_thread(queue.read_units, pull.header.queue_offset, units)
         await self._load_and_answer(pull, self._read(pull, queue))
+
+    def _judge(self, header: PullMessageRequestHeader, wants: PropertyFilter) -> RecordJudge:
+        store = self._services.store
+        limit = store.config.max_transfer_bytes
+        return RecordJudge(store.log, wants, max_bytes=min(header.max_msg_bytes or limit, limit))
+
+    def _serve_filtered(self, pull: Pull, judge: RecordJudge, *, may_wait: bool) -> None:
+        judge.rest()
+        read = FilteredRead(self._services, pull, judge)
+        read.step()
+        if read.is_done and read.result is not None:
+            self._finish(pull, read.result, may_wait=may_wait)
+        else:
+            self._services.run(pull.request, self._read_on(pull, read))
+
+    async def _read_on(self, pull: Pull, read: FilteredRead) -> None:
+        try:
+            while not read.is_done and not pull.request.connection.closed:
+                await read.wait()
+        except BaseException:
+            if read.result is not None:
+                read.result.release()
+            raise
+        if read.result is not None:
+            await self._load_and_answer(pull, read.result)
 
     async def _load_and_answer(self, pull: Pull, result: GetMessageResult) -> None:
         try:
@@ -235,8 +326,5 @@ class PullMessageProcessor:
         self._services.hooks.call(self._services.hooks.after_pull, context)
 
 
-def _is_cold(queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the units that a pull begins with have to come from disk."""
-    if not queue.min_queue_offset <= queue_offset < queue.flushed_queue_offset:
-        return False
-    return queue.read_units_nowait(queue_offset, 1) is None
+def _says_the_same(one: SubscriptionData, other: SubscriptionData) -> bool:
+    return one.sub_string == other.sub_string and one.expression_type == other.expression_type

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.settings import retention_config
+from kourou.broker.waiting_messages import waiting_phy_offset
 from kourou.store.retention import Retention, RetentionRound
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class RetentionService:
             await asyncio.sleep(_LOOK_AT_OFFSETS_S)
 
     def unread_phy_offset(self) -> int | None:
-        """From which byte of the log on some live group has not read; None when there is no group."""
+        """From which byte of the log on some live group has not read, or a message waits for its time;
+        None when there is no group."""
         services = self._services
         now_ms = services.now_ms()
         oldest_ms = now_ms - services.config.unread_group_reserved_time * 3_600_000
@@ -95,7 +97,8 @@ class RetentionService:
                 for queue_id, queue_offset in offsets.items():
                     phy_offset = self._phy_offset(topic, queue_id, queue_offset)
                     unread = phy_offset if unread is None else min(unread, phy_offset)
-        return unread
+        waiting = None if unread is None else waiting_phy_offset(services)
+        return unread if unread is None or waiting is None else min(unread, waiting)
 
     def _phy_offset(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Where the message lies that a group reads next; the end of the log when it has read all."""

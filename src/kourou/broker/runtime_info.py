@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.delay_offsets import load_delay_offsets
 from kourou.broker.store_rates import Rate
-from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC
+from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
 from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.store.files import DiskUsage, Files
 
@@ -41,15 +40,12 @@ class OnDisk:
 
     log_folders: Mapping[Path, DiskUsage]
     queue_folder: DiskUsage
-    delay_offsets: Mapping[int, int]
 
     @classmethod
-    def look(cls, files: Files, log_folders: tuple[Path, ...], queue_folder: Path, root: Path) -> OnDisk:
+    def look(cls, files: Files, log_folders: tuple[Path, ...], queue_folder: Path) -> OnDisk:
         """Ask; in a disk thread."""
         return cls(
-            {folder: files.disk_usage(folder) for folder in log_folders},
-            files.disk_usage(queue_folder),
-            load_delay_offsets(files, root).offset_table,
+            {folder: files.disk_usage(folder) for folder in log_folders}, files.disk_usage(queue_folder)
         )
 
 
@@ -62,8 +58,8 @@ def runtime_info(services: BrokerServices, on_disk: OnDisk, earliest_message_ms:
         **_log(services),
         **_disks(on_disk),
         **dict(_pools(services.config)),
-        **dict(_delay_levels(services, on_disk.delay_offsets)),
-        **_timer(),
+        **dict(_delay_levels(services)),
+        **_timer(services),
     }
 
 
@@ -152,18 +148,22 @@ def _pools(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     yield "EndTransactionThreadPoolQueueCapacity", capacities["endTransactionPoolQueueCapacity"]
 
 
-def _delay_levels(services: BrokerServices, delay_offsets: Mapping[int, int]) -> Iterator[tuple[str, str]]:
+def _delay_levels(services: BrokerServices) -> Iterator[tuple[str, str]]:
     """Of each level what was delivered and what there is."""
-    for level, queue_offset in sorted(delay_offsets.items()):
+    for level, queue_offset in sorted(services.delay_offsets.table.items()):
         high = services.store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
         yield f"scheduleMessageOffset_{level}", f"{queue_offset},{high}"
 
 
-def _timer() -> dict[str, str]:
-    """As a broker without timer messages says it; tools read these keys without looking first."""
+def _timer(services: BrokerServices) -> dict[str, str]:
+    """How far behind the timers are. Tools read these keys without looking first."""
+    timers, read_behind_ms, offset_behind = services.timers, 0, 0
+    if timers is not None:
+        read_behind_ms = max(0, services.now_ms() - timers.read_ms - timers.precision_ms)
+        offset_behind = services.store.max_offset_in_queue(TIMER_TOPIC, 0) - timers.queue_offset
     return {
-        "timerReadBehind": "0",
-        "timerOffsetBehind": "0",
+        "timerReadBehind": str(read_behind_ms),
+        "timerOffsetBehind": str(offset_behind),
         "timerCongestNum": "0",
         "timerEnqueueTps": "0.0",
         "timerDequeueTps": "0.0",

@@ -78,13 +78,11 @@ class ScheduleService:
         self._services.start_task(self._save(), "write-delay-offsets")
 
     def save_at_stop(self) -> None:
-        """Note how far it is, here and now; waits for the disk. The broker delivers no more."""
-        self._store.flush()
-        if not self._store.appender.is_fenced:
-            try:
-                self._offsets.persist()
-            except OSError as error:
-                _log.error("%s cannot be written: %s", self._offsets.path, error.strerror or error)
+        """Note how far it is, here and now; the log is durable. Waits for the disk."""
+        try:
+            self._offsets.persist()
+        except OSError as error:
+            _log.error("%s cannot be written: %s", self._offsets.path, error.strerror or error)
 
     # -- delivering ------------------------------------------------------------------------------
 

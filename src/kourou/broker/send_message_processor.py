@@ -2,7 +2,8 @@
 
 Nothing is stored when a processor returns: the pass that it belongs to is written as a whole,
 and its end answers the senders (pass_end.py).
-Not here: where a message with a delay waits (delayed_messages.py), transactions.
+Not here: where a message with a delay waits (delayed_messages.py), how a
+transaction ends (transactions.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.delayed_messages import delay
+from kourou.broker.half_messages import check_batch, check_half, half_properties, half_sys_flag, is_half
 from kourou.broker.hooks import SendContext
 from kourou.broker.inner_message import InnerMessage, put_now
 from kourou.broker.recall_handle import recall_handle
@@ -27,10 +29,11 @@ from kourou.protocol.message_id import UniqueIdGenerator, encode_host, host_text
 from kourou.protocol.names import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_TRANS_HALF_TOPIC,
     TOPIC_MAX_LENGTH,
     is_retry_topic,
 )
-from kourou.protocol.properties import MessageConst, get_property, properties_from_bytes, set_property
+from kourou.protocol.properties import MessageConst, properties_from_bytes, set_property
 from kourou.protocol.versions import V3_4_9
 from kourou.store.put_status import PutStatus
 from kourou.transport.addresses import parse_address
@@ -172,7 +175,10 @@ class SendMessageProcessor:
         queue_id: int,
         properties: str,
     ) -> None:
-        """Store a message that may have a delay."""
+        """Store a message that may have a delay, or be the half of a transaction."""
+        if is_half(header, properties):
+            self._put_half(request, header, target, topic, queue_id, properties)
+            return
         stored, uniq_key, _, _, waits = self._properties.read(properties, self._new_uniq_key)
         connection = request.connection
         message = InnerMessage(
@@ -190,6 +196,33 @@ class SendMessageProcessor:
         handle = recall_handle(message, self._services.config.broker_name)
         done = partial(self._answer_special, request, queue_id, uniq_key, handle)
         put_now(self._services, message, None if request.is_oneway else done, wait=waits)
+
+    def _put_half(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        properties: str,
+    ) -> None:
+        stored, uniq_key, tags_code, keys, waits = self._properties.read(properties, self._new_uniq_key)
+        connection = request.connection
+        self._put(
+            self._queue(RMQ_SYS_TRANS_HALF_TOPIC, 0),
+            request.body,
+            half_properties(stored, topic, queue_id, uniq_key),
+            tags_code,
+            keys,
+            header.born_timestamp,
+            connection.attributes.get(_BORN_HOST) or _born_host(connection),
+            half_sys_flag(header.sys_flag | target.sys_flag),
+            header.flag,
+            header.reconsume_times,
+            0,
+            None if request.is_oneway else partial(self._stored, request, queue_id, uniq_key),
+            waits,
+        )
 
     def _answer_special(
         self,
@@ -212,6 +245,7 @@ class SendMessageProcessor:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {topic}"
             )
+        check_batch(properties, request.body)
         _, uniq_key, _, _, waits = self._properties.read(properties)
         connection = request.connection
         done = partial(self._answered_batch, request, queue_id, uniq_key)
@@ -311,12 +345,8 @@ class SendMessageProcessor:
         return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
 
     def _check_special(self, header: SendHeader, properties: str) -> None:
-        if get_property(properties, MessageConst.PROPERTY_TRANSACTION_PREPARED) == "true":
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._services.address}] sending transaction message is forbidden: "
-                "this version of Kourou has no transactions",
-            )
+        if is_half(header, properties):
+            check_half(self._services.config, self._services.address, properties)
         if header.batch and is_delayed(properties):
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a batch cannot be delayed, send singly"

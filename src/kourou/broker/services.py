@@ -61,6 +61,8 @@ class BrokerServices:
     """Messages that wait for any time; None: there are none (`timerWheelEnable`)."""
     disk: DiskThreads
     tasks: TaskOwner
+    requests: TaskOwner
+    """Requests that became tasks: a stop lets them be answered."""
     store_work: asyncio.Lock
     """Held by whoever works on the store across waits, or takes queues or files away."""
     now_ms: Callable[[], int]
@@ -75,7 +77,7 @@ class BrokerServices:
 
     def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
         """Go on with a request that has to wait; what `work` raises becomes its answer."""
-        run_request(self.tasks, request, work)
+        run_request(self.requests, request, work)
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` for as long as the broker runs; its death stops the broker."""

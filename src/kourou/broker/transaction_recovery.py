@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.half_messages import MOVED_TO, moved_from, property_number
 from kourou.broker.half_table import OPEN, HalfTable
 from kourou.broker.transactions import OP_PROPERTIES, Transactions
-from kourou.errors import ProtocolError
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import (
@@ -23,7 +22,7 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
-from kourou.protocol.record import decode_record, decode_records
+from kourou.protocol.record import decode_records
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.message_store import MessageStore
 
@@ -95,7 +94,7 @@ def _put_missing_op(store: MessageStore, table: HalfTable, store_host: bytes) ->
 
 
 def _last_record(store: MessageStore) -> MessageExt | None:
-    queue = max(store.queues, key=lambda each: each.max_phy_offset, default=None)
+    queue = max(store.queues.items(), key=lambda each: each.max_phy_offset, default=None)
     if queue is None or queue.max_phy_offset < 0:
         return None
     records = list(_records(store, queue, queue.max_queue_offset - 1))
@@ -108,9 +107,7 @@ def _half_behind(store: MessageStore, record: MessageExt) -> int | None:
         return moved_from(record)
     if record.transaction_type != _COMMIT:
         return None
-    raw = store.look_message(record.prepared_transaction_offset)
-    try:
-        half = None if raw is None else decode_record(raw)
-    except ProtocolError:
+    half = store.look_message(record.prepared_transaction_offset)
+    if half is None or half.topic != RMQ_SYS_TRANS_HALF_TOPIC or half.msg_id != record.msg_id:
         return None
-    return half.queue_offset if half is not None and half.topic == RMQ_SYS_TRANS_HALF_TOPIC else None
+    return half.queue_offset

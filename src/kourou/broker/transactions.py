@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.half_messages import MOVED_TO, committed, copy_of, given_up
+from kourou.broker.half_messages import MOVED_TO, committed, copy_of, given_up, may_be_delayed
 from kourou.broker.half_table import HalfTable
 from kourou.broker.inner_message import InnerMessage, put, put_now
 from kourou.protocol.codes import PermName
@@ -27,7 +27,7 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
-from kourou.store.consume_queue import ConsumeQueue
+from kourou.protocol.tags import tags_code
 from kourou.store.put_batch import PutDone
 from kourou.store.put_status import PutStatus
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 OP_PROPERTIES: Final = "WAIT\x01true\x02TAGS\x01d\x02"
 
+_OP_RAW: Final = OP_PROPERTIES.encode()
+_OP_TAGS_CODE: Final = tags_code("d")
+
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 
 
@@ -43,45 +46,40 @@ class Transactions:
     """The halves of one broker. A half is ended when its table says OPEN, and only then."""
 
     def __init__(self, services: BrokerServices) -> None:
+        queues = services.store.queues
         self._services = services
         self._unsettled: tuple[int, int, int] | None = None
         self.table = HalfTable()
-
-    @property
-    def half_queue(self) -> ConsumeQueue:
-        """Where halves lie."""
-        return self._services.store.queues.get(RMQ_SYS_TRANS_HALF_TOPIC, 0)
-
-    @property
-    def op_queue(self) -> ConsumeQueue:
-        """Where op records lie."""
-        return self._services.store.queues.get(RMQ_SYS_TRANS_OP_HALF_TOPIC, 0)
+        self.half_queue = queues.get(RMQ_SYS_TRANS_HALF_TOPIC, 0)
+        self.op_queue = queues.get(RMQ_SYS_TRANS_OP_HALF_TOPIC, 0)
 
     # -- ends ------------------------------------------------------------------------------------
 
     def commit(self, half: MessageExt, done: PutDone | None) -> None:
         """Let consumers have the message. Nothing is stored on return: `done` tells, once, what became of
-        it. PutRefusedError, ProtocolError: nothing happens.
-
-        `half` may be an earlier copy of the half that is open now.
+        it. PutRefusedError, ProtocolError: nothing happens. The half is open.
         """
-        put(self._services, committed(half), None)
-        self._put_op(self.table.current(half.queue_offset), done)
+        message = committed(half)
+        # Only one that an Apache broker took can have a delay.
+        if may_be_delayed(message.properties):
+            put(self._services, message, None)
+        else:
+            put_now(self._services, message, None)
+        self._put_op(half.queue_offset, done)
 
     def roll_back(self, half: MessageExt, done: PutDone | None) -> None:
         """Let nobody ever see the message. As `commit`."""
-        self._services.passes.open()
-        self._put_op(self.table.current(half.queue_offset), done)
+        self._put_op(half.queue_offset, done)
 
     def give_up(self, half: MessageExt, done: PutDone | None) -> None:
-        """Leave the half to whoever looks after such. As `commit`, but `half` is the open one."""
+        """Leave the half to whoever looks after such. As `commit`."""
         self._services.topics.create_in_send_back(RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, 1, _READ_WRITE)
         put_now(self._services, given_up(half), None)
         self._put_op(half.queue_offset, done)
 
     def put_again(self, half: MessageExt, *, is_checked: bool, done: PutDone | None) -> InnerMessage:
         """Put the half behind all others, to be looked at later; the copy. `done` hears of the copy's
-        place. As `give_up`."""
+        place. As `commit`."""
         places: list[int] = []
         copy = copy_of(half, is_checked=is_checked)
         copy_queue_offset = self.half_queue.next_queue_offset
@@ -96,20 +94,27 @@ class Transactions:
 
     def _put_op(self, queue_offset: int, done: PutDone | None, copy_queue_offset: int | None = None) -> None:
         services = self._services
-        properties = OP_PROPERTIES
+        properties = _OP_RAW
         if copy_queue_offset is not None:
-            properties += f"{MOVED_TO}\x01{copy_queue_offset}\x02"
+            properties += b"%s\x01%d\x02" % (MOVED_TO.encode(), copy_queue_offset)
+        services.passes.open()
         self.table.begin(queue_offset, copy_queue_offset=copy_queue_offset)
-        message = InnerMessage(
-            RMQ_SYS_TRANS_OP_HALF_TOPIC,
-            0,
-            b"%d" % queue_offset,
-            properties,
-            services.now_ms(),
-            services.store_host,
-        )
         try:
-            put_now(services, message, partial(self._op_done, queue_offset, done), wait=True)
+            services.store.put(
+                self.op_queue,
+                b"%d" % queue_offset,
+                properties,
+                _OP_TAGS_CODE,
+                (),
+                services.now_ms(),
+                services.store_host,
+                0,
+                0,
+                0,
+                0,
+                partial(self._op_done, queue_offset, done),
+                True,
+            )
         except BaseException:
             self.table.failed(queue_offset)
             raise

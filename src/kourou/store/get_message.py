@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from kourou.protocol.record import Buffer
@@ -23,6 +24,8 @@ TagsFilter = Callable[[int], bool]
 """Whether a record with this tags code may match; decided from the ConsumeQueue alone."""
 RecordFilter = Callable[[Buffer], bool]
 """Whether a record matches, from its bytes."""
+RecordJudge = Callable[[int, int], bool | None]
+"""Whether the record at a phy_offset, of a size, matches; None: not to be told now, reading stops there."""
 
 
 _NOWHERE: Final = LogWindow(memoryview(b""), 0, 1, 0)
@@ -112,14 +115,17 @@ class MessageReader:
         max_bytes: int | None = None,
         tags_filter: TagsFilter | None = None,
         record_filter: RecordFilter | None = None,
+        judge: RecordJudge | None = None,
     ) -> GetMessageResult:
         """Up to `max_messages` from `queue_offset` on. Waits for the disk only if `record_filter`
-        needs a record that is not in memory."""
+        needs a record that is not in memory; a `judge` in its stead reads records itself."""
         refusal = _outside(queue, queue_offset)
         if refusal is not None:
             return refusal
         assert queue is not None
-        filtered = tags_filter is not None or record_filter is not None
+        if record_filter is not None:
+            judge = partial(self._matches, record_filter)
+        filtered = tags_filter is not None or judge is not None
         wanted = max(self._max_filter_units, max_messages) if filtered else max_messages
         units = queue.read_units(queue_offset, max(1, wanted))
         result = GetMessageResult(
@@ -134,7 +140,7 @@ class MessageReader:
             )
             return result
         limit = min(max_bytes or self._max_transfer_bytes, self._max_transfer_bytes)
-        self._gather(result, units, max_messages, limit, tags_filter, record_filter)
+        self._gather(result, units, max_messages, limit, tags_filter, judge)
         self._load_from_memory(result.runs)
         return result
 
@@ -163,7 +169,7 @@ class MessageReader:
         max_messages: int,
         max_bytes: int,
         tags_filter: TagsFilter | None,
-        record_filter: RecordFilter | None,
+        judge: RecordJudge | None,
     ) -> None:
         runs = result.runs
         run_end = -1
@@ -186,7 +192,10 @@ class MessageReader:
                 if not count:
                     result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 continue
-            if record_filter is not None and not self._matches(record_filter, phy_offset, size):
+            if judge is not None and not (matches := judge(phy_offset, size)):
+                if matches is None:
+                    next_offset -= 1
+                    break
                 continue
             if phy_offset == run_end:
                 runs[-1].size_bytes += size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
@@ -17,6 +17,7 @@ from kourou.transport.tasks import TaskOwner
 _log = logging.getLogger(__name__)
 
 ConnectionHook = Callable[[Connection], None]
+Drain = Callable[[], Awaitable[None]]
 
 _LOG_REFUSALS_EVERY_S = 10.0
 
@@ -72,9 +73,10 @@ class RemotingServer:
         """Raise what a task of the server died of; return when the server has stopped."""
         await self.tasks.wait_failed()
 
-    async def stop(self, timeout_ms: int = 3_000) -> None:
+    async def stop(self, timeout_ms: int = 3_000, drain: Drain | None = None) -> None:
         """Stop in order within one deadline: accept nothing, read nothing, let requests under
-        way answer, write what is collected, close; then cut off what is left."""
+        way answer, write what is collected, close; then cut off what is left. `drain` waits for
+        answers that no task of ours brings."""
         deadline = self._loop.time() + timeout_ms / 1000
         await self._listener.stop()
         if self._sweep_timer is not None:
@@ -82,6 +84,8 @@ class RemotingServer:
         for connection in self.connections:
             connection.stop_reading()
         await self.tasks.wait_idle(max(0.0, deadline - self._loop.time()))
+        if drain is not None:
+            await self._drain(drain, deadline)
         self._passes.close()
         for connection in list(self.connections):
             connection.close("the server stops")
@@ -90,6 +94,13 @@ class RemotingServer:
             connection.abort("the server stops")
         await self.tasks.stop()
         await self._wait_all_closed(self._loop.time() + 1)
+
+    async def _drain(self, drain: Drain, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await drain()
+        except TimeoutError:
+            _log.warning("some requests are not answered: the server stops")
 
     async def _wait_all_closed(self, deadline: float) -> None:
         try:

@@ -144,3 +144,17 @@ async def test_changed_keys_are_in_force_at_once(tmp_path: Path) -> None:
         assert (await peer.send(body=bytes(2000))).code == 0
         peer.controller.services.update_config({"maxMessageSize": "1024"})
         assert (await peer.send(body=bytes(2000))).code == ResponseCode.MESSAGE_ILLEGAL
+
+
+async def test_senders_that_wait_for_the_disk_are_answered_before_the_stop(tmp_path: Path) -> None:
+    async with running(tmp_path, flush_disk_type="SYNC_FLUSH") as peer:
+        sending = [asyncio.ensure_future(peer.send(body=b"%d" % number)) for number in range(50)]
+        while peer.controller.services.store.log.max_phy_offset == 0:
+            await asyncio.sleep(0)
+        await peer.controller.stop()
+        answers = await asyncio.gather(*sending, return_exceptions=True)
+        stored = [answer for answer in answers if isinstance(answer, RemotingCommand)]
+        assert stored and all(answer.code == 0 for answer in stored)
+    async with running(tmp_path) as peer:
+        found = messages(await peer.pull(max_msg_nums=100))
+        assert len(found) >= len(stored)

@@ -102,7 +102,7 @@ async def test_an_expression_that_names_nothing_is_refused(tmp_path: Path) -> No
 
 
 async def test_sql_is_refused_in_apache_s_words(tmp_path: Path) -> None:
-    async with running(tmp_path) as peer:
+    async with running(tmp_path, enable_property_filter=False) as peer:
         await peer.send()
         answer = await peer.pull(subscription="a > 1", expression_type="SQL92")
         assert "does not support consumer to filter message by SQL92" in (answer.remark or "")

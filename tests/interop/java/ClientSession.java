@@ -48,7 +48,7 @@ public class ClientSession {
                 run(line.split("\t"));
                 event("done", "");
             } catch (Throwable error) {
-                event("failed", ",\"error\":" + quote(error.toString()));
+                event("failed", ",\"error\":" + Json.of(error.toString()));
             }
         }
         Runtime.getRuntime().halt(0);
@@ -164,7 +164,7 @@ public class ClientSession {
             public ConsumeConcurrentlyStatus consumeMessage(List<MessageExt> messages, ConsumeConcurrentlyContext c) {
                 for (MessageExt message : messages) {
                     String body = new String(message.getBody(), StandardCharsets.UTF_8);
-                    event("received", ",\"body\":" + quote(body));
+                    event("received", ",\"body\":" + Json.of(body));
                     received.add(body);
                 }
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -178,11 +178,11 @@ public class ClientSession {
         try {
             SendResult result = producer.send(new Message(topic, "TagA", body.getBytes(StandardCharsets.UTF_8)));
             sent.add(body);
-            event("sent", ",\"body\":" + quote(body)
-                + ",\"status\":" + quote(result.getSendStatus().name())
-                + ",\"broker\":" + quote(result.getMessageQueue().getBrokerName()));
+            event("sent", ",\"body\":" + Json.of(body)
+                + ",\"status\":" + Json.of(result.getSendStatus().name())
+                + ",\"broker\":" + Json.of(result.getMessageQueue().getBrokerName()));
         } catch (Exception error) {
-            event("send_failed", ",\"body\":" + quote(body) + ",\"error\":" + quote(error.toString()));
+            event("send_failed", ",\"body\":" + Json.of(body) + ",\"error\":" + Json.of(error.toString()));
         }
     }
 
@@ -199,19 +199,5 @@ public class ClientSession {
             EVENTS.write(line, 0, line.length);
             EVENTS.flush();
         }
-    }
-
-    private static String quote(String text) {
-        StringBuilder quoted = new StringBuilder("\"");
-        for (char c : text.toCharArray()) {
-            if (c == '"' || c == '\\') {
-                quoted.append('\\').append(c);
-            } else if (c < ' ') {
-                quoted.append(String.format("\\u%04x", (int) c));
-            } else {
-                quoted.append(c);
-            }
-        }
-        return quoted.append('"').toString();
     }
 }

@@ -75,7 +75,7 @@ public class StoreSession {
                 error.printStackTrace();
                 answer.put("error", error.toString());
             }
-            ANSWERS.write((json(answer) + "\n").getBytes(StandardCharsets.UTF_8));
+            ANSWERS.write((Json.of(answer) + "\n").getBytes(StandardCharsets.UTF_8));
             ANSWERS.flush();
         }
         Runtime.getRuntime().halt(0);
@@ -367,36 +367,5 @@ public class StoreSession {
 
     private static MQClientInstance clientOf(DefaultMQProducer producer) {
         return producer.getDefaultMQProducerImpl().getMqClientFactory();
-    }
-
-    // -- JSON ---------------------------------------------------------------------------------------------------
-
-    private static String json(Object value) {
-        if (value instanceof Map) {
-            List<String> members = new ArrayList<>();
-            ((Map<?, ?>) value).forEach((name, member) -> members.add(quote(name.toString()) + ":" + json(member)));
-            return "{" + String.join(",", members) + "}";
-        }
-        if (value instanceof List) {
-            List<String> elements = new ArrayList<>();
-            ((List<?>) value).forEach(element -> elements.add(json(element)));
-            return "[" + String.join(",", elements) + "]";
-        }
-        return value == null || value instanceof Number || value instanceof Boolean
-            ? String.valueOf(value) : quote(value.toString());
-    }
-
-    private static String quote(String text) {
-        StringBuilder quoted = new StringBuilder("\"");
-        for (char c : text.toCharArray()) {
-            if (c == '"' || c == '\\') {
-                quoted.append('\\').append(c);
-            } else if (c < ' ') {
-                quoted.append(String.format("\\u%04x", (int) c));
-            } else {
-                quoted.append(c);
-            }
-        }
-        return quoted.append('"').toString();
     }
 }

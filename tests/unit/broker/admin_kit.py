@@ -18,9 +18,11 @@ from kourou.broker import (
     reset_offset,
     stats_processor,
 )
+from kourou.broker.delay_offsets import DelayOffsetManager
 from kourou.broker.disk_threads import DiskThreads
 from kourou.broker.long_polling import Pull, PullRequestHoldService
 from kourou.broker.services import BrokerServices
+from kourou.broker.timer_messages import TimerMessages
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig, decode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
@@ -45,6 +47,9 @@ class AdminBroker(MemoryBroker):
         self.woken: list[Pull] = []
         self.holds = PullRequestHoldService(self.store.queues.find, self.passes.open, self.woken.append)
         self.start_ms = self.clock()
+        self.delay_offsets = DelayOffsetManager(self.files, root, self.get_config, self.clock, lambda: 0)
+        self.delay_offsets.load()
+        self.timers = TimerMessages(self.files, root, self.config, self.store.log, self.clock())
         self.address = "127.0.0.1:10911"
         self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
         self.groups.update(SubscriptionGroupConfig(group_name="CG"))
@@ -89,6 +94,7 @@ class AdminBroker(MemoryBroker):
 
     async def close(self) -> None:
         await super().close()
+        self.timers.close()
         self.disk.stop()
 
 

@@ -124,7 +124,7 @@ class MemoryBroker(Tables):
         self.consumers = ConsumerManager(self.clock, self.notifier)
         self.locks = RebalanceLockManager(self.clock)
         self.stats = BrokerStatsManager("C", self.clock(), self.topics.is_system)
-        self.tasks = TaskOwner("broker")
+        self.tasks = self.requests = TaskOwner("broker")
         self.passes = Passes()
         self.store_work = asyncio.Lock()
         services = cast(BrokerServices, self)

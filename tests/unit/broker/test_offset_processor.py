@@ -111,13 +111,13 @@ async def test_whole_table_of_consumer_offsets(tmp_path: Path) -> None:
         assert body.data_version == broker.offsets.data_version
 
 
-async def test_delay_offsets_are_those_on_disk(tmp_path: Path) -> None:
+async def test_delay_offsets_are_those_delivered(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         tool = broker.tool()
         body = await tool.ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper)
         assert body.offset_table == {}
-        (tmp_path / "config").mkdir(exist_ok=True)
-        (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{1:4,3:2}}')
+        broker.delay_offsets.advance(1, 4)
+        broker.delay_offsets.advance(3, 2)
         body = await tool.ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper)
         assert body.offset_table == {1: 4, 3: 2}
 

@@ -30,6 +30,8 @@ _DOUBLE: Final = struct.Struct(">d")
 
 def read_integer(text: str) -> int:
     """`Integer.valueOf`: 32 bits."""
+    if len(text) < 10 and text.isdecimal() and text.isascii():
+        return int(text)  # nearly all are such
     return _read_whole(text, MAX_INTEGER)
 
 

@@ -44,8 +44,8 @@ from kourou.protocol.filter.expressions import (
 from kourou.protocol.filter.java_numbers import MAX_INTEGER, MAX_LONG, compare_numbers
 from kourou.protocol.filter.tokens import END, FLOAT, INTEGER, KEYWORDS, NAME, TEXT, Token, piece_at, tokenize
 
-# Room for 10,000 terms. Reading that much holds up everybody else for a tenth of a second.
-MAX_EXPRESSION_CHARS: Final = 128 * 1024
+# Room for some thousand terms. Reading that much holds up everybody else for a tenth of a second.
+MAX_EXPRESSION_CHARS: Final = 64 * 1024
 
 _OR, _AND, _EQUALITY, _COMPARISON = range(1, 5)
 _BINDING: Final = {
@@ -220,6 +220,8 @@ class _Parser:
         prefixes = []
         while self._token.kind in ("+", "-", "NOT"):
             prefixes.append(self._take())
+            if len(prefixes) > MAX_HEIGHT:
+                raise self._too_deep(prefixes[0].position)
         part = self._primary()
         for prefix in reversed(prefixes):
             if prefix.kind == "NOT":

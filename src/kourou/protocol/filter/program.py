@@ -52,6 +52,8 @@ from kourou.protocol.filter.java_numbers import (
     read_long,
 )
 from kourou.protocol.filter.parser import parse
+from kourou.protocol.record import Buffer
+from kourou.protocol.record_properties import PropertyFinder
 
 Row: TypeAlias = Sequence[str | None]
 """The values of a program's properties, in the order of its `names`."""
@@ -91,7 +93,7 @@ class FilterProgram:
     Has no state: any thread may use it.
     """
 
-    __slots__ = ("_judge", "names", "terms", "text")
+    __slots__ = ("_find", "_judge", "names", "terms", "text")
 
     def __init__(self, text: str) -> None:
         expression = parse(text)
@@ -100,6 +102,7 @@ class FilterProgram:
         self.names = tuple(dict.fromkeys(name for node in nodes for name in _names(node)))
         self.terms = len(nodes)
         self._judge = _Compiler(self.names).condition(expression)
+        self._find = PropertyFinder(self.names).values
 
     def __repr__(self) -> str:
         return f"<FilterProgram {self.text[:80]!r}>"
@@ -114,6 +117,13 @@ class FilterProgram:
     def matches(self, lookup: Lookup) -> bool:
         """Whether the message passes."""
         return self.matches_row([lookup(name) for name in self.names])
+
+    def matches_bytes(self, buffer: Buffer, start: int, end: int) -> bool:
+        """The same for a message's property string, which is at `start` in a buffer, as it is stored."""
+        try:
+            return self._judge(self._find(buffer, start, end)) is True
+        except ValueError:
+            return False
 
     def matches_row(self, row: Row) -> bool:
         """The same for the values of `names`, in their order."""

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import Final
 
 from kourou.errors import FilterSyntaxError
+from kourou.protocol.filter.parser import MAX_EXPRESSION_CHARS
 from kourou.protocol.filter.program import FilterProgram
 
 # The programs of so much text take about 30 MB at most.
@@ -47,12 +48,16 @@ class ProgramCache:
             entry = FilterProgram(text)
         except FilterSyntaxError as error:
             entry = error.with_traceback(None)
+        if len(text) <= MAX_EXPRESSION_CHARS:  # else it was refused by its length, which is quick
+            self._keep(text, entry)
+        return entry
+
+    def _keep(self, text: str, entry: FilterProgram | FilterSyntaxError) -> None:
         self._entries[text] = entry
         self._chars += len(text) + _ENTRY_CHARS
         while self._chars > self._max_chars:
             oldest, _ = self._entries.popitem(last=False)
             self._chars -= len(oldest) + _ENTRY_CHARS
-        return entry
 
 
 _programs: Final = ProgramCache()

@@ -1,0 +1,280 @@
+"""TimerService: enters timer messages into the wheel, and delivers those whose time has come.
+
+One task: it reads what was stored in rmq_sys_wheel_timer, takes out the slots that are over, and
+puts their messages to their real topics, with when they were entered and taken out in their
+properties. A message that waits longer than the wheel reaches is put to the timer topic again.
+Not here: the wheel (timer_messages.py), which messages get here (delayed_messages.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.deliveries import DELIVERY_BYTES, DELIVERY_MESSAGES, Deliveries, read_records_at
+from kourou.broker.timer_messages import TimerEntry, TimerMessages
+from kourou.errors import ProtocolError
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import TIMER_TOPIC
+from kourou.protocol.properties import (
+    MessageConst,
+    PropertyScanner,
+    properties_from_bytes,
+    properties_to_bytes,
+    set_property,
+)
+from kourou.protocol.record import Buffer, decode_record
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.cq_unit import UNIT, CqUnit
+from kourou.store.put_status import PutStatus
+from kourou.store.steps import run_steps
+from kourou.store.timer_log import TimerUnit
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+_LOOK_MS: Final = 100
+_AFTER_FAILURE_S: Final = 0.1
+_DELETE_EXPIRED_S: Final = 30.0
+_NOTE_EVERY_BYTES: Final = 64 * 1024 * 1024
+
+_REAL_TOPIC: Final = MessageConst.PROPERTY_REAL_TOPIC
+_DEL_UNIQKEY: Final = MessageConst.PROPERTY_TIMER_DEL_UNIQKEY
+_ROLL_TIMES: Final = MessageConst.PROPERTY_TIMER_ROLL_TIMES
+
+_scan_entry: Final = PropertyScanner(MessageConst.PROPERTY_TIMER_OUT_MS, _REAL_TOPIC, _DEL_UNIQKEY).values
+_scan_target: Final = PropertyScanner(
+    _REAL_TOPIC,
+    MessageConst.PROPERTY_REAL_QUEUE_ID,
+    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    _ROLL_TIMES,
+).values
+
+
+class TimerService:
+    """Works the wheel of one broker."""
+
+    def __init__(self, services: BrokerServices, timers: TimerMessages) -> None:
+        self._services = services
+        self._store = services.store
+        self._timers = timers
+        self._delivered: set[int] = set()
+        self._entered_ms = 0
+        self._flushed_s = 0.0
+        self._expired_s = 0.0
+
+    # -- life ------------------------------------------------------------------------------------
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the topic ever had a message that may still wait."""
+        return self._queue() is not None
+
+    def recover(self, delivered: set[int]) -> None:
+        """Go on behind what was entered, and without what was delivered. Waits for the disk."""
+        self._delivered = delivered
+        queue, last = self._queue(), self._timers.last_entered
+        record = None if last is None else self._store.look_message(last.phy_offset)
+        if record is not None and record.topic == TIMER_TOPIC:
+            self._timers.queue_offset = record.queue_offset + 1
+        low, high = (0, 0) if queue is None else (queue.min_queue_offset, queue.max_queue_offset)
+        self._timers.queue_offset = min(max(self._timers.queue_offset, low), high)
+
+    def start(self) -> None:
+        """Begin."""
+        self._services.start_task(self._run(), "timers")
+
+    def save_at_stop(self) -> None:
+        """Write all files, here and now; the log is durable. Waits for the disk."""
+        try:
+            self._timers.drop_candidate()
+            run_steps(self._timers.flush_steps(self._services.now_ms()))
+        except OSError as error:
+            _log.error("the timer messages' files cannot be written: %s", error)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._timers.close()
+
+    async def _run(self) -> None:
+        await self._flush()  # a broker that is killed soon leaves a note too
+        while True:
+            config = self._services.config
+            if not config.timer_stop_enqueue:
+                await self._enter_new()
+                self._forget_delivered()
+            if not config.timer_stop_dequeue:
+                await self._take_out()
+            await self._flush_when_due()
+            wait_ms = min(_LOOK_MS, self._timers.wait_ms(self._services.now_ms()))
+            await asyncio.sleep(max(1, wait_ms) / 1000)
+
+    def _forget_delivered(self) -> None:
+        """Once everything is entered that a killed broker may have delivered, and the slots are over
+        that it waits in."""
+        if self._delivered:
+            self._entered_ms = self._entered_ms or self._services.now_ms()
+            if self._timers.read_ms > self._entered_ms:
+                self._delivered = set()
+
+    def _queue(self) -> ConsumeQueue | None:
+        return self._store.queues.find(TIMER_TOPIC, 0)
+
+    # -- entering --------------------------------------------------------------------------------
+
+    async def _enter_new(self) -> None:
+        """Enter all that was stored since."""
+        timers, queue = self._timers, self._queue()
+        while queue is not None and timers.queue_offset < queue.max_queue_offset:
+            timers.queue_offset = max(timers.queue_offset, queue.min_queue_offset)
+            units = await self._read_units(queue)
+            if not units:  # a file of the queue is missing
+                behind = timers.queue_offset - timers.queue_offset % queue.units_per_file
+                timers.queue_offset = min(behind + queue.units_per_file, queue.max_queue_offset)
+                continue
+            records = await read_records_at(self._services, units)
+            now_ms = self._services.now_ms()
+            for unit, raw in zip(units, records, strict=True):
+                entry = _entry(unit, raw)
+                if entry is not None:
+                    timers.enter(entry, now_ms)
+                timers.queue_offset += 1
+            await asyncio.sleep(0)
+
+    async def _read_units(self, queue: ConsumeQueue) -> list[CqUnit]:
+        queue_offset = self._timers.queue_offset
+        raw = queue.read_units_nowait(queue_offset, DELIVERY_MESSAGES)
+        if raw is None:
+            raw = await self._services.in_disk_thread(queue.read_units, queue_offset, DELIVERY_MESSAGES)
+        return [CqUnit(*fields) for fields in UNIT.iter_unpack(raw)]
+
+    # -- taking out ------------------------------------------------------------------------------
+
+    async def _take_out(self) -> None:
+        """Deliver the messages of all slots that are over."""
+        timers = self._timers
+        while (slot := timers.next_over(self._services.now_ms())) is not None:
+            units = await self._services.in_disk_thread(timers.units_of, slot)
+            recalled = await self._recalled(units)
+            wanted = [unit for unit in units if unit.is_roll or not unit.is_delete]
+            while wanted:
+                count = _pass_size(wanted)
+                left = await self._deliver(wanted[:count], recalled)
+                wanted = left + wanted[count:]
+                await asyncio.sleep(_AFTER_FAILURE_S if left else 0)
+            timers.slot_done()
+
+    async def _recalled(self, units: Sequence[TimerUnit]) -> set[str]:
+        """Which messages of a slot are to be left out."""
+        deletes = [_place(unit) for unit in units if unit.is_delete and not unit.is_roll]
+        keys = set()
+        for raw in await read_records_at(self._services, deletes):
+            record = _decode(raw)
+            key = None if record is None else record.get_property(_DEL_UNIQKEY)
+            if key:
+                keys.add(key)
+        return keys
+
+    async def _deliver(self, units: list[TimerUnit], recalled: set[str]) -> list[TimerUnit]:
+        """Put messages; those that have to be tried again."""
+        records = await read_records_at(self._services, [_place(unit) for unit in units])
+        deliveries = Deliveries(self._services, due_ms=self._timers.read_ms + self._timers.precision_ms)
+        count = 0
+        for unit, raw in zip(units, records, strict=True):
+            record = _decode(raw)
+            is_done = unit.phy_offset in self._delivered or record is None
+            if not is_done and record is not None and not self._put(deliveries, unit, record, recalled):
+                break
+            count += 1
+        is_stored = deliveries.store()
+        left = units[count:] if is_stored else units
+        if left:
+            _log.warning("timer messages wait at %d: %s", left[0].phy_offset, deliveries)
+        return left
+
+    def _put(self, deliveries: Deliveries, unit: TimerUnit, record: MessageExt, recalled: set[str]) -> bool:
+        """Add one message, unless it was recalled; False when it has to wait."""
+        properties = properties_from_bytes(record.raw_properties)
+        topic, queue_id, uniq_key, rolled = _scan_target(properties)
+        if not topic or not queue_id or not queue_id.isdecimal():
+            _log.error("the timer message at %d has no place to go: %s", record.phy_offset, topic)
+            return True
+        if not unit.is_roll and (uniq_key in recalled or f"{topic}+{uniq_key}" in recalled):
+            return True
+        properties = set_property(properties, MessageConst.PROPERTY_TIMER_ENQUEUE_MS, str(unit.write_ms))
+        taken_ms = self._services.now_ms()
+        properties = set_property(properties, MessageConst.PROPERTY_TIMER_DEQUEUE_MS, str(taken_ms))
+        if unit.is_roll:
+            topic, queue_id = TIMER_TOPIC, "0"
+            times = int(rolled) if rolled and rolled.isdecimal() else 0
+            properties = set_property(properties, _ROLL_TIMES, str(times + 1))
+        if deliveries.put(record, topic, int(queue_id), properties_to_bytes(properties)):
+            return True
+        return self._is_hopeless(deliveries, record)
+
+    def _is_hopeless(self, deliveries: Deliveries, record: MessageExt) -> bool:
+        """Whether a refused message will never be taken: then the others must not wait for it."""
+        refusal = deliveries.refusal
+        if refusal is None or refusal.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            return False
+        _log.error("the timer message at %d cannot be delivered: %s", record.phy_offset, refusal)
+        return True
+
+    # -- flushing --------------------------------------------------------------------------------
+
+    async def _flush_when_due(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._flushed_s < self._services.config.timer_flush_interval_ms / 1000:
+            return
+        noted = self._timers.noted_phy_offset or 0
+        if self._timers.wants_flush or self._store.log.max_phy_offset - noted > _NOTE_EVERY_BYTES:
+            await self._flush()
+        if now_s - self._expired_s > _DELETE_EXPIRED_S:
+            self._expired_s = now_s
+            await self._services.in_disk_thread(self._timers.delete_expired)
+
+    async def _flush(self) -> None:
+        self._flushed_s = asyncio.get_running_loop().time()
+        try:
+            await self._services.disk.run_steps(self._timers.flush_steps(self._services.now_ms()))
+        except OSError as error:
+            _log.error("the timer messages' files cannot be written: %s", error)
+
+
+def _entry(unit: CqUnit, raw: Buffer | None) -> TimerEntry | None:
+    record = _decode(raw)
+    if record is None:
+        return None
+    out_ms, topic, recalls = _scan_entry(properties_from_bytes(record.raw_properties))
+    if not out_ms or not out_ms.isdecimal() or topic is None:
+        _log.error("the timer message at %d has no time or no topic", unit.phy_offset)
+        return None
+    return TimerEntry(int(out_ms), unit.phy_offset, unit.size, topic, recalls is not None)
+
+
+def _decode(raw: Buffer | None) -> MessageExt | None:
+    """The record, if it is a timer message at all; anything else lies there by damage."""
+    try:
+        record = None if raw is None else decode_record(raw)
+    except ProtocolError as error:
+        _log.error("a timer message cannot be read: %s", error)
+        return None
+    return record if record is not None and record.topic == TIMER_TOPIC else None
+
+
+def _place(unit: TimerUnit) -> CqUnit:
+    return CqUnit(unit.phy_offset, unit.size, 0)
+
+
+def _pass_size(units: Sequence[TimerUnit]) -> int:
+    """How many of them one pass may carry."""
+    size_bytes = 0
+    for count, unit in enumerate(units[:DELIVERY_MESSAGES]):
+        size_bytes += unit.size
+        if count and size_bytes > DELIVERY_BYTES:
+            return count
+    return min(len(units), DELIVERY_MESSAGES)

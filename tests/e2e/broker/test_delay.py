@@ -1,0 +1,221 @@
+"""Delay levels on a real broker: when a message comes, what it looks like then, and that it comes once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kourou.protocol.bodies import DelayOffsetSerializeWrapper, decode_body
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers.send import SendMessageResponseHeader
+from kourou.protocol.message_id import parse_offset_msg_id
+from tests.e2e.broker.broker_kit import messages, send_header
+from tests.e2e.broker.delay_kit import Clock, clocked, count_in, pulled, settle
+
+pytestmark = pytest.mark.e2e
+
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+
+
+def delayed(level: object, uniq_key: str = "ID1") -> str:
+    return f"UNIQ_KEY\x01{uniq_key}\x02TAGS\x01TagA\x02KEYS\x01k1\x02DELAY\x01{level}\x02WAIT\x01true\x02"
+
+
+async def test_a_message_comes_when_its_delay_is_over_and_not_before(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        answer = await peer.send(properties=delayed(4), queue_id=3, flag=7)
+        sent = answer.header(SendMessageResponseHeader)
+        assert (answer.code, sent.queue_id, sent.queue_offset) == (0, 3, 0)
+        (waiting,) = messages(await peer.pull(SCHEDULE, queue_id=3))
+        assert waiting.phy_offset == parse_offset_msg_id(sent.msg_id).phy_offset
+        clock.advance(29_000)
+        await settle()
+        assert count_in(peer, queue_id=3) == 0
+        clock.advance(1_000)
+        (message,) = await pulled(peer, 1, queue_id=3)
+        assert message.store_timestamp >= waiting.store_timestamp + 30_000
+        assert message.properties == waiting.properties
+        assert {**message.properties, "CLUSTER": ""} == {
+            **{"UNIQ_KEY": "ID1", "TAGS": "TagA", "KEYS": "k1", "DELAY": "4", "WAIT": "true"},
+            **{"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": ""},
+            **{"REAL_TOPIC": "TopicTest", "REAL_QID": "3"},
+        }
+        assert (message.flag, message.born_timestamp, message.raw_born_host) == (
+            waiting.flag,
+            waiting.born_timestamp,
+            waiting.raw_born_host,
+        )
+
+
+async def test_a_delivered_message_is_filtered_and_found_like_any_other(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        await peer.send(properties=delayed(1))
+        clock.advance(1_000)
+        await pulled(peer, 1)
+        assert len(messages(await peer.pull(subscription="TagA"))) == 1
+        assert not messages(await peer.pull(subscription="TagB", sys_flag=4))
+        store = peer.controller.services.store
+        found = store.query_message("TopicTest", "k1", 32, 0, 1 << 62)
+        assert [message.topic for message in found] == ["TopicTest"]
+
+
+async def test_a_level_above_the_last_is_the_last(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock, message_delay_level="1s 2m") as peer:
+        await peer.send(properties=delayed(18))
+        (waiting,) = messages(await peer.pull(SCHEDULE, queue_id=1))
+        assert waiting.properties["DELAY"] == "2"
+        clock.advance(120_000)
+        assert len(await pulled(peer, 1)) == 1
+
+
+@pytest.mark.parametrize("level", ["x", "1.5", "", "９", "9" * 30])
+async def test_a_level_that_is_no_number_is_refused_with_words(tmp_path: Path, level: str) -> None:
+    async with clocked(tmp_path, Clock()) as peer:
+        answer = await peer.send(properties=delayed(level))
+        if level:  # a property without a value is none
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            assert "property DELAY=" in (answer.remark or "")
+        else:
+            assert answer.code == 0
+
+
+@pytest.mark.parametrize("level", ["0", "-3"])
+async def test_a_level_of_nothing_is_no_delay(tmp_path: Path, level: str) -> None:
+    async with clocked(tmp_path, Clock()) as peer:
+        await peer.send(properties=delayed(level))
+        (message,) = await pulled(peer, 1)
+        assert message.properties["DELAY"] == level
+
+
+async def test_a_level_wins_over_a_time(tmp_path: Path) -> None:
+    async with clocked(tmp_path, Clock()) as peer:
+        await peer.send(properties=delayed(1) + "TIMER_DELAY_SEC\x0199999999\x02")
+        (waiting,) = messages(await peer.pull(SCHEDULE))
+        assert "TIMER_DELAY_SEC" not in waiting.properties
+
+
+async def test_order_and_many_levels_at_once(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        for number in range(30):
+            await peer.send(body=b"%d" % number, properties=delayed(1 + number % 3, f"ID{number}"))
+        clock.advance(10_000)
+        bodies = [int(message.body) for message in await pulled(peer, 30)]
+        for level in range(3):
+            assert [n for n in bodies if n % 3 == level] == list(range(level, 30, 3))
+
+
+async def test_a_backlog_is_larger_than_one_pass(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        for number in range(60):
+            await peer.send(body=b"x" * 20_000, properties=delayed(1, f"ID{number}"))
+        clock.advance(1_000)
+        found = await pulled(peer, 60)
+        assert [message.properties["UNIQ_KEY"] for message in found] == [f"ID{n}" for n in range(60)]
+
+
+async def test_what_waits_comes_after_a_restart_once(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        await peer.send(properties=delayed(1, "ID1"))
+        await peer.send(properties=delayed(5, "ID2"))
+        clock.advance(1_000)
+        await pulled(peer, 1)
+    clock.advance(60_000)
+    async with clocked(tmp_path, clock) as peer:
+        found = await pulled(peer, 2)
+        assert [message.properties["UNIQ_KEY"] for message in found] == ["ID1", "ID2"]
+        await settle()
+        assert count_in(peer) == 2
+
+
+async def test_deliveries_that_no_note_counts_are_not_made_again(tmp_path: Path) -> None:
+    """As after kill -9 right after a delivery: the file still says what it said before."""
+    note = tmp_path / "store" / "config" / "delayOffset.json"
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        for number in range(5):
+            await peer.send(properties=delayed(1, f"A{number}"))
+    before = note.read_bytes()
+    clock.advance(1_000)
+    async with clocked(tmp_path, clock) as peer:
+        await pulled(peer, 5)
+        await peer.send(properties=delayed(1, "B"))
+    note.write_bytes(before)
+    clock.advance(1_000)
+    async with clocked(tmp_path, clock) as peer:
+        found = await pulled(peer, 6)
+        await settle()
+        assert count_in(peer) == 6
+        assert found[-1].properties["UNIQ_KEY"] == "B"
+
+
+async def test_a_note_that_apache_wrote_counts_as_it_is(tmp_path: Path) -> None:
+    note = tmp_path / "store" / "config" / "delayOffset.json"
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        for number in range(3):
+            await peer.send(properties=delayed(1, f"A{number}"))
+    note.write_text('{\n\t"offsetTable":{1:2\n\t}\n}')
+    clock.advance(1_000)
+    async with clocked(tmp_path, clock) as peer:
+        (found,) = await pulled(peer, 1)
+        assert found.properties["UNIQ_KEY"] == "A2"
+        await settle()
+        assert count_in(peer) == 1
+
+
+async def test_fewer_levels_do_not_strand_what_waits(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        await peer.send(properties=delayed(5))
+    clock.advance(60_000)
+    async with clocked(tmp_path, clock, message_delay_level="1s 5s") as peer:
+        assert len(await pulled(peer, 1)) == 1
+
+
+async def test_shorter_levels_do_not_bring_anything_early(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock, message_delay_level="1h") as peer:
+        await peer.send(properties=delayed(1))
+    async with clocked(tmp_path, clock, message_delay_level="1s") as peer:
+        clock.advance(5_000)
+        await settle()
+        assert count_in(peer) == 0
+        clock.advance(3_600_000)
+        await pulled(peer, 1)
+
+
+async def test_how_far_each_level_is_can_be_asked(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        await peer.send(properties=delayed(1))
+        await peer.send(properties=delayed(3))
+        clock.advance(1_000)
+        await pulled(peer, 1)
+        answer = await peer.call(RequestCode.GET_ALL_DELAY_OFFSET)
+        assert decode_body(answer.body, DelayOffsetSerializeWrapper).offset_table == {1: 1}
+
+
+async def test_a_batch_cannot_be_delayed(tmp_path: Path) -> None:
+    async with clocked(tmp_path, Clock()) as peer:
+        header = send_header("TopicTest", "DELAY\x011\x02", batch=True)
+        answer = await peer.call(RequestCode.SEND_BATCH_MESSAGE, header, b"whatever")
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "batch" in (answer.remark or "")
+
+
+async def test_a_one_way_message_is_delayed_too(tmp_path: Path) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        await peer.send()  # makes the topic
+        await peer.oneway(RequestCode.SEND_MESSAGE_V2, send_header("TopicTest", delayed(1)), b"later")
+        await pulled(peer, 1, SCHEDULE)
+        assert count_in(peer) == 1
+        clock.advance(1_000)
+        assert [message.body for message in await pulled(peer, 2)] == [b"hello", b"later"]

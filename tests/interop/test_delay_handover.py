@@ -1,0 +1,157 @@
+"""Messages that wait, in a store that changes hands: Apache goes on with ours, and we with Apache's.
+
+Of each kind one message has come before the change and one is still to come; each comes once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kourou.broker.controller import BrokerController
+from kourou.config.broker import BrokerConfig
+from kourou.protocol.codes import PullSysFlag, RequestCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.protocol.headers.send import SendMessageRequestHeaderV2
+from kourou.protocol.record import decode_records
+from kourou.transport.client import RemotingClient
+
+from .apache import start_broker
+from .kourou_namesrv import launch_kourou_namesrv
+from .ports import free_broker_port
+
+pytestmark = pytest.mark.interop
+
+Work = Callable[[RemotingClient, str], Awaitable[None]]
+
+TOPIC = "TopicTest"
+LEVELS = "1s 20s"
+SIZES = {
+    "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+    "mappedFileSizeConsumeQueue": 20 * 5000,
+    "maxHashSlotNum": 10_000,
+    "maxIndexNum": 40_000,
+}
+
+
+async def send(client: RemotingClient, address: str, uniq_key: str, delay: str) -> None:
+    header = SendMessageRequestHeaderV2(
+        producer_group="P",
+        topic=TOPIC,
+        default_topic="TBW102",
+        default_topic_queue_nums=1,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+        properties=f"UNIQ_KEY\x01{uniq_key}\x02{delay}\x02",
+    )
+    command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, uniq_key.encode())
+    answer = await client.call(address, command, 10_000)
+    assert answer.code == 0, answer.remark
+
+
+async def send_all(client: RemotingClient, address: str) -> None:
+    """Two of each kind: one comes soon, one after the change."""
+    await send(client, address, "level-soon", "DELAY\x011")
+    await send(client, address, "timer-soon", "TIMER_DELAY_MS\x011000")
+    await send(client, address, "level-late", "DELAY\x012")
+    await send(client, address, "timer-late", "TIMER_DELAY_SEC\x0120")
+
+
+async def keys_after(client: RemotingClient, address: str, count: int, more_s: float = 0) -> list[str]:
+    """What is in the topic, once there are so many, and some time later."""
+    keys: list[str] = []
+    async with asyncio.timeout(60):
+        while len(keys) < count:
+            keys += await pull(client, address, len(keys))
+            await asyncio.sleep(0.2)
+    await asyncio.sleep(more_s)
+    return keys + await pull(client, address, len(keys))
+
+
+async def pull(client: RemotingClient, address: str, queue_offset: int) -> list[str]:
+    header = PullMessageRequestHeader(
+        consumer_group="C",
+        topic=TOPIC,
+        queue_id=0,
+        queue_offset=queue_offset,
+        max_msg_nums=32,
+        sys_flag=int(PullSysFlag.SUBSCRIPTION),
+        commit_offset=0,
+        suspend_timeout_millis=1_000,
+        subscription="*",
+        sub_version=0,
+    )
+    answer = await client.call(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header), 10_000)
+    records = decode_records(answer.body) if answer.code == 0 else []
+    return [message.properties["UNIQ_KEY"] for message in records]
+
+
+async def with_kourou(root: Path, work: Work) -> None:
+    """Run a broker of ours on the store."""
+    config = BrokerConfig(
+        broker_name="broker-a",
+        broker_ip1="127.0.0.1",
+        bind_address="127.0.0.1",
+        listen_port=free_broker_port(),
+        store_path_root_dir=str(root),
+        message_delay_level=LEVELS,
+        mapped_file_size_commit_log=SIZES["mappedFileSizeCommitLog"],
+        mapped_file_size_consume_queue=SIZES["mappedFileSizeConsumeQueue"],
+        max_hash_slot_num=SIZES["maxHashSlotNum"],
+        max_index_num=SIZES["maxIndexNum"],
+    )
+    client = RemotingClient()
+    async with BrokerController(config) as broker:
+        await work(client, broker.address)
+        await client.stop()
+
+
+def with_apache(work_dir: Path, root: Path, work: Work) -> None:
+    """Run Apache's broker on the store, and stop it in order."""
+    properties = {name: str(size) for name, size in SIZES.items()} | {
+        "storePathRootDir": str(root),
+        "storePathCommitLog": str(root / "commitlog"),
+        "messageDelayLevel": LEVELS,
+    }
+    with (
+        launch_kourou_namesrv(work_dir).wait_ready() as namesrv,
+        start_broker("5.5.0", work_dir, [namesrv.address], properties=properties) as broker,
+    ):
+        asyncio.run(_with_client(work, broker.address))
+        broker.stop()
+
+
+async def _with_client(work: Work, address: str) -> None:
+    client = RemotingClient()
+    try:
+        await work(client, address)
+    finally:
+        await client.stop()
+
+
+async def before(client: RemotingClient, address: str) -> None:
+    await send_all(client, address)
+    assert sorted(await keys_after(client, address, 2)) == ["level-soon", "timer-soon"]
+
+
+async def after(client: RemotingClient, address: str) -> None:
+    keys = await keys_after(client, address, 4, more_s=3)
+    assert sorted(keys) == ["level-late", "level-soon", "timer-late", "timer-soon"]
+
+
+def test_apache_goes_on_with_what_waits_in_our_store(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    asyncio.run(with_kourou(root, before))
+    with_apache(tmp_path, root, after)
+
+
+def test_we_go_on_with_what_waits_in_apaches_store(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with_apache(tmp_path, root, before)
+    asyncio.run(with_kourou(root, after))

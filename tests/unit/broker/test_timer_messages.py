@@ -1,0 +1,195 @@
+"""The wheel and its log together: what waits where, and what is found again after a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kourou.broker.timer_messages import TimerEntry, TimerMessages
+from kourou.store.message_store import MessageStore
+from kourou.store.steps import run_steps
+from tests.unit.broker.tables_kit import broker_config
+from tests.unit.store.message_stores import NOW_MS, StoreKit, put
+
+DAY_MS = 24 * 3_600_000
+
+
+class Kit:
+    """Timers on a store with some records to point to."""
+
+    def __init__(self, store_kit: StoreKit, store: MessageStore) -> None:
+        self.store_kit = store_kit
+        self.store = store
+        self.places = [put(store, b"x" * 20).phy_offset for _ in range(30)]
+        store.flush()
+
+    def open(self, now_ms: int = NOW_MS, **keys: Any) -> TimerMessages:
+        config = broker_config(**keys)
+        opened = TimerMessages(self.store_kit.files, self.store.config.root, config, self.store.log, now_ms)
+        opened.load(now_ms)
+        return opened
+
+    def entry(self, out_ms: int, number: int = 0, *, is_delete: bool = False) -> TimerEntry:
+        return TimerEntry(out_ms, self.places[number], 100, "T", is_delete)
+
+    def taken(self, timers: TimerMessages, now_ms: int) -> list[tuple[int, int]]:
+        """The slots that are over: time and number of each message in them."""
+        found = []
+        while (slot := timers.next_over(now_ms)) is not None:
+            units = timers.units_of(slot)
+            found += [(timers.read_ms, self.places.index(unit.phy_offset)) for unit in units]
+            timers.slot_done()
+        return found
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    with StoreKit(tmp_path, commit_log_file_bytes=64 * 1024) as store_kit:
+        store_kit.is_checked = False
+        yield Kit(store_kit, store_kit.open())
+
+
+def test_a_slot_is_taken_out_when_it_is_over(kit: Kit) -> None:
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    timers.enter(kit.entry(NOW_MS + 5_000, 2), NOW_MS)
+    timers.enter(kit.entry(NOW_MS + 3_000, 3), NOW_MS)
+    assert kit.taken(timers, NOW_MS + 3_999) == []
+    assert kit.taken(timers, NOW_MS + 4_000) == [(NOW_MS + 3_000, 3)]
+    assert kit.taken(timers, NOW_MS + 60_000) == [(NOW_MS + 5_000, 1), (NOW_MS + 5_000, 2)]
+    assert timers.wait_ms(NOW_MS + 60_000) == 1_000
+    timers.close()
+
+
+def test_one_that_is_late_waits_for_the_next_slot(kit: Kit) -> None:
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS - 50_000, 1), NOW_MS)
+    assert kit.taken(timers, NOW_MS + 1_000) == [(NOW_MS, 1)]
+    timers.close()
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "waits_ms", "is_roll"),
+    [
+        (2 * DAY_MS - 1_000, 2 * DAY_MS - 1_000, False),
+        (2 * DAY_MS, DAY_MS, True),  # little left behind the window: half of it first
+        (2 * DAY_MS + 16 * 3_600_000, 2 * DAY_MS, True),
+        (20 * DAY_MS, 2 * DAY_MS, True),
+    ],
+)
+def test_one_that_is_far_away_waits_on_the_way(kit: Kit, ahead_ms: int, waits_ms: int, is_roll: bool) -> None:
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + ahead_ms, 1), NOW_MS)
+    now_ms = NOW_MS + waits_ms + 1_000
+    slot = None
+    while slot is None and timers.read_ms < NOW_MS + waits_ms + 1_000:
+        slot = timers.next_over(now_ms)  # gives others a turn now and then
+    assert slot is not None and timers.read_ms == NOW_MS + waits_ms
+    assert [unit.is_roll for unit in timers.units_of(slot)] == [is_roll]
+    timers.close()
+
+
+def test_messages_of_a_second_are_counted(kit: Kit) -> None:
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    timers.enter(kit.entry(NOW_MS + 5_000, 2), NOW_MS)
+    assert timers.count_at(NOW_MS + 5_999) == 2
+    timers.enter(kit.entry(NOW_MS + 5_000, 3, is_delete=True), NOW_MS)
+    assert timers.count_at(NOW_MS + 5_000) == 1
+    assert timers.count_at(NOW_MS + 6_000) == 0
+    timers.close()
+
+
+def test_what_was_flushed_is_there_again(kit: Kit) -> None:
+    timers = kit.open()
+    timers.queue_offset = 2
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    timers.enter(kit.entry(NOW_MS + 9_000, 2), NOW_MS)
+    assert kit.taken(timers, NOW_MS + 6_000) == [(NOW_MS + 5_000, 1)]
+    assert timers.wants_flush
+    run_steps(timers.flush_steps(NOW_MS + 6_000))
+    assert not timers.wants_flush
+    timers.close()
+    again = kit.open(NOW_MS + 7_000)
+    assert (again.read_ms, again.queue_offset) == (NOW_MS + 6_000, 2)
+    assert again.noted_phy_offset == kit.store.log.max_phy_offset
+    assert again.last_entered is None
+    assert kit.taken(again, NOW_MS + 60_000) == [(NOW_MS + 9_000, 2)]
+    again.close()
+
+
+def test_a_checkpoint_waits_until_what_it_counts_is_durable(kit: Kit) -> None:
+    timers = kit.open()
+    place = put(kit.store, b"not durable").phy_offset
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    run_steps(timers.flush_steps(NOW_MS))
+    assert timers.wants_flush
+    assert not (kit.store.config.root / "config" / "timercheck").exists()
+    kit.store.flush()
+    run_steps(timers.flush_steps(NOW_MS))
+    assert not timers.wants_flush
+    assert timers.noted_phy_offset is not None and timers.noted_phy_offset > place
+    timers.close()
+
+
+def test_units_behind_the_checkpoint_are_linked_again(kit: Kit) -> None:
+    """Killed after the log of the wheel was written, and before the wheel was."""
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    run_steps(timers.flush_steps(NOW_MS))
+    timers.enter(kit.entry(NOW_MS + 5_000, 2), NOW_MS)
+    timers.enter(kit.entry(NOW_MS + 8_000, 3), NOW_MS)
+    next(timers.flush_steps(NOW_MS))()
+    timers.close()
+    again = kit.open(NOW_MS + 1_000)
+    assert again.last_entered is not None
+    assert again.last_entered.phy_offset == kit.places[3]
+    assert [number for _, number in kit.taken(again, NOW_MS + 60_000)] == [1, 2, 3]
+    again.close()
+
+
+def test_units_of_messages_that_were_lost_are_dropped(kit: Kit) -> None:
+    """A power loss took the end of the CommitLog, not that of the wheel's log."""
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    timers.enter(TimerEntry(NOW_MS + 5_000, 1 << 40, 100, "T", False), NOW_MS)
+    timers.enter(TimerEntry(NOW_MS + 7_000, 1 << 40, 100, "T", False), NOW_MS)
+    for step in timers.flush_steps(NOW_MS):
+        step()
+    timers.close()
+    (kit.store.config.root / "config" / "timercheck").unlink()
+    again = kit.open(NOW_MS + 1_000)
+    assert kit.taken(again, NOW_MS + 60_000) == [(NOW_MS + 5_000, 1)]
+    again.close()
+
+
+def test_a_checkpoint_of_apache_makes_us_look_back_one_file(kit: Kit) -> None:
+    timers = kit.open(mapped_file_size_timer_log=1040)
+    for number in range(30):
+        timers.enter(kit.entry(NOW_MS + 5_000, number), NOW_MS)
+    run_steps(timers.flush_steps(NOW_MS))
+    timers.close()
+    path = kit.store.config.root / "config" / "timercheck"
+    raw = bytearray(path.read_bytes())
+    raw[55] += 1  # its version: our note no longer fits
+    path.write_bytes(raw)
+    again = kit.open(NOW_MS + 1_000)
+    assert again.noted_phy_offset is None
+    assert again.last_entered is not None and again.last_entered.phy_offset == kit.places[29]
+    assert [number for _, number in kit.taken(again, NOW_MS + 60_000)] == list(range(30))
+    again.close()
+
+
+def test_files_whose_messages_are_gone_go(kit: Kit) -> None:
+    timers = kit.open(mapped_file_size_timer_log=1040)
+    for number in range(30):
+        timers.enter(kit.entry(NOW_MS + 5_000, number), NOW_MS)
+    run_steps(timers.flush_steps(NOW_MS))
+    folder = kit.store.config.root / "timerlog"
+    before = len(list(folder.iterdir()))
+    timers.delete_expired()
+    assert len(list(folder.iterdir())) == before  # all of them are still in the log
+    timers.close()
