@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from kourou.broker.flush_service import flush_all
 from kourou.broker.record_reads import read_records
 from kourou.broker.retention_service import RetentionService
 from kourou.broker.runtime_info import OnDisk, runtime_info
@@ -97,7 +98,7 @@ class ConfigProcessor:
     async def _clean_expired(self, request: Request) -> None:
         services = self._services
         async with services.store_work:
-            await self._flush()
+            await flush_all(services)
             kept = [topic for topic in services.store.queues.topics() if services.topics.is_system(topic)]
             expired = services.store.clean_expired_queues(kept)
         _log.info("%s cleaned %d expired queues", request.connection.remote_address, len(expired))
@@ -110,7 +111,7 @@ class ConfigProcessor:
     async def _clean_unused(self, request: Request) -> None:
         services = self._services
         async with services.store_work:
-            await self._flush()
+            await flush_all(services)
             for topic in services.store.queues.topics():
                 # Only now: the flush has let others work, and one may have made the topic.
                 if self._is_unused(topic):
@@ -121,15 +122,6 @@ class ConfigProcessor:
     def _is_unused(self, topic: str) -> bool:
         topics = self._services.topics
         return topics.get(topic) is None and not topics.is_system(topic) and not is_lmq(topic)
-
-    async def _flush(self) -> None:
-        """Have log, queues and index synced in threads: what takes queues away syncs them in the
-        loop's thread, and there is little left for it then."""
-        store = self._services.store
-        job = store.start_flush()
-        await self._services.in_disk_thread(job.run)
-        store.finish_flush(job)
-        await self._services.disk.run_steps(store.derived_steps(thorough=True))
 
     def delete_expired_commitlog(self, request: Request) -> None:
         """DELETE_EXPIRED_COMMITLOG: delete files of the log that are old enough, at whatever hour."""

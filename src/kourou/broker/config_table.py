@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+import msgspec
+
 from kourou.protocol.bodies import DataVersion, decode_body
 from kourou.store.config_file import JsonConfigFile
+from kourou.store.config_tables import dump_table
 from kourou.store.steps import Steps, run_steps
 
 Value = TypeVar("Value")
@@ -42,8 +44,12 @@ class ConfigTable(ABC):
         """Take over what the file holds. StoreFormatError: there is a file, and it cannot be read."""
 
     @abstractmethod
+    def snapshot(self) -> msgspec.Struct:
+        """The table as it is now, as the file has it; what changes later is not in there."""
+
     def dump(self) -> bytes:
         """The bytes of the file as the table is now."""
+        return dump_table(self.snapshot())
 
     def persist(self) -> None:
         """Write the file; on disk on return. OSError: the file is as before, and the table still dirty."""
@@ -51,10 +57,11 @@ class ConfigTable(ABC):
 
     def persist_steps(self) -> Steps[None]:
         """The same in steps: what changes meanwhile makes the table dirty again."""
-        raw = self.dump()
+        # Made into text in the thread too: a table may have 100,000 entries.
+        snapshot = self.snapshot()
         self.is_dirty = False
         try:
-            yield partial(self._file.store, raw)
+            yield lambda: self._file.store(dump_table(snapshot))
         except BaseException:
             self.is_dirty = True
             raise

@@ -99,7 +99,7 @@ class BrokerController:
         self._retention: RetentionService | None = None
         self._delays: DelayedDelivery | None = None
         self._notifier = ConsumerIdsNotifier(self._current_config)
-        self._is_stopping = False
+        self._stopping: asyncio.Future[None] | None = None
 
     # -- start -----------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class BrokerController:
             self._config = replace(self._config, listen_port=_free_port(self._config.bind_address))
         self._disk = DiskThreads()
         try:
-            store = await self._disk.run(self._open_store)
+            store = await self._opened_store()
         except BaseException:
             self._disk.stop()
             raise
@@ -124,6 +124,17 @@ class BrokerController:
                 store.abandon()
                 self._disk.stop()
             await self.stop()
+            raise
+
+    async def _opened_store(self) -> MessageStore:
+        opening = asyncio.ensure_future(self._disk.run(self._open_store))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Recovery cannot be stopped half-way; what it has done so far is kept.
+            await asyncio.wait([opening])
+            if opening.exception() is None:
+                opening.result().close()
             raise
 
     def _open_store(self) -> MessageStore:
@@ -263,7 +274,7 @@ class BrokerController:
     def _closed(self, connection: Connection) -> None:
         services = self.services
         services.producers.connection_closed(connection)
-        if not self._is_stopping:
+        if self._stopping is None:
             services.consumers.connection_closed(connection)
 
     def _scan_clients(self) -> None:
@@ -279,9 +290,12 @@ class BrokerController:
     def _update_config(self, properties: Mapping[str, str]) -> None:
         services = self.services
         before = services.config
-        services.config = before.updated(properties)
-        services.config.persist(properties)
-        services.store.appender.max_message_bytes = services.config.max_message_size
+        config = before.updated(properties)
+        config.persist(properties)
+        services.config = config
+        services.store.appender.max_message_bytes = config.max_message_size
+        services.pass_end.waits_for_flush = config.flush_disk_type == FlushDiskType.SYNC_FLUSH.value
+        services.pass_end.sync_flush_timeout_ms = config.sync_flush_timeout
         if services.config.broker_permission != before.broker_permission:
             services.register_soon(None)
         if services.config.namesrv_addr != before.namesrv_addr and self._out_api is not None:
@@ -305,11 +319,30 @@ class BrokerController:
     # -- stop ------------------------------------------------------------------------------------
 
     async def stop(self, timeout_ms: int = 5_000) -> None:
-        """Stop in order: no new clients, answers to what is under way, everything on disk. Once."""
-        services = self._services
-        if services is None or self._is_stopping:
+        """Stop in order: no new clients, answers to what is under way, everything on disk. Whoever
+        calls it, and however often, returns when that is done."""
+        if self._services is None:
             return
-        self._is_stopping = True
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stop(self._services, timeout_ms))
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, services: BrokerServices, timeout_ms: int) -> None:
+        try:
+            await self._stop_serving(services, timeout_ms)
+        finally:
+            if self._flush is not None:
+                self._flush.stop()
+                await asyncio.sleep(0)  # what its thread has left for the loop
+            if self._preparer is not None:
+                self._preparer.stop()
+            try:
+                await services.in_disk_thread(self._close_store)
+            finally:
+                self._disk.stop()
+        _log.info("broker %s has stopped", self._config.broker_name)
+
+    async def _stop_serving(self, services: BrokerServices, timeout_ms: int) -> None:
         if self._out_api is not None:
             await self._out_api.unregister_all()
         if self._server is not None:
@@ -319,14 +352,6 @@ class BrokerController:
         if self._client is not None:
             await self._client.stop()
         services.passes.close()
-        if self._flush is not None:
-            self._flush.stop()
-            await asyncio.sleep(0)  # what its thread has left for the loop
-        if self._preparer is not None:
-            self._preparer.stop()
-        await services.in_disk_thread(self._close_store)
-        self._disk.stop()
-        _log.info("broker %s has stopped", self._config.broker_name)
 
     async def _drain(self) -> None:
         """Answer the pulls that wait for messages, and the senders that wait for the disk."""

@@ -18,7 +18,7 @@ from kourou.broker.config_table import ConfigTable
 from kourou.protocol.bodies import DataVersion
 from kourou.protocol.bodies.shape import Int64
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.config_tables import DelayOffsetTable, dump_table, load_table
+from kourou.store.config_tables import DelayOffsetTable, load_table
 from kourou.store.files import Files
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class DelayOffsetManager(ConfigTable):
             self.noted_phy_offset = stored.log_phy_offset
             self.data_version = stored.data_version or self.data_version
 
-    def dump(self) -> bytes:
+    def snapshot(self) -> NotedDelayOffsetTable:
         self.noted_phy_offset = self._log_end()
-        return dump_table(NotedDelayOffsetTable(self.table, self.data_version, self.noted_phy_offset))
+        return NotedDelayOffsetTable(dict(self.table), self.data_version, self.noted_phy_offset)
 
     def advance(self, level: int, queue_offset: int) -> None:
         """What lies below `queue_offset` is delivered, and in the log."""

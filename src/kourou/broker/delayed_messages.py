@@ -33,7 +33,8 @@ _UNFINISHED: Final = (
     MessageSysFlag.TRANSACTION_PREPARED_TYPE.value & MessageSysFlag.TRANSACTION_ROLLBACK_TYPE.value
 )
 
-_scan: Final = PropertyScanner(_DELAY, _SEC, _MS, _DELIVER, _OUT).values
+_scan_level: Final = PropertyScanner(_DELAY).values
+_scan_times: Final = PropertyScanner(_SEC, _MS, _DELIVER, _OUT).values
 
 
 def delay(services: BrokerServices, message: InnerMessage) -> None:
@@ -41,10 +42,15 @@ def delay(services: BrokerServices, message: InnerMessage) -> None:
 
     PutRefusedError: the delay is none, too long, or cannot be had here.
     """
-    level_text, *times, out = _scan(message.properties)
     if message.sys_flag & _UNFINISHED:
         return
+    (level_text,) = _scan_level(message.properties)
     level = _number(_DELAY, level_text) if level_text is not None else 0
+    if "TIMER_" not in message.properties:  # most that are delayed have a level
+        if level > 0:
+            wait_for_level(message, level, len(services.store.config.delay_levels))
+        return
+    *times, out = _scan_times(message.properties)
     if level > 0:
         for name, text in zip((_SEC, _MS, _DELIVER), times, strict=True):
             if text is not None:

@@ -7,12 +7,13 @@ For the delay levels and for timers. A delivered record names the one it was mad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.delivered_records import mark_of
 from kourou.broker.record_reads import read_records
 from kourou.protocol.message import MessageExt
-from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
+from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
+from kourou.protocol.properties import MessageConst, PropertyScanner
 from kourou.protocol.record import Buffer
 from kourou.protocol.tags import tags_code
 from kourou.store.cq_unit import CqUnit
@@ -28,10 +29,30 @@ DELIVERY_BYTES: Final = 256 * 1024
 """The same, but for a message that is larger by itself."""
 
 _scan: Final = PropertyScanner(
+    MessageConst.PROPERTY_REAL_TOPIC,
+    MessageConst.PROPERTY_REAL_QUEUE_ID,
+    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
     MessageConst.PROPERTY_TAGS,
     MessageConst.PROPERTY_KEYS,
-    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
 ).values
+
+
+class Target(NamedTuple):
+    """Where a message goes whose time has come, and what it is found by there."""
+
+    topic: str
+    queue_id: int
+    uniq_key: str | None
+    tags: str | None
+    keys: str | None
+
+
+def target_of(properties: str) -> Target | None:
+    """What the properties of a waiting message say; None when they name no place that can be."""
+    topic, queue_id, uniq_key, tags, keys = _scan(properties)
+    if not topic or topic == RMQ_SYS_TRANS_HALF_TOPIC or not queue_id or not queue_id.isdecimal():
+        return None
+    return Target(topic, int(queue_id), uniq_key, tags, keys)
 
 
 async def read_records_at(services: BrokerServices, units: Sequence[CqUnit]) -> list[Buffer | None]:
@@ -66,18 +87,16 @@ class Deliveries:
     def __str__(self) -> str:
         return str(self.refusal) if self.refusal is not None else self._status.name
 
-    def put(self, record: MessageExt, topic: str, queue_id: int, properties: bytes | None = None) -> bool:
-        """Add what was stored as `record`, for another queue and perhaps with other properties; False
+    def put(self, record: MessageExt, target: Target, properties: bytes | None = None) -> bool:
+        """Add what was stored as `record`, for its `target` and perhaps with other properties; False
         when the store refuses it (`refusal`): those before it stay."""
-        raw = record.raw_properties if properties is None else properties
-        tags, keys, uniq_key = _scan(properties_from_bytes(raw))
         try:
             self._put(
-                self._queue(topic, queue_id),
+                self._queue(target.topic, target.queue_id),
                 record.stored_body,
-                raw,
-                tags_code(tags),
-                index_keys(uniq_key, keys),
+                record.raw_properties if properties is None else properties,
+                tags_code(target.tags),
+                index_keys(target.uniq_key, target.keys),
                 record.born_timestamp,
                 record.raw_born_host,
                 record.sys_flag,
@@ -104,5 +123,5 @@ class Deliveries:
 
     def _done(self, status: PutStatus, _: int, __: int) -> None:
         self._waiting -= 1
-        if not status.is_stored:
+        if status is not PutStatus.PUT_OK and not status.is_stored:
             self._status = status

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kourou.errors import StorageError
@@ -27,8 +28,8 @@ class FlushService:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._store = services.store
-        loop = asyncio.get_running_loop()
-        self._flusher = Flusher(services.store, loop.call_soon_threadsafe, self._flushed)
+        self._loop = asyncio.get_running_loop()
+        self._flusher = Flusher(services.store, self._post, self._flushed)
         services.pass_end.attach(self._flusher)
 
     def start(self) -> None:
@@ -40,6 +41,16 @@ class FlushService:
     def stop(self) -> None:
         """End the flusher's thread; what is not durable yet is the store's to flush when it closes."""
         self._flusher.stop()
+
+    def _post(self, work: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(self._run, work)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        # What fails here has left senders without an answer: the broker must not go on as if nothing were.
+        try:
+            work()
+        except Exception as error:
+            self._services.tasks.fail(error)
 
     def _flushed(self, phy_offset: int) -> None:
         self._services.passes.open()
@@ -78,3 +89,13 @@ class FlushService:
                 await self._services.disk.run_steps(steps)
             except (OSError, StorageError) as error:
                 _log.error("queues and index cannot be written, they stay in memory: %s", error)
+
+
+async def flush_all(services: BrokerServices) -> None:
+    """Make log, queues and index durable, the waiting in threads: whatever takes queues away makes sure
+    of that on the loop, and has little left to do then. To be called with `store_work` held."""
+    store = services.store
+    job = store.start_flush()
+    await services.in_disk_thread(job.run)
+    store.finish_flush(job)
+    await services.disk.run_steps(store.derived_steps(thorough=True))

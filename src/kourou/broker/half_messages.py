@@ -23,6 +23,7 @@ from kourou.protocol.codes import MessageSysFlag, ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, is_retry_topic
 from kourou.protocol.properties import (
+    MAX_PROPERTIES_BYTES,
     MessageConst,
     PropertyScanner,
     get_property,
@@ -56,6 +57,8 @@ _OURS: Final = (
     _CHECK_TIMES,
     MOVED_FROM,
 )
+# What is left of a record's room for the count of checks and for the mark of a copy.
+_MAX_HALF_BYTES: Final = MAX_PROPERTIES_BYTES - 128
 _find_ours: Final = re.compile("|".join(map(re.escape, _OURS)).encode()).search
 _scan: Final = PropertyScanner(_REAL_TOPIC, _REAL_QID).values
 _scan_prepared: Final = PropertyScanner(_PREPARED).values
@@ -128,7 +131,10 @@ def check_batch(properties: str, body: bytes) -> None:
 
 
 def half_properties(stored: bytes, topic: str, queue_id: int, uniq_key: str) -> bytes:
-    """The properties of a half, made from those that the message would be stored with otherwise."""
+    """The properties of a half, made from those that the message would be stored with otherwise.
+
+    RequestError: they leave no room for what a half is marked with later.
+    """
     if _find_ours(stored):
         text = properties_from_bytes(stored)
         for name in _OURS:
@@ -138,7 +144,14 @@ def half_properties(stored: bytes, topic: str, queue_id: int, uniq_key: str) -> 
         f"{MessageConst.PROPERTY_TRANSACTION_ID}\x01{uniq_key}\x02"
         f"{_REAL_TOPIC}\x01{topic}\x02{_REAL_QID}\x01{queue_id}\x02"
     )
-    return stored + properties_to_bytes(own)
+    stored += properties_to_bytes(own)
+    if len(stored) > _MAX_HALF_BYTES:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: as a half its properties have {len(stored)} bytes, "
+            f"{_MAX_HALF_BYTES} are allowed",
+        )
+    return stored
 
 
 def half_sys_flag(sys_flag: int) -> int:
@@ -177,11 +190,21 @@ def committed(half: MessageExt) -> InnerMessage:
     """The message of a half that is committed; ProtocolError when the half does not say where it goes."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = real_place(message.properties)
-    message.sys_flag = half_sys_flag(half.sys_flag) | _COMMIT
+    message.sys_flag = committed_sys_flag(half.sys_flag)
     message.prepared_phy_offset = half.phy_offset
-    for name in (_REAL_TOPIC, _REAL_QID):
-        message.remove_property(name)
-    return without_mark(message)
+    message.properties = committed_properties(message.properties)
+    return message
+
+
+def committed_sys_flag(sys_flag: int) -> int:
+    """The flags of a half that is committed."""
+    return sys_flag & ~_TRANSACTION_BITS | _COMMIT
+
+
+def committed_properties(properties: str) -> str:
+    """The properties of a half that is committed: without those that said where it goes."""
+    properties = remove_property(remove_property(properties, _REAL_TOPIC), _REAL_QID)
+    return remove_property(properties, MOVED_FROM) if MOVED_FROM in properties else properties
 
 
 def copy_of(half: MessageExt, *, is_checked: bool) -> InnerMessage:

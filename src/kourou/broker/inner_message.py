@@ -14,6 +14,7 @@ Not here: how a delayed message waits (delayed_messages.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -28,7 +29,9 @@ from kourou.protocol.properties import (
     remove_property,
     set_property,
 )
-from kourou.store.dispatch_request import index_keys, stored_tags_code
+from kourou.protocol.tags import tags_code
+from kourou.store.delay_levels import SCHEDULE_TOPIC, deliver_timestamp
+from kourou.store.dispatch_request import index_keys
 from kourou.store.put_batch import PutDone
 
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ _scan: Final = PropertyScanner(
     MessageConst.PROPERTY_TAGS,
     MessageConst.PROPERTY_KEYS,
     MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-    MessageConst.PROPERTY_DELAY_TIME_LEVEL,
 ).values
 
 
@@ -104,15 +106,30 @@ def put_now(
     when it is as durable as the flush mode asks for. Do not put from inside a `done`: that belongs to
     a pass which is being written (use `loop.call_soon`). PutRefusedError: `done` is not called.
     """
+    tags, keys, uniq_key = _scan(message.properties)
+    put_indexed(services, message, tags_code(tags), index_keys(uniq_key, keys), done, wait)
+
+
+def put_indexed(
+    services: BrokerServices,
+    message: InnerMessage,
+    code_of_tags: int,
+    keys: Sequence[str],
+    done: PutDone | None,
+    wait: bool,
+) -> None:
+    """The same for one who knows the code of the tags and the index keys already."""
     services.passes.open()
     store = services.store
-    tags, keys, uniq_key, level = _scan(message.properties)
+    if message.topic == SCHEDULE_TOPIC:  # its queues keep the time of delivery there
+        delays, level = store.config.delay_levels, message.queue_id + 1
+        code_of_tags = deliver_timestamp(delays, level, store.begin_pass())
     store.put(
         store.queues.get(message.topic, message.queue_id),
         message.body,
         properties_to_bytes(message.properties),
-        stored_tags_code(message.topic, tags, level, store.begin_pass(), store.config.delay_levels),
-        index_keys(uniq_key, keys),
+        code_of_tags,
+        keys,
         message.born_timestamp,
         message.born_host,
         message.sys_flag,

@@ -23,6 +23,10 @@ _LEGAL: Final = re.compile("^[%|a-zA-Z0-9_-]+$")
 _SHOWN_CHARACTERS: Final = 300
 
 
+MAX_QUEUE_NUMS: Final = 65_536
+"""More queues than any topic needs; each one costs memory, and some requests look at all of them."""
+
+
 def check_topic_name(topic: str) -> None:
     """RequestError INVALID_PARAMETER if `topic` is no topic name."""
     if is_retry_topic(topic) or is_dlq_topic(topic):

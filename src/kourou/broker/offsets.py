@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.config_table import ConfigTable
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.config_tables import ConsumerOffsetTable, dump_table, load_table
+from kourou.store.config_tables import ConsumerOffsetTable, load_table
 
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
@@ -50,9 +50,9 @@ class ConsumerOffsetManager(ConfigTable):
             if stored.data_version is not None:  # 4.9 has none
                 self.data_version = stored.data_version
 
-    def dump(self) -> bytes:
-        return dump_table(
-            ConsumerOffsetTable(self.offset_table, self._pull_offsets or None, self.data_version)
+    def snapshot(self) -> ConsumerOffsetTable:
+        return ConsumerOffsetTable(
+            _copied(self.offset_table), _copied(self._pull_offsets) or None, self.data_version
         )
 
     # -- commits and queries ---------------------------------------------------------------------
@@ -160,3 +160,7 @@ class ConsumerOffsetManager(ConfigTable):
         if queues is not None and not queues:
             del self._resets[key]
         return reset
+
+
+def _copied(table: OffsetTable) -> OffsetTable:
+    return {key: dict(queues) for key, queues in table.items()}

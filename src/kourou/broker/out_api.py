@@ -126,14 +126,15 @@ class BrokerOuterApi:
         if not tellers:
             return []
         done, _ = await asyncio.wait(tellers, timeout=PATIENCE_MS / 1000)
-        results = [teller.result() for teller in tellers if teller in done]
+        # One is cancelled when its name server is taken from the list.
+        results = [teller.result() for teller in tellers if teller in done and not teller.cancelled()]
         return [result for result in results if result is not None]
 
     def _hand_over(self, address: str, news: _News) -> asyncio.Task[RegisterBrokerResult | None]:
         self._news[address] = news
         teller = self._tellers.get(address)
         if teller is None or teller.done():
-            if teller is not None:
+            if teller is not None and not teller.cancelled():
                 teller.result()  # raises what it died of after we had lost patience
             teller = asyncio.create_task(self._tell(address), name=f"register-{address}")
             self._tellers[address] = teller

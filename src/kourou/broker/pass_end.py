@@ -23,10 +23,11 @@ _log = logging.getLogger(__name__)
 
 # What may wait for a sync. A disk that is that far behind takes no more: senders are told to come again.
 MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
+MAX_WAITING_MESSAGES: Final = 200_000
 
 
 class PassEnd:
-    """Ends the passes of one broker."""
+    """Ends the passes of one broker. Whether they wait for the flush, and how long, may be changed."""
 
     def __init__(
         self,
@@ -37,12 +38,13 @@ class PassEnd:
         count_failed: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
-        self._sync_flush_timeout_ms = sync_flush_timeout_ms
-        self._waits_for_flush = waits_for_flush
+        self.sync_flush_timeout_ms = sync_flush_timeout_ms
+        self.waits_for_flush = waits_for_flush
         self._count_failed = count_failed
         self._flushing = AckLine()
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
+        self.waiting_messages = 0
 
     def attach(self, flusher: Flusher) -> None:
         """Whom to ask for a sync; its result comes to `flushed`."""
@@ -62,12 +64,14 @@ class PassEnd:
             return
         if batch is None:
             return
-        if not self._waits_for_flush:
+        # While older ones wait, newer ones do too: readers see messages in the order of the log.
+        if not self.waits_for_flush and not self._flushing:
             self._confirm(batch)
             return
         batch.answer_unwaited(PutStatus.PUT_OK)
-        self._flushing.hold(batch, batch.store_timestamp + self._sync_flush_timeout_ms)
+        self._flushing.hold(batch, batch.store_timestamp + self.sync_flush_timeout_ms)
         self.waiting_bytes += batch.size_bytes
+        self.waiting_messages += len(batch.puts)
         assert self._flusher is not None
         self._flusher.request_nowait()
         if self._store.appender.is_fenced:  # no sync will come
@@ -77,6 +81,7 @@ class PassEnd:
         """The log is durable up to here. To be called inside a pass: answers leave at its end."""
         for batch in self._flushing.advance(phy_offset):
             self.waiting_bytes -= batch.size_bytes
+            self.waiting_messages -= len(batch.puts)
             self._confirm(batch)
         if self._store.appender.is_fenced:
             self._give_up()
@@ -93,11 +98,11 @@ class PassEnd:
 
     def check_room(self) -> None:
         """RequestError when so much waits for the disk that more would only pile up."""
-        if self.waiting_bytes > MAX_WAITING_BYTES:
+        if self.waiting_bytes > MAX_WAITING_BYTES or self.waiting_messages > MAX_WAITING_MESSAGES:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
                 "[REJECTREQUEST]system busy, start flow control for a while "
-                f"({self.waiting_bytes} bytes wait for the disk)",
+                f"({self.waiting_messages} messages of {self.waiting_bytes} bytes wait for the disk)",
             )
 
     def _confirm(self, batch: PutBatch) -> None:
@@ -109,4 +114,4 @@ class PassEnd:
         for batch in self._flushing.fail():
             self._count_failed(len(batch.puts))
             batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
-        self.waiting_bytes = 0
+        self.waiting_bytes = self.waiting_messages = 0

@@ -57,8 +57,10 @@ def answer_found(request: Request, result: GetMessageResult, broker_id: int, top
         )
     ).encode()
     request.answered = True
-    size = 4 + len(head) + result.size_bytes
-    request.connection.send_parts([_PREFIX.pack(size, len(head)), head, *result.buffers], 4 + size)
+    buffers = result.buffers
+    # What there is, not what there should be: a length that is wrong would leave the client waiting for ever.
+    size = 4 + len(head) + sum(map(len, buffers))
+    request.connection.send_parts([_PREFIX.pack(size, len(head)), head, *buffers], 4 + size)
 
 
 def answer_none(

@@ -43,6 +43,33 @@ class GroupActivity:
         return self._seen.get(key, (0, now_ms))[1]
 
 
+class NextUnit:
+    """The unit of a queue that a group reads next. Made by the store's owner."""
+
+    __slots__ = ("_phy_offset", "_queue", "_queue_offset")
+
+    def __init__(self, queue: ConsumeQueue | None, queue_offset: int) -> None:
+        self._queue = None
+        self._queue_offset = queue_offset
+        self._phy_offset: int | None = None
+        if queue is None:
+            return
+        self._queue_offset = max(queue_offset, queue.min_queue_offset)
+        if self._queue_offset >= queue.flushed_queue_offset:
+            self._phy_offset = _phy_offset(queue, self._queue_offset)
+        else:
+            self._queue = queue
+
+    def phy_offset(self) -> int | None:
+        """Where its message lies, None when all are read; in any thread, may wait for the disk."""
+        return self._phy_offset if self._queue is None else _phy_offset(self._queue, self._queue_offset)
+
+
+def _phy_offset(queue: ConsumeQueue, queue_offset: int) -> int | None:
+    unit = queue.unit(queue_offset)
+    return unit.phy_offset if unit is not None and unit.is_message else None
+
+
 class RetentionService:
     """Runs retention every `cleanResourceInterval`."""
 
@@ -55,7 +82,7 @@ class RetentionService:
     def _make(self) -> Retention:
         services = self._services
         config = retention_config(services.config)
-        return Retention(services.store, services.files, config, self.unread_phy_offset)
+        return Retention(services.store, services.files, config, self.unread_steps)
 
     def start(self) -> None:
         """Begin the rounds."""
@@ -73,7 +100,8 @@ class RetentionService:
             self._config, self._retention = self._services.config, self._make()
         async with self._services.store_work:
             try:
-                return self._retention.run(self._services.now_ms(), manual=manual)
+                steps = self._retention.steps(self._services.now_ms(), manual=manual)
+                return await self._services.disk.run_steps(steps)
             except OSError as error:
                 _log.error("old files cannot be deleted: %s", error)
                 return None
@@ -83,28 +111,32 @@ class RetentionService:
             self._activity.look(self._services.offsets.offset_table, self._services.now_ms())
             await asyncio.sleep(_LOOK_AT_OFFSETS_S)
 
-    def unread_phy_offset(self) -> int | None:
+    def unread_steps(self) -> Steps[int | None]:
         """From which byte of the log on some live group has not read, or a message waits for its time;
         None when there is no group."""
+        next_units = self._next_units()
+        if not next_units:
+            return None
+        search = UnreadSearch(self._services.store.log.max_phy_offset, next_units)
+        yield search.run
+        waiting = waiting_phy_offset(self._services)
+        return search.phy_offset if waiting is None else min(search.phy_offset, waiting)
+
+    def _next_units(self) -> dict[tuple[str, int], NextUnit]:
+        """Of each queue that a live group reads: the unit that the slowest of them reads next."""
         services = self._services
-        now_ms = services.now_ms()
-        oldest_ms = now_ms - services.config.unread_group_reserved_time * 3_600_000
-        unread: int | None = None
+        slowest: dict[tuple[str, int], int] = {}
         for key, offsets in services.offsets.offset_table.items():
             topic, _, group = key.partition("@")
-            is_alive = services.consumers.get(group) is not None
-            if is_alive or self._activity.last_moved_ms(key, now_ms) >= oldest_ms:
+            if self._is_alive(key, group):
                 for queue_id, queue_offset in offsets.items():
-                    phy_offset = self._phy_offset(topic, queue_id, queue_offset)
-                    unread = phy_offset if unread is None else min(unread, phy_offset)
-        waiting = None if unread is None else waiting_phy_offset(services)
-        return unread if unread is None or waiting is None else min(unread, waiting)
+                    place = topic, queue_id
+                    slowest[place] = min(queue_offset, slowest.get(place, queue_offset))
+        queues = services.store.queues
+        return {place: NextUnit(queues.find(*place), offset) for place, offset in slowest.items()}
 
-    def _phy_offset(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Where the message lies that a group reads next; the end of the log when it has read all."""
-        queue = self._services.store.queues.find(topic, queue_id)
-        end = self._services.store.log.max_phy_offset
-        if queue is None:
-            return end
-        unit = queue.unit(max(queue_offset, queue.min_queue_offset))
-        return unit.phy_offset if unit is not None and unit.is_message else end
+    def _is_alive(self, key: str, group: str) -> bool:
+        now_ms = self._services.now_ms()
+        oldest_ms = now_ms - self._services.config.unread_group_reserved_time * 3_600_000
+        has_members = self._services.consumers.get(group) is not None
+        return has_members or self._activity.last_moved_ms(key, now_ms) >= oldest_ms

@@ -16,15 +16,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.delivered_records import DeliveredRecords
-from kourou.broker.deliveries import DELIVERY_BYTES, DELIVERY_MESSAGES, Deliveries, read_records_at
+from kourou.broker.deliveries import (
+    DELIVERY_BYTES,
+    DELIVERY_MESSAGES,
+    Deliveries,
+    read_records_at,
+    target_of,
+)
 from kourou.broker.record_reads import read_records
 from kourou.errors import ProtocolError
 from kourou.protocol.names import (
     RMQ_SYS_SCHEDULE_TOPIC,
-    RMQ_SYS_TRANS_HALF_TOPIC,
     SCHEDULE_CONSUMER_GROUP,
 )
-from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
+from kourou.protocol.properties import properties_from_bytes
 from kourou.protocol.record import Buffer, decode_record
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import UNIT, CqUnit
@@ -42,8 +47,6 @@ _AFTER_FAILURE_MS: Final = 100
 _FLUSH_LOOK_S: Final = 0.05
 # So much more log makes the note worth writing anew although nothing was delivered.
 _NOTE_EVERY_BYTES: Final = 64 * 1024 * 1024
-
-_scan: Final = PropertyScanner(MessageConst.PROPERTY_REAL_TOPIC, MessageConst.PROPERTY_REAL_QUEUE_ID).values
 
 
 class ScheduleService:
@@ -179,11 +182,11 @@ class ScheduleService:
         except ProtocolError as error:
             _log.error("%s: queue_offset %d cannot be delivered: %s", queue, queue_offset, error)
             return True
-        topic, queue_id = _scan(properties_from_bytes(record.raw_properties))
-        if not topic or topic == RMQ_SYS_TRANS_HALF_TOPIC or not queue_id or not queue_id.isdecimal():
-            _log.error("%s: queue_offset %d has no place to go: %s/%s", queue, queue_offset, topic, queue_id)
+        target = target_of(properties_from_bytes(record.raw_properties))
+        if target is None:
+            _log.error("%s: queue_offset %d has no place to go: %s", queue, queue_offset, record.properties)
             return True
-        return deliveries.put(record, topic, int(queue_id))
+        return deliveries.put(record, target)
 
     # -- noting ----------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kourou.broker.delayed_messages import delay
 from kourou.broker.half_messages import check_batch, check_half, half_properties, half_sys_flag, is_half
 from kourou.broker.hooks import SendContext
-from kourou.broker.inner_message import InnerMessage, put_now
+from kourou.broker.inner_message import InnerMessage, put_indexed
 from kourou.broker.recall_handle import recall_handle
 from kourou.broker.send_answer import SendAnswer
 from kourou.broker.sent_properties import PropertyRewriter, has_special_names, is_delayed
@@ -176,10 +176,10 @@ class SendMessageProcessor:
         properties: str,
     ) -> None:
         """Store a message that may have a delay, or be the half of a transaction."""
-        if is_half(header, properties):
+        if "TRAN_MSG" in properties and is_half(header, properties):
             self._put_half(request, header, target, topic, queue_id, properties)
             return
-        stored, uniq_key, _, _, waits = self._properties.read(properties, self._new_uniq_key)
+        stored, uniq_key, tags_code, keys, waits = self._properties.read(properties, self._new_uniq_key)
         connection = request.connection
         message = InnerMessage(
             topic,
@@ -194,8 +194,12 @@ class SendMessageProcessor:
         )
         delay(self._services, message)
         handle = recall_handle(message, self._services.config.broker_name)
-        done = partial(self._answer_special, request, queue_id, uniq_key, handle)
-        put_now(self._services, message, None if request.is_oneway else done, wait=waits)
+        done = (
+            partial(self._stored, request, queue_id, uniq_key)
+            if handle is None
+            else partial(self._answer_timer, request, queue_id, uniq_key, handle)
+        )
+        put_indexed(self._services, message, tags_code, keys, None if request.is_oneway else done, waits)
 
     def _put_half(
         self,
@@ -224,12 +228,12 @@ class SendMessageProcessor:
             waits,
         )
 
-    def _answer_special(
+    def _answer_timer(
         self,
         request: Request,
         queue_id: int,
         uniq_key: str,
-        handle: str | None,
+        handle: str,
         status: PutStatus,
         phy_offset: int,
         queue_offset: int,
@@ -345,7 +349,7 @@ class SendMessageProcessor:
         return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
 
     def _check_special(self, header: SendHeader, properties: str) -> None:
-        if is_half(header, properties):
+        if "TRAN_MSG" in properties and is_half(header, properties):
             check_half(self._services.config, self._services.address, properties)
         if header.batch and is_delayed(properties):
             raise RequestError(

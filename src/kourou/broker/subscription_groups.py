@@ -28,7 +28,7 @@ from kourou.protocol.names import (
     group_problem,
 )
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.config_tables import SubscriptionGroupTable, dump_table, load_table
+from kourou.store.config_tables import SubscriptionGroupTable, load_table
 
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
@@ -74,8 +74,9 @@ class SubscriptionGroupManager(ConfigTable):
         if missing and stored is not None:
             self._next_version()
 
-    def dump(self) -> bytes:
-        return dump_table(SubscriptionGroupTable(self.table, self.forbidden_table, self.data_version))
+    def snapshot(self) -> SubscriptionGroupTable:
+        forbidden = {group: dict(bits) for group, bits in self.forbidden_table.items()}
+        return SubscriptionGroupTable(dict(self.table), forbidden, self.data_version)
 
     def wrapper(self, groups: Iterable[str] | None = None) -> SubscriptionGroupWrapper:
         """These groups, or all, with their forbidden bits."""

@@ -13,7 +13,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.deliveries import DELIVERY_BYTES, DELIVERY_MESSAGES, Deliveries, read_records_at
+from kourou.broker.deliveries import (
+    DELIVERY_BYTES,
+    DELIVERY_MESSAGES,
+    Deliveries,
+    read_records_at,
+    target_of,
+)
 from kourou.broker.timer_messages import TimerEntry, TimerMessages
 from kourou.errors import ProtocolError
 from kourou.protocol.message import MessageExt
@@ -21,6 +27,7 @@ from kourou.protocol.names import TIMER_TOPIC
 from kourou.protocol.properties import (
     MessageConst,
     PropertyScanner,
+    get_property,
     properties_from_bytes,
     properties_to_bytes,
     set_property,
@@ -47,12 +54,6 @@ _DEL_UNIQKEY: Final = MessageConst.PROPERTY_TIMER_DEL_UNIQKEY
 _ROLL_TIMES: Final = MessageConst.PROPERTY_TIMER_ROLL_TIMES
 
 _scan_entry: Final = PropertyScanner(MessageConst.PROPERTY_TIMER_OUT_MS, _REAL_TOPIC, _DEL_UNIQKEY).values
-_scan_target: Final = PropertyScanner(
-    _REAL_TOPIC,
-    MessageConst.PROPERTY_REAL_QUEUE_ID,
-    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-    _ROLL_TIMES,
-).values
 
 
 class TimerService:
@@ -199,20 +200,22 @@ class TimerService:
     def _put(self, deliveries: Deliveries, unit: TimerUnit, record: MessageExt, recalled: set[str]) -> bool:
         """Add one message, unless it was recalled; False when it has to wait."""
         properties = properties_from_bytes(record.raw_properties)
-        topic, queue_id, uniq_key, rolled = _scan_target(properties)
-        if not topic or not queue_id or not queue_id.isdecimal():
-            _log.error("the timer message at %d has no place to go: %s", record.phy_offset, topic)
+        target = target_of(properties)
+        if target is None:
+            _log.error("the timer message at %d has no place to go: %s", record.phy_offset, record.properties)
             return True
-        if not unit.is_roll and (uniq_key in recalled or f"{topic}+{uniq_key}" in recalled):
+        key = target.uniq_key
+        if not unit.is_roll and recalled and (key in recalled or f"{target.topic}+{key}" in recalled):
             return True
         properties = set_property(properties, MessageConst.PROPERTY_TIMER_ENQUEUE_MS, str(unit.write_ms))
         taken_ms = self._services.now_ms()
         properties = set_property(properties, MessageConst.PROPERTY_TIMER_DEQUEUE_MS, str(taken_ms))
         if unit.is_roll:
-            topic, queue_id = TIMER_TOPIC, "0"
-            times = int(rolled) if rolled and rolled.isdecimal() else 0
+            target = target._replace(topic=TIMER_TOPIC, queue_id=0)
+            rolled = get_property(properties, _ROLL_TIMES) or "0"
+            times = int(rolled) if rolled.isdecimal() else 0
             properties = set_property(properties, _ROLL_TIMES, str(times + 1))
-        if deliveries.put(record, topic, int(queue_id), properties_to_bytes(properties)):
+        if deliveries.put(record, target, properties_to_bytes(properties)):
             return True
         return self._is_hopeless(deliveries, record)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.attributes import MESSAGE_TYPE, MIXED_MESSAGE_TYPE, parse_changes
 from kourou.broker.config_table import SPLIT_METADATA_SIZE, page_of
-from kourou.broker.name_checks import check_topic_name
+from kourou.broker.flush_service import flush_all
+from kourou.broker.name_checks import MAX_QUEUE_NUMS, check_topic_name
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
     TopicConfig,
@@ -97,8 +98,12 @@ class TopicProcessor:
             raise _invalid(f"The topic[{topic}] is conflict with system topic.")
 
     def _check(self, config: TopicConfig) -> None:
-        if config.read_queue_nums < 0 or config.write_queue_nums < 0:
-            raise _invalid(f"The topic[{config.topic_name}] cannot have a negative number of queues.")
+        for queue_nums in (config.read_queue_nums, config.write_queue_nums):
+            if not 0 <= queue_nums <= MAX_QUEUE_NUMS:
+                raise _invalid(
+                    f"The topic[{config.topic_name}] cannot have {queue_nums} queues: "
+                    f"0 to {MAX_QUEUE_NUMS} are allowed."
+                )
         is_mixed = config.attributes.get("+" + MESSAGE_TYPE) == MIXED_MESSAGE_TYPE
         if is_mixed and not self._services.config.enable_mixed_message_type:
             raise _invalid("MIXED message type is not supported.")
@@ -159,7 +164,7 @@ class TopicProcessor:
 
     async def _delete(self, request: Request, topics: list[str]) -> None:
         async with self._services.store_work:
-            await self._flush_log()
+            await flush_all(self._services)
             for topic in topics:
                 self._delete_one(topic)
         request.reply()
@@ -172,14 +177,6 @@ class TopicProcessor:
         services.offsets.remove_topic(topic)
         if services.config.auto_delete_unused_stats:
             services.stats.remove_topic(topic)
-
-    async def _flush_log(self) -> None:
-        """Have the log synced in another thread: to delete a topic the store syncs it, and must do so in
-        the loop's thread; there is little left for it then."""
-        store = self._services.store
-        job = store.start_flush()
-        await self._services.in_disk_thread(job.run)
-        store.finish_flush(job)
 
 
 def _filter_type(name: str) -> TopicFilterType:

@@ -27,7 +27,7 @@ from kourou.protocol.names import (
     is_system_topic,
 )
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.config_tables import TopicConfigTable, dump_table, load_table
+from kourou.store.config_tables import TopicConfigTable, load_table
 
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
@@ -75,8 +75,8 @@ class TopicConfigManager(ConfigTable):
             # Name servers take an unchanged version for an unchanged table.
             self._next_version()
 
-    def dump(self) -> bytes:
-        return dump_table(TopicConfigTable(self.table, self.data_version))
+    def snapshot(self) -> TopicConfigTable:
+        return TopicConfigTable(dict(self.table), self.data_version)
 
     def wrapper(
         self, topics: Iterable[str] | None = None, *, registered: bool = False

@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 _HALVES_PER_TURN: Final = 32
 _ROUND_MS: Final = 60_000
 _PRODUCERS_TRIED: Final = 3
+_OF_THE_MESSAGE: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
 class TransactionCheck:
@@ -123,6 +124,17 @@ class TransactionCheck:
         step = times.next_step(half, self._services.now_ms())
         if step is NextStep.STOP:
             return False
+        try:
+            self._put_step(half, step, turn)
+        except PutRefusedError as refusal:
+            if refusal.status not in _OF_THE_MESSAGE:
+                raise
+            self._leave(half, step, refusal, turn)
+        if self._services.store.pending_bytes > MAX_PASS_BYTES:
+            self._services.passes.renew()
+        return True
+
+    def _put_step(self, half: MessageExt, step: NextStep, turn: _Turn) -> None:
         if self._is_ended_copy(half):
             self._transactions.roll_back(half, turn.done)
         elif step is NextStep.GIVE_UP:
@@ -132,9 +144,14 @@ class TransactionCheck:
         else:
             self._check(half, turn)
         turn.waiting += 1
-        if self._services.store.pending_bytes > MAX_PASS_BYTES:
-            self._services.passes.renew()
-        return True
+
+    def _leave(self, half: MessageExt, step: NextStep, refusal: PutRefusedError, turn: _Turn) -> None:
+        """A half that the store would take no more, since `maxMessageSize` was lowered: it keeps its place,
+        and those behind it get their turn. When its time is over it is dropped."""
+        _log.error("half message %s cannot be put again: %s", half.msg_id, refusal)
+        if step is NextStep.GIVE_UP:
+            self._transactions.roll_back(half, turn.done)
+            turn.waiting += 1
 
     def _is_ended_copy(self, half: MessageExt) -> bool:
         """Whether this is a copy made by an Apache broker, of a half that has ended."""

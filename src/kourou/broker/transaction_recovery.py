@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _READ_MESSAGES: Final = 1024
+_MOVED_TO: Final = MOVED_TO.encode()
 _COMMIT: Final = MessageSysFlag.TRANSACTION_COMMIT_TYPE.value
 
 
@@ -43,7 +44,7 @@ def recover(services: BrokerServices, transactions: Transactions) -> None:
         _noted(services, RMQ_SYS_TRANS_OP_HALF_TOPIC, op_queue),
     )
     for record in _records(services.store, op_queue, table.op_queue_offset):
-        copy = property_number(record, MOVED_TO)
+        copy = property_number(record, MOVED_TO) if _MOVED_TO in record.raw_properties else None
         table.load(record.queue_offset, _ended_by(record, half_queue.max_queue_offset), copy)
     if not services.config.is_slave:
         _put_missing_op(services.store, table, services.store_host)

@@ -16,7 +16,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.half_messages import MOVED_TO, committed, copy_of, given_up, may_be_delayed
+from kourou.broker.half_messages import (
+    MOVED_TO,
+    committed,
+    committed_properties,
+    committed_sys_flag,
+    copy_of,
+    given_up,
+    may_be_delayed,
+    real_place,
+)
 from kourou.broker.half_table import HalfTable
 from kourou.broker.inner_message import InnerMessage, put, put_now
 from kourou.protocol.codes import PermName
@@ -27,7 +36,14 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
+from kourou.protocol.properties import (
+    MessageConst,
+    PropertyScanner,
+    properties_from_bytes,
+    properties_to_bytes,
+)
 from kourou.protocol.tags import tags_code
+from kourou.store.dispatch_request import index_keys
 from kourou.store.put_batch import PutDone
 from kourou.store.put_status import PutStatus
 
@@ -38,6 +54,12 @@ OP_PROPERTIES: Final = "WAIT\x01true\x02TAGS\x01d\x02"
 
 _OP_RAW: Final = OP_PROPERTIES.encode()
 _OP_TAGS_CODE: Final = tags_code("d")
+
+_scan: Final = PropertyScanner(
+    MessageConst.PROPERTY_TAGS,
+    MessageConst.PROPERTY_KEYS,
+    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+).values
 
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 
@@ -59,13 +81,33 @@ class Transactions:
         """Let consumers have the message. Nothing is stored on return: `done` tells, once, what became of
         it. PutRefusedError, ProtocolError: nothing happens. The half is open.
         """
-        message = committed(half)
         # Only one that an Apache broker took can have a delay.
-        if may_be_delayed(message.properties):
-            put(self._services, message, None)
+        if may_be_delayed(properties := properties_from_bytes(half.raw_properties)):
+            put(self._services, committed(half), None)
         else:
-            put_now(self._services, message, None)
+            self._put_committed(half, properties)
         self._put_op(half.queue_offset, done)
+
+    def _put_committed(self, half: MessageExt, properties: str) -> None:
+        """Put what `committed` makes, without the steps in between: this is done for each transaction."""
+        topic, queue_id = real_place(properties)
+        tags, keys, uniq_key = _scan(properties)
+        self._services.passes.open()
+        self._services.store.put(
+            self._services.store.queues.get(topic, queue_id),
+            half.stored_body,
+            properties_to_bytes(committed_properties(properties)),
+            tags_code(tags),
+            index_keys(uniq_key, keys),
+            half.born_timestamp,
+            half.raw_born_host,
+            committed_sys_flag(half.sys_flag),
+            half.flag,
+            half.reconsume_times,
+            half.phy_offset,
+            None,
+            False,
+        )
 
     def roll_back(self, half: MessageExt, done: PutDone | None) -> None:
         """Let nobody ever see the message. As `commit`."""

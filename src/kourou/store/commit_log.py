@@ -14,6 +14,7 @@ import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from kourou.errors import StoreFormatError
 from kourou.protocol.record import Buffer
 from kourou.store.files import Files
 from kourou.store.log_file import LogFile, log_file_name, written_end
+from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class CommitLog:
         # Held while a file is made: else the owner and `prepare_next` could both make the same one.
         self._creating = Lock()
         self._leftovers: list[Path] = []
+        self._removed: list[LogFile] = []  # gone from disk, still open
         self.file_bytes = file_bytes
         self.full_folders: frozenset[Path] = frozenset()
         self.log_files: list[LogFile] = []
@@ -325,10 +328,37 @@ class CommitLog:
 
     def delete_first(self) -> Path:
         """Remove the oldest file, which is never the last one. OSError: it is still there."""
+        return run_steps(self.delete_first_steps())
+
+    def delete_first_steps(self) -> Steps[Path]:
+        """The same in steps, one such work at a time: what frees a file's blocks takes its time."""
         assert len(self.log_files) > 1, "the last file of the log is never removed"
-        path = self.log_files[0].path
-        self._remove(0)
-        return path
+        log_file = self.log_files[0]
+        is_removed = False
+
+        def remove() -> None:
+            nonlocal is_removed
+            self._files.remove(log_file.path)
+            is_removed = True
+
+        try:
+            yield remove
+        finally:
+            # Also when whoever waits for the step is cancelled: the file is gone all the same.
+            if is_removed:
+                del self.log_files[0], self._starts[0]
+                log_file.unmap()
+                self._removed.append(log_file)
+        yield from self.close_removed_steps()
+        yield partial(self._files.sync_folder, log_file.path.parent)
+        return log_file.path
+
+    def close_removed_steps(self) -> Steps[None]:
+        """Close removed files, in steps, but those that somebody still reads: the last descriptor of a
+        file that is gone frees its blocks."""
+        for log_file in [log_file for log_file in self._removed if not log_file.is_pinned]:
+            self._removed.remove(log_file)
+            yield log_file.close
 
     def _remove(self, index: int) -> None:
         log_file = self.log_files[index]
@@ -346,7 +376,8 @@ class CommitLog:
         """Close the files. Nothing is written or removed."""
         with self._creating:
             prepared, self._prepared = self._prepared, None
-        for log_file in (*self.log_files, *([prepared] if prepared else [])):
+        for log_file in (*self.log_files, *self._removed, *([prepared] if prepared else [])):
             log_file.close()
         self.log_files.clear()
+        self._removed.clear()
         self._starts.clear()

@@ -7,7 +7,7 @@ rebuildable from the CommitLog, so never synced before an ack, and `append` touc
 One thread owns a queue. Another may run the writing half of a flush round, and `read_units`
 below what was flushed: those units no longer change.
 Not here: which queues there are (consume_queues.py), who appends (dispatcher.py), search by
-time (queue_time_search.py).
+time (queue_time_search.py), where it begins when the log loses its start (queue_min_search.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.errors import DamageError
 from kourou.store.cq_unit import BLANK_UNIT, UNIT, UNIT_BYTES, CqUnit
 from kourou.store.queue_files import QueueFiles
+from kourou.store.queue_min_search import MinSearch
 from kourou.store.queue_recovery import IsRecord, QueueState, find_end
 
 if TYPE_CHECKING:
@@ -270,17 +271,18 @@ class ConsumeQueue:
 
     # -- searching -------------------------------------------------------------------------------
 
-    def first_where(self, verdict: Verdict) -> int:
-        """The first message for which `verdict` is true, by bisection; `max_queue_offset` if none.
+    def first_where(self, verdict: Verdict, low: int | None = None, high: int | None = None) -> int:
+        """The first message for which `verdict` is true, by bisection; `high` if none.
 
+        In [low, high), by default all of the queue; below what was flushed also in other threads.
         Once true it has to stay true. Blank units, units whose file is gone, and those whose
         verdict is None count as the next one that can tell.
         """
-        return self._bisect(verdict)[1]
+        low = self.min_queue_offset if low is None else low
+        return self._bisect(verdict, low, self.max_queue_offset if high is None else high)[1]
 
-    def _bisect(self, verdict: Verdict) -> tuple[int, int]:
+    def _bisect(self, verdict: Verdict, low: int, high: int) -> tuple[int, int]:
         """The first place that counts as found, and the message it counts for."""
-        low, high = self.min_queue_offset, self.max_queue_offset
         found = high
         while low < high:
             middle = (low + high) // 2
@@ -319,7 +321,9 @@ class ConsumeQueue:
             return False
         if phy_offset < self._files.covered_phy_offset:
             self._files.drop_snapshot()
-        place, first = self._bisect(lambda unit: unit.end_phy_offset > phy_offset)
+        place, first = self._bisect(
+            lambda unit: unit.end_phy_offset > phy_offset, self.min_queue_offset, self.max_queue_offset
+        )
         wrong = self.unit(first)
         kept, max_phy_offset = self._last_message(place)
         self._cut(kept if max_phy_offset >= 0 else first, max_phy_offset)
@@ -374,14 +378,28 @@ class ConsumeQueue:
 
     def correct_min(self, min_phy_offset: int) -> None:
         """The CommitLog begins at `min_phy_offset`: `min_queue_offset` is the first message in it."""
+        search = self.min_search(min_phy_offset)
+        if search is not None:
+            search.run()
+            search.finish()
+
+    def min_search(self, min_phy_offset: int) -> MinSearch | None:
+        """The same with the search in the files apart; None when there is nothing to search there."""
         if self.max_phy_offset < 0 or self._min_phy_offset >= min_phy_offset:
-            return
+            return None
         if self.max_phy_offset <= min_phy_offset:
-            self.min_queue_offset, self._min_phy_offset = self.max_queue_offset, -1
-            return
-        self.min_queue_offset = self.first_where(lambda unit: unit.phy_offset >= min_phy_offset)
-        unit = self.unit(self.min_queue_offset)
-        self._min_phy_offset = unit.phy_offset if unit is not None else -1
+            self.begin_at(self.max_queue_offset, -1)
+            return None
+        return MinSearch(self, min_phy_offset)
+
+    def begin_at(self, queue_offset: int, phy_offset: int) -> None:
+        """What lies in front of this message, whose record is at `phy_offset` (-1: not known), is gone."""
+        self.min_queue_offset, self._min_phy_offset = queue_offset, phy_offset
+
+    @property
+    def epoch(self) -> int:
+        """Another number whenever units were taken away at the end."""
+        return self._epoch
 
     def delete_expired(self, min_phy_offset: int) -> int:
         """Correct the minimum, then remove the files below it, never the last. How many that were.
@@ -390,11 +408,15 @@ class ConsumeQueue:
         """
         self.correct_min(min_phy_offset)
         starts = self.expired_files
+        self.remove_first(starts)
+        return len(starts)
+
+    def remove_first(self, starts: range) -> None:
+        """Remove files that were `expired_files` before; in any thread. Gone from disk on return."""
         with self._files.lock:
             for start in starts:
                 self._files.remove_first(self.topic, self.queue_id, start)
                 self._first_file = start + self._files.file_bytes
-        return len(starts)
 
     @property
     def expired_files(self) -> range:

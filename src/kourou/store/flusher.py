@@ -7,6 +7,7 @@ goes back to the owner through `post`, which on an event loop is `call_soon_thre
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -100,7 +101,10 @@ class Flusher:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job.run()
+            try:
+                job.run()
+            except Exception as error:  # our bug; senders wait, and nothing may count as durable
+                job.error = OSError(errno.EIO, repr(error))
             self._post(partial(self._finished, job))
 
     def _finished(self, job: FlushJob) -> None:

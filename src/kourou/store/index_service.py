@@ -206,15 +206,32 @@ class IndexService:
 
     def delete_expired(self, min_phy_offset: int) -> int:
         """Remove files whose records are all gone from the log, never the newest; returns how many."""
-        expired = 0
-        for index_file in self._index_files[:-1]:
-            if index_file.header.end_phy_offset >= min_phy_offset:
-                break
-            expired += 1
-        for index_file in self._index_files[:expired]:
-            self._remove(index_file)
-        del self._index_files[:expired]
-        return expired
+        return run_steps(self.delete_expired_steps(min_phy_offset))
+
+    def delete_expired_steps(self, min_phy_offset: int) -> Steps[int]:
+        """The same in steps."""
+        deleted = 0
+        while len(self._index_files) > 1 and self._index_files[0].header.end_phy_offset < min_phy_offset:
+            yield from self._delete_first_steps()
+            deleted += 1
+        return deleted
+
+    def _delete_first_steps(self) -> Steps[None]:
+        oldest = self._index_files[0]
+        is_removed = False
+
+        def remove() -> None:
+            nonlocal is_removed
+            self._files.remove(oldest.path)
+            is_removed = True
+
+        try:
+            yield remove
+        finally:
+            # Also when whoever waits for the step is cancelled: the file is gone all the same.
+            if is_removed:
+                del self._index_files[0]
+                oldest.close()
 
     def _remove(self, index_file: IndexFile) -> None:
         index_file.close()

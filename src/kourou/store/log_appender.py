@@ -297,6 +297,7 @@ class LogAppender:
         except OSError as error:
             raise self._failed(batch, error) from error
         self._log.advance(batch.end_phy_offset)
+        batch.forget_bytes()
         return batch
 
     @property

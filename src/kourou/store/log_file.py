@@ -115,6 +115,11 @@ class LogFile:
         """Keep the file open although it may be removed: another thread uses it."""
         self._pins += 1
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether another thread uses the file."""
+        return self._pins > 0
+
     def unpin(self) -> None:
         """The other thread is done."""
         self._pins -= 1

@@ -9,7 +9,8 @@ whatever is in them. We drop only what every live group has read, unless
 `delete_unread_under_pressure` restores Apache's way. If that frees too little, writes are
 refused above `warning_ratio`, with path and ratio, and taken again by themselves below it.
 
-Queues and index follow the log. Not here: who knows what groups have read.
+Queues and index follow the log. A round comes in steps (steps.py): what waits for the disk, freeing
+a file's blocks too, may be left to threads. Not here: who knows what groups have read.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Final
 from kourou.errors import DiskFullError
 from kourou.store.files import Files
 from kourou.store.message_store import MessageStore
+from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
 
@@ -55,20 +57,20 @@ class RetentionRound:
 
 
 class Retention:
-    """Looks after the space of one store. `unread_phy_offset` says from which byte of the log on
-    some live group has not read; None when no group is known."""
+    """Looks after the space of one store. `unread_steps` find out from which byte of the log on some
+    live group has not read; None when no group is known."""
 
     def __init__(
         self,
         store: MessageStore,
         files: Files,
         config: RetentionConfig,
-        unread_phy_offset: Callable[[], int | None],
+        unread_steps: Callable[[], Steps[int | None]],
     ) -> None:
         self._store = store
         self._files = files
         self._config = config
-        self._unread_phy_offset = unread_phy_offset
+        self._unread_steps = unread_steps
         self._followed_phy_offset = store.log.min_phy_offset
         self._is_full = False
 
@@ -77,14 +79,19 @@ class Retention:
 
         OSError: a file cannot be deleted; the next round tries again.
         """
+        return run_steps(self.steps(now_ms, manual=manual))
+
+    def steps(self, now_ms: int, *, manual: bool = False) -> Steps[RetentionRound]:
+        """The same in steps, one such work on the store at a time: no queue may be deleted in between."""
         ratio = self.used_ratio()
         deleted: list[Path] = []
         try:
+            yield from self._store.log.close_removed_steps()
             if manual or self._is_hour(now_ms) or ratio > self._config.max_used_ratio:
-                self._delete(deleted, lambda path, _: self._is_expired(path, now_ms))
+                yield from self._delete(deleted, lambda path, _: self._is_expired(path, now_ms))
             if ratio > self._config.forcible_ratio and self._config.clean_forcibly_enable:
-                self._delete_under_pressure(deleted)
-            self._follow()
+                yield from self._delete_under_pressure(deleted)
+            yield from self._follow()
         finally:
             ratio = self.used_ratio() if deleted else ratio
             self._watch_space(ratio)
@@ -115,49 +122,68 @@ class Retention:
     def _is_expired(self, path: Path, now_ms: int) -> bool:
         return now_ms >= self._files.modified_ms(path) + self._config.file_reserved_ms
 
-    def _delete(self, deleted: list[Path], may_go: Callable[[Path, int], bool]) -> None:
+    def _delete(self, deleted: list[Path], may_go: Callable[[Path, int], bool]) -> Steps[None]:
         """Delete from the front while `may_go(path, end_phy_offset)`."""
         log = self._store.log
         while len(log.log_files) > 1 and len(deleted) < self._config.max_files_per_round:
             oldest = log.log_files[0]
-            if not may_go(oldest.path, oldest.end_phy_offset) or not self._is_settled(oldest.end_phy_offset):
+            if not may_go(oldest.path, oldest.end_phy_offset):
                 return
-            deleted.append(log.delete_first())
+            if not (yield from self._settle(oldest.end_phy_offset)):
+                return
+            deleted.append((yield from log.delete_first_steps()))
             _log.info("CommitLog file %s deleted", deleted[-1])
 
-    def _is_settled(self, end_phy_offset: int) -> bool:
+    def _settle(self, end_phy_offset: int) -> Steps[bool]:
         """Whether all below is durable, in the queues too: these go on counting where a file that is
         gone has left off, so they have to know on disk before it goes."""
         store = self._store
         if end_phy_offset > store.log.flushed_phy_offset:
             return False
         if end_phy_offset > store.checkpoint.logics_physical_offset:
-            store.flush_derived(thorough=True)
+            yield from store.derived_steps(thorough=True)
         return end_phy_offset <= store.checkpoint.logics_physical_offset
 
-    def _delete_under_pressure(self, deleted: list[Path]) -> None:
+    def _delete_under_pressure(self, deleted: list[Path]) -> Steps[None]:
         if self._config.delete_unread_under_pressure:
-            self._delete(deleted, lambda _, __: True)
+            yield from self._delete(deleted, lambda _, __: True)
             return
-        unread = self._unread_phy_offset()
+        unread = yield from self._unread_steps()
         if unread is not None:
-            self._delete(deleted, lambda _, end_phy_offset: end_phy_offset <= unread)
+            yield from self._delete(deleted, lambda _, end_phy_offset: end_phy_offset <= unread)
 
-    def _follow(self) -> None:
+    def _follow(self) -> Steps[None]:
         """Queues and index let go of what the log no longer has."""
-        low = self._store.log.min_phy_offset
+        store = self._store
+        low = store.log.min_phy_offset
         if low == self._followed_phy_offset:
             return
-        # The units that are left keep a queue's next offset: a power loss must not take all of them.
-        self._store.flush()
-        if self._store.log.flushed_phy_offset < self._store.dispatcher.dispatched_phy_offset:
+        yield from store.queues.correct_min_steps(low)
+        # The units that are left now keep a queue's next offset: a power loss must not take all of them.
+        expired, dispatched = store.queues.expired_files(), store.dispatcher.dispatched_phy_offset
+        yield from self._flush_log()
+        if store.log.flushed_phy_offset < dispatched:
             return
-        self._store.queues.delete_expired(low)
-        if self._store.index is not None:
-            self._store.index.delete_expired(low)
+        yield from store.queues.remove_first_steps(expired)
+        if store.index is not None:
+            yield from store.index.delete_expired_steps(low)
         # Noted at once: a crash must not take what is gone on purpose for lost.
-        self._store.flush_derived(thorough=True)
+        yield from store.derived_steps(thorough=True)
         self._followed_phy_offset = low
+
+    def _flush_log(self) -> Steps[None]:
+        if self._store.appender.is_fenced:
+            return
+        job = self._store.start_flush()
+        try:
+            yield job.run
+        except BaseException:
+            # Whoever waited was cancelled: a sync that failed meanwhile must be heard of all the same.
+            if job.error is not None:
+                self._store.finish_flush(job)
+            job.release()
+            raise
+        self._store.finish_flush(job)
 
     # -- the disk's space ------------------------------------------------------------------------
 

@@ -16,6 +16,12 @@ Step: TypeAlias = Callable[[], None]
 Steps: TypeAlias = Generator[Step, None, T]
 
 
+def no_steps(result: T) -> Steps[T]:
+    """Work that waits for nothing and comes to `result`."""
+    yield from ()
+    return result
+
+
 def run_steps(steps: Steps[T]) -> T:
     """All of it here and now."""
     try:

@@ -21,6 +21,7 @@ class TaskOwner:
         self._name = name
         self._parent = parent
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -53,6 +54,7 @@ class TaskOwner:
 
     async def stop(self) -> None:
         """Cancel the tasks and wait for their end."""
+        self._is_stopping = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -65,5 +67,9 @@ class TaskOwner:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            # By `stop`, or by a cancellation that leaked into it: then it must not be gone unheard.
+            if not self._is_stopping:
+                self.fail(RuntimeError(f"task {task.get_name()} was cancelled by nobody of ours"))
+        elif (error := task.exception()) is not None:
             self.fail(error)

@@ -120,7 +120,7 @@ async def test_a_failed_sync_fences_the_broker_and_reads_go_on(tmp_path: Path) -
     files = FaultyFiles()
     async with running(tmp_path, files=files, flush_disk_type="SYNC_FLUSH") as peer:
         assert (await peer.send(body=b"before")).code == 0
-        files.fail("sync", part_of_path="commitlog")
+        files.fail("sync", for_ever=True, part_of_path="commitlog")
         assert (await peer.send(body=b"lost")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         files.heal()
         answer = await peer.send(body=b"no more")
@@ -149,7 +149,7 @@ async def test_changed_keys_are_in_force_at_once(tmp_path: Path) -> None:
 async def test_senders_that_wait_for_the_disk_are_answered_before_the_stop(tmp_path: Path) -> None:
     async with running(tmp_path, flush_disk_type="SYNC_FLUSH") as peer:
         sending = [asyncio.ensure_future(peer.send(body=b"%d" % number)) for number in range(50)]
-        while peer.controller.services.store.log.max_phy_offset == 0:
+        while peer.controller.services.store.log.max_phy_offset == 0:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await peer.controller.stop()
         answers = await asyncio.gather(*sending, return_exceptions=True)
@@ -158,3 +158,65 @@ async def test_senders_that_wait_for_the_disk_are_answered_before_the_stop(tmp_p
     async with running(tmp_path) as peer:
         found = messages(await peer.pull(max_msg_nums=100))
         assert len(found) >= len(stored)
+
+
+async def test_an_error_while_a_synced_batch_is_published_is_heard(tmp_path: Path) -> None:
+    controller = BrokerController(config(tmp_path, flush_disk_type="SYNC_FLUSH"))
+    await controller.start()
+    peer = Peer(controller)
+
+    def broken(batch: object) -> None:
+        raise RuntimeError("cannot be published")
+
+    try:
+        controller.services.store.publish = broken  # type: ignore[method-assign, assignment]
+        sending = asyncio.ensure_future(peer.send())
+        async with asyncio.timeout(5):
+            with pytest.raises(RuntimeError, match="cannot be published"):
+                await controller.wait_failed()
+        sending.cancel()
+    finally:
+        await peer.client.stop()
+        await controller.stop(timeout_ms=200)
+
+
+async def test_the_flush_mode_can_be_changed_while_messages_wait(tmp_path: Path) -> None:
+    async with running(tmp_path, flush_disk_type="SYNC_FLUSH") as peer:
+        services = peer.controller.services
+        sending = [asyncio.ensure_future(peer.send(body=b"%d" % number)) for number in range(20)]
+        while not services.pass_end.is_waiting:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        services.update_config({"flushDiskType": "ASYNC_FLUSH"})
+        sending += [asyncio.ensure_future(peer.send(body=b"%d" % number)) for number in range(20, 40)]
+        assert all(answer.code == 0 for answer in await asyncio.gather(*sending))
+        found = [message.body for message in messages(await peer.pull(max_msg_nums=100))]
+        assert found == [b"%d" % number for number in range(40)]
+        assert not services.pass_end.waits_for_flush
+
+
+async def test_whoever_stops_a_broker_waits_until_it_has_stopped(tmp_path: Path) -> None:
+    controller = BrokerController(config(tmp_path))
+    await controller.start()
+    first = asyncio.ensure_future(controller.stop())
+    await controller.stop()
+    assert not (tmp_path / "store" / "abort").exists()
+    await first
+
+
+async def test_a_start_that_is_cancelled_leaves_the_store_in_order(tmp_path: Path) -> None:
+    starting = asyncio.ensure_future(BrokerController(config(tmp_path)).start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    async with running(tmp_path) as peer:
+        assert (await peer.send()).code == 0
+
+
+async def test_the_written_bytes_of_a_batch_that_waits_are_let_go(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        store = peer.controller.services.store
+        seen: list[list[bytes]] = []
+        store.dispatcher.on_publish.append(lambda batch: seen.append(batch.parts))
+        await peer.send()
+        assert seen == [[]]

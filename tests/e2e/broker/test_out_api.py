@@ -64,6 +64,17 @@ async def name_servers(count: int) -> AsyncIterator[list[NameServer]]:
         yield servers
 
 
+@contextlib.asynccontextmanager
+async def silent_server() -> AsyncIterator[str]:
+    """Takes connections and never answers."""
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    async with server:
+        yield "127.0.0.1:" + str(server.sockets[0].getsockname()[1])
+        for writer in writers:
+            writer.close()
+
+
 def known_topics(server: NameServer) -> set[str]:
     return {topic for topic in ("T", "U") if server.state.views.route(topic) is not None}
 
@@ -138,3 +149,12 @@ async def test_one_way_registration() -> None:
         assert await a.api.register_all(topics("T", "U"), oneway=True) == []
         assert len(await a.api.register_all(topics("T", "U"))) == 1  # after it, on the same connection
         assert known_topics(servers[0]) == {"T", "U"}
+
+
+async def test_a_name_server_that_is_removed_while_it_is_told_harms_nobody() -> None:
+    async with silent_server() as silent, broker(namesrv_addr=silent) as made:
+        telling = asyncio.ensure_future(made.api.register_all(topics("T")))
+        await asyncio.sleep(0.05)
+        made.api.update_addresses([])
+        assert await telling == []
+        assert await made.api.register_all(topics("T")) == []

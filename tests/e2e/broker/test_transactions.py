@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,11 +33,11 @@ from tests.e2e.broker.transaction_kit import (
 pytestmark = pytest.mark.e2e
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-SOON = {"transaction_time_out": 1, "transaction_check_interval": 20}
-NEVER = {"transaction_check_interval": 3_600_000}
+SOON: dict[str, Any] = {"transaction_time_out": 1, "transaction_check_interval": 20}
+NEVER: dict[str, Any] = {"transaction_check_interval": 3_600_000}
 
 
-async def visible(peer: Peer, **fields: int) -> list[bytes]:
+async def visible(peer: Peer, **fields: Any) -> list[bytes]:
     """All that a consumer gets, in as many pulls as it takes."""
     bodies: list[bytes] = []
     while found := messages(await peer.pull(queue_offset=len(bodies), **fields)):
@@ -159,7 +160,7 @@ async def test_an_end_that_does_not_fit_its_half_is_refused(tmp_path: Path) -> N
         first, half = await producer.half(b"1", "TX1"), await producer.half(b"2", "TX2")
         plain = (await peer.send("TopicTest", b"plain", "PGROUP\x01PG\x02")).header(SendMessageResponseHeader)
         plain_offset = int(plain.msg_id[-16:], 16)
-        wrong = {
+        wrong: dict[str, tuple[Half, dict[str, Any]]] = {
             "The producer group wrong": (half, {"producer_group": "Other"}),
             "The transaction state table offset wrong": (half, {"tran_state_table_offset": 0}),
         }

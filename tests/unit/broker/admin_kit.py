@@ -49,7 +49,9 @@ class AdminBroker(MemoryBroker):
         self.start_ms = self.clock()
         self.delay_offsets = DelayOffsetManager(self.files, root, self.get_config, self.clock, lambda: 0)
         self.delay_offsets.load()
-        self.timers = TimerMessages(self.files, root, self.config, self.store.log, self.clock())
+        self.timers: TimerMessages | None = TimerMessages(
+            self.files, root, self.config, self.store.log, self.clock()
+        )
         self.address = "127.0.0.1:10911"
         self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
         self.groups.update(SubscriptionGroupConfig(group_name="CG"))
@@ -94,7 +96,8 @@ class AdminBroker(MemoryBroker):
 
     async def close(self) -> None:
         await super().close()
-        self.timers.close()
+        if self.timers is not None:
+            self.timers.close()
         self.disk.stop()
 
 

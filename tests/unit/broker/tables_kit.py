@@ -20,6 +20,7 @@ from kourou.broker import (
 from kourou.broker.client_channel import ClientChannel
 from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
 from kourou.broker.consumers import ConsumerManager
+from kourou.broker.disk_threads import DiskThreads
 from kourou.broker.offsets import ConsumerOffsetManager
 from kourou.broker.producers import ProducerManager
 from kourou.broker.rebalance_lock import RebalanceLockManager
@@ -127,6 +128,7 @@ class MemoryBroker(Tables):
         self.tasks = self.requests = TaskOwner("broker")
         self.passes = Passes()
         self.store_work = asyncio.Lock()
+        self.disk = DiskThreads()
         services = cast(BrokerServices, self)
         self.dispatch = Dispatcher(
             client_manage_processor.processors(services)
@@ -160,6 +162,7 @@ class MemoryBroker(Tables):
     async def close(self) -> None:
         """Let go of the store."""
         await self.tasks.stop()
+        self.disk.stop()
         self.store_kit.close()
 
 

@@ -96,6 +96,22 @@ async def test_a_commit_without_its_op_record_gets_it_before_anything_else(tmp_p
         assert broker.op_bodies() == [b"0"]
 
 
+async def test_both_ways_to_commit_store_the_same(tmp_path: Path) -> None:
+    async with half_broker(tmp_path) as broker:
+        for more in ("TAGS\x01A\x02KEYS\x01k1 k2\x02", "", "__KOUROU_MOVED_FROM\x017\x02"):
+            half = broker.put_half(b"half", "TX1", more)
+            put_now(broker.services, committed(half), None)
+            broker.transactions.commit(half, None)
+            broker.passes.close()
+            one, two = read_queue(broker.store, "T", 1)[-2:]
+            assert one.properties == two.properties and "__KOUROU_MOVED_FROM" not in one.properties
+            for name in ("stored_body", "sys_flag", "raw_born_host", "prepared_transaction_offset"):
+                assert getattr(one, name) == getattr(two, name)
+            queue = broker.store.queue("T", 1)
+            units = [queue.unit(queue.max_queue_offset - back) for back in (1, 2)]
+            assert len({unit.tags_code for unit in units if unit is not None}) == 1
+
+
 async def test_the_commit_of_a_copy_ends_the_copy(tmp_path: Path) -> None:
     async with half_broker(tmp_path) as broker:
         first = broker.put_half(b"half")

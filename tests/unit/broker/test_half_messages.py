@@ -85,3 +85,9 @@ def test_the_name_in_a_body_makes_no_batch_transactional() -> None:
     check_batch("", encode_batch_entries([BatchEntry(0, b"TRAN_MSG\x01true\x02", b"me\x01mine\x02")]))
     with pytest.raises(RequestError, match="send them singly"):
         check_batch("", encode_batch_entries([BatchEntry(0, b"", PREPARED.encode())]))
+
+
+def test_a_half_leaves_room_for_its_marks() -> None:
+    half_properties(b"me\x01" + b"x" * 32_500 + b"\x02", "T", 0, "ID")
+    with pytest.raises(RequestError, match="as a half its properties have 32699 bytes, 32639 are allowed"):
+        half_properties(b"me\x01" + b"x" * 32_650 + b"\x02", "T", 0, "ID")

@@ -74,6 +74,9 @@ async def test_a_topic_is_made_changed_and_registered(broker: MemoryBroker) -> N
     assert broker.topics.is_dirty
 
 
+TOO_MANY = "The topic[orders] cannot have {} queues: 0 to 65536 are allowed."
+
+
 @pytest.mark.parametrize(
     ("topic", "fields", "code", "remark"),
     [
@@ -88,7 +91,8 @@ async def test_a_topic_is_made_changed_and_registered(broker: MemoryBroker) -> N
         ("broker-a", {}, 29, "The topic[broker-a] is conflict with system topic."),
         ("orders", {"attributes": "+message.type=MIXED"}, 29, "MIXED message type is not supported."),
         ("orders", {"attributes": "+no.such=1"}, 1, "unsupported key: no.such"),
-        ("orders", {"read_queue_nums": -1}, 29, "The topic[orders] cannot have a negative number of queues."),
+        ("orders", {"read_queue_nums": -1}, 29, TOO_MANY.format(-1)),
+        ("orders", {"write_queue_nums": 65_537}, 29, TOO_MANY.format(65_537)),
         ("orders", {"topic_filter_type": "X"}, 1, "topicFilterType 'X' is none of SINGLE_TAG, MULTI_TAG"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from kourou.broker.half_messages import copy_of
 from kourou.broker.inner_message import put_now
 from kourou.broker.transaction_check import _HALVES_PER_TURN
+from kourou.protocol.codes import ResponseCode
 from kourou.protocol.headers.transactions import CheckTransactionStateRequestHeader
 from kourou.protocol.names import CID_SYS_RMQ_TRANS, RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
 from kourou.protocol.record import decode_record
@@ -169,3 +170,30 @@ async def test_a_group_without_producers_is_asked_in_vain_and_given_up(tmp_path:
         (given_up,) = read_queue(broker.store, "TRANS_CHECK_MAX_TIME_TOPIC")
         assert given_up.stored_body == b"half"
         assert broker.topics.get("TRANS_CHECK_MAX_TIME_TOPIC") is not None
+
+
+async def test_a_half_that_has_become_too_large_holds_nobody_up(tmp_path: Path) -> None:
+    async with half_broker(tmp_path) as broker:
+        producer = await broker.producer().join()
+        large = broker.put_half(b"x" * 200, "TX1")
+        broker.put_half(b"small", "TX2")
+        broker.store.appender.max_message_bytes = 100
+        broker.pass_ms(TIMEOUT_MS)
+        await broker.check()
+        assert [decode_record(each.body).body for each in producer.questions()] == [b"small"]
+        assert (await producer.end(large, COMMIT)).code == ResponseCode.MESSAGE_ILLEGAL
+        assert broker.open_halves() == [0, 2]
+        broker.store.appender.max_message_bytes = 1000
+        assert (await producer.end(large, COMMIT)).code == 0
+        assert broker.visible() == [b"x" * 200]
+
+
+async def test_a_half_that_is_too_large_even_to_be_given_up_is_dropped(tmp_path: Path) -> None:
+    async with half_broker(tmp_path, transaction_check_max=1) as broker:
+        broker.put_half(b"x" * 200)
+        for _ in range(2):
+            broker.pass_ms(TIMEOUT_MS)
+            await broker.check()
+            broker.store.appender.max_message_bytes = 100
+        assert not broker.open_halves() and not broker.visible()
+        assert not read_queue(broker.store, "TRANS_CHECK_MAX_TIME_TOPIC")

@@ -60,3 +60,14 @@ async def test_a_parent_hears_of_its_children() -> None:
         await child.wait_failed()
     await child.stop()
     await parent.stop()
+
+
+async def test_a_task_that_is_cancelled_by_a_stranger_is_heard() -> None:
+    owner = TaskOwner("test")
+    task = owner.start(asyncio.sleep(60), "sleeper")
+    await asyncio.sleep(0)
+    task.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(RuntimeError, match="sleeper"):
+            await owner.wait_failed()
+    await owner.stop()

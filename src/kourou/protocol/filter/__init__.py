@@ -2,7 +2,7 @@
 
 `compile_filter(text)` gives a FilterProgram, or raises FilterSyntaxError with the place and a hint.
 
-    text  --tokens.py-->  tokens  --parser.py-->  expression  --program.py-->  program
+    text  --tokens.py-->  tokens  --parser.py-->  expression  --compiler.py-->  program
 
 The language is RocketMQ's: comparison, BETWEEN, IN, IS NULL, CONTAINS, STARTSWITH, ENDSWITH, AND, OR,
 NOT. It has no LIKE, no arithmetic and no functions. Results are those of Apache's evaluator, oddities

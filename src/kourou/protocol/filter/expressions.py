@@ -2,7 +2,7 @@
 
 Whatever yields a truth value is a Condition; names of properties, texts and numbers are not. The
 tree is at most MAX_HEIGHT high, so that whoever walks it may use a function that calls itself.
-Not here: which trees are allowed (parser.py), what they mean (program.py).
+Not here: which trees are allowed (parser.py), what they mean (compiler.py).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class In(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Find(Condition):
-    """Whether a text is found in another; the negated form is no Not: see program.py."""
+    """Whether a text is found in another; the negated form is no Not: see compiler.py."""
 
     search: Search
     operand: Expression
