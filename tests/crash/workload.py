@@ -20,6 +20,7 @@ from kourou.store.message_store import MessageStore
 from kourou.store.put_status import PutStatus
 from kourou.store.retention import Retention, RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
+from kourou.store.steps import no_steps
 from kourou.testing.faulty_files import FaultyFiles
 from kourou.testing.store_check import assert_store_ok
 from tests.crash.ledger import Ledger, Sent
@@ -175,7 +176,9 @@ class Workload:
     def expire(self) -> None:
         """Delete the oldest file of the log, and what goes with it."""
         config = RetentionConfig(file_reserved_ms=0, max_files_per_round=1)
-        Retention(self.store, self.files, config, lambda: None).run(self.now_ms() + (1 << 50), manual=True)
+        Retention(self.store, self.files, config, lambda: no_steps(None)).run(
+            self.now_ms() + (1 << 50), manual=True
+        )
 
     def delete_topic(self) -> None:
         topic = self.chance.choice(TOPICS)

@@ -20,6 +20,7 @@ from kourou.store.put_status import PutStatus
 from kourou.store.queue_time_search import BoundaryType
 from kourou.store.retention import Retention, RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
+from kourou.store.steps import no_steps
 from kourou.testing.faulty_files import FaultyFiles
 from kourou.testing.store_check import assert_store_ok
 
@@ -178,7 +179,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Retention deletes the oldest files; the last, and what is not flushed, stays."""
         config = RetentionConfig(file_reserved_ms=0, max_files_per_round=count)
         before, files = self.store.log.min_phy_offset, len(self.store.log.log_files)
-        done = Retention(self.store, self.files, config, lambda: None).run(1 << 45, manual=True)
+        done = Retention(self.store, self.files, config, lambda: no_steps(None)).run(1 << 45, manual=True)
         assert len(done.deleted) <= min(count, max(0, files - 1))
         assert self.store.log.min_phy_offset == before + 4096 * len(done.deleted)
         self.log = [stored for stored in self.log if stored.phy_offset >= self.store.log.min_phy_offset]

@@ -101,6 +101,11 @@ class ConfigProcessor:
             await flush_all(services)
             kept = [topic for topic in services.store.queues.topics() if services.topics.is_system(topic)]
             expired = services.store.clean_expired_queues(kept)
+            for topic, queue_id in expired:
+                services.offsets.remove_queue(topic, queue_id)
+            # At once: with old offsets after a crash the queues' next messages would be passed over.
+            if expired:
+                await services.disk.run_steps(services.offsets.persist_steps())
         _log.info("%s cleaned %d expired queues", request.connection.remote_address, len(expired))
         request.reply()
 
@@ -117,6 +122,7 @@ class ConfigProcessor:
                 if self._is_unused(topic):
                     _log.info("%s deletes the queues of %s", request.connection.remote_address, topic)
                     services.store.delete_topic(topic)
+                    services.offsets.remove_topic(topic)
         request.reply()
 
     def _is_unused(self, topic: str) -> bool:

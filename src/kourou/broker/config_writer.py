@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -32,22 +33,30 @@ class ConfigWriter:
         """Begin to write what changes."""
         services = self._services
         config = (services.topics, services.groups)
-        services.start_task(self._write(config, lambda: _LOOK_S), "write-config")
-        services.start_task(self._write((services.offsets,), self._offset_interval_s), "write-offsets")
+        services.start_task(self._write(config, lambda: _LOOK_S, nullcontext()), "write-config")
+        # Not beside one who takes queues away: he writes what is left of their offsets himself.
+        offsets = self._write((services.offsets,), self._offset_interval_s, services.store_work)
+        services.start_task(offsets, "write-offsets")
 
     def _offset_interval_s(self) -> float:
         return self._services.config.flush_consumer_offset_interval / 1000
 
-    async def _write(self, tables: Sequence[ConfigTable], interval_s: Callable[[], float]) -> None:
+    async def _write(
+        self,
+        tables: Sequence[ConfigTable],
+        interval_s: Callable[[], float],
+        lock: AbstractAsyncContextManager[None],
+    ) -> None:
         while True:
             await asyncio.sleep(interval_s())
             for table in tables:
-                if table.is_dirty and not await self._persist(table):
+                if table.is_dirty and not await self._persist(table, lock):
                     await asyncio.sleep(_AFTER_FAILURE_S)
 
-    async def _persist(self, table: ConfigTable) -> bool:
+    async def _persist(self, table: ConfigTable, lock: AbstractAsyncContextManager[None]) -> bool:
         try:
-            await self._services.disk.run_steps(table.persist_steps())
+            async with lock:
+                await self._services.disk.run_steps(table.persist_steps())
         except OSError as error:
             _log.error("%s cannot be written: %s", table.path, error.strerror or error)
             return False

@@ -65,6 +65,10 @@ class DelayOffsetManager(ConfigTable):
         self.noted_phy_offset = self._log_end()
         return NotedDelayOffsetTable(dict(self.table), self.data_version, self.noted_phy_offset)
 
+    def store(self, raw: bytes) -> None:
+        """Write what `dump` gave; on disk on return. In any thread."""
+        self._file.store(raw)
+
     def advance(self, level: int, queue_offset: int) -> None:
         """What lies below `queue_offset` is delivered, and in the log."""
         self.table[level] = queue_offset

@@ -38,13 +38,16 @@ class FilteredRead:
         self.result: GetMessageResult | None = None
         self.is_done = False
 
-    def step(self, *, may_read_units: bool = False) -> None:
-        """Judge what is in memory, for a while. Units of the queue that are not are left to `wait`."""
+    def step(self, units: bytes | None = None) -> None:
+        """Judge what is in memory, for a while; `units` are the next ones of the queue, where they had to
+        be read. What is not in memory is left to `wait`."""
         header = self._pull.header
-        queue = self._services.store.queues.find(header.topic, header.queue_id)
-        if queue is not None and not may_read_units and is_cold(queue, self._next_offset):
-            self._cold_queue = queue
-            return
+        queue = self._find_queue()
+        if queue is not None and units is None:
+            units = queue.read_units_nowait(self._next_offset, self._units_left)
+            if units is None:
+                self._cold_queue = queue
+                return
         self._judge.renew()
         found = 0 if self.result is None else self.result.message_count
         part = self._services.store.reader.get_message(
@@ -53,15 +56,25 @@ class FilteredRead:
             max(1, header.max_msg_nums - found),
             max_bytes=header.max_msg_bytes,
             judge=self._judge,
+            units=units,
         )
         self._add(part)
+
+    def _find_queue(self) -> ConsumeQueue | None:
+        return self._services.store.queues.find(*self._pull.key)
+
+    @property
+    def _units_left(self) -> int:
+        return max(1, self._end_offset - self._next_offset)
 
     async def wait(self) -> None:
         """Let others have their turn, or have read what the next step needs; that step is made too."""
         queue, self._cold_queue = self._cold_queue, None
+        units = None
         if queue is not None:
-            units = self._services.store.config.max_filter_units
-            await self._services.in_disk_thread(queue.read_units, self._next_offset, units)
+            units = await self._services.in_disk_thread(queue.read_units, self._next_offset, self._units_left)
+            if self._find_queue() is not queue:  # its topic was deleted, and may be there again
+                units = None
         elif (log_file := self._judge.cold_file) is not None:
             log_file.pin()
             try:
@@ -70,7 +83,7 @@ class FilteredRead:
                 log_file.unpin()
         else:
             await asyncio.sleep(0)
-        self.step(may_read_units=queue is not None)
+        self.step(units)
 
     def _add(self, part: GetMessageResult) -> None:
         whole = self.result
@@ -96,10 +109,3 @@ def _join(whole: GetMessageResult, part: GetMessageResult) -> None:
     if part.message_count:
         whole.status = GetMessageStatus.FOUND
         whole.last_phy_offset = part.last_phy_offset
-
-
-def is_cold(queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the units that a pull begins with have to come from disk."""
-    if not queue.min_queue_offset <= queue_offset < queue.flushed_queue_offset:
-        return False
-    return queue.read_units_nowait(queue_offset, 1) is None

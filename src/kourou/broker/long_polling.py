@@ -3,7 +3,8 @@
 A message that arrives wakes the pulls of its queue in the same pass, so that it is in the same
 write to the socket as if they had come later. Tags and properties are compared first: a pull that
 does not match goes on waiting. Every 5 s all are looked at, so that one that waits for rare messages
-moves on; after its own time a pull is answered that there is nothing.
+moves on; after its own time a pull is answered that there is nothing. How many may wait is bounded,
+of one connection too, so that it cannot take everybody's places.
 Not here: what a pull is (pull_message_processor.py).
 """
 
@@ -20,10 +21,13 @@ from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import UNIT, UNIT_BYTES
+from kourou.transport.connection import Connection
 from kourou.transport.request import Request
 
 # Beyond this a pull that finds nothing is answered at once, as if it did not want to wait.
 MAX_HELD: Final = 200_000
+# The same for one connection: more than a consumer of 2,000 topics with 8 queues each has under way.
+MAX_HELD_PER_CONNECTION: Final = 20_000
 # A client that asks for more is asked to come again, lest it is long gone.
 MAX_HOLD_MS: Final = 10 * 60 * 1000
 
@@ -79,17 +83,21 @@ class PullRequestHoldService:
         self._find_queue = find_queue
         self._open_pass = open_pass
         self._resume = resume
-        self._held: dict[QueueKey, list[Pull]] = {}
+        self._held: dict[QueueKey, dict[Pull, None]] = {}
+        self._held_of: dict[Connection, int] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def hold(self, pull: Pull, timeout_ms: int) -> bool:
-        """Let a pull wait; False when too many do."""
-        if self._count >= MAX_HELD:
+        """Let a pull wait; False when too many do, of all or of its connection."""
+        connection = pull.request.connection
+        held_of = self._held_of.get(connection, 0)
+        if self._count >= MAX_HELD or held_of >= MAX_HELD_PER_CONNECTION:
             return False
-        self._held.setdefault(pull.key, []).append(pull)
+        self._held.setdefault(pull.key, {})[pull] = None
+        self._held_of[connection] = held_of + 1
         self._count += 1
         pull.timer = self._loop.call_later(min(timeout_ms, MAX_HOLD_MS) / 1000, self._expired, pull)
         return True
@@ -132,10 +140,14 @@ class PullRequestHoldService:
 
     def _take_out(self, pull: Pull) -> None:
         pulls = self._held[pull.key]
-        pulls.remove(pull)
+        del pulls[pull]
         if not pulls:
             del self._held[pull.key]
         self._count -= 1
+        connection = pull.request.connection
+        self._held_of[connection] -= 1
+        if not self._held_of[connection]:
+            del self._held_of[connection]
         if pull.timer is not None:
             pull.timer.cancel()
 

@@ -6,7 +6,6 @@ whose subscription counts for a pull (member_subscriptions.py).
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from kourou.broker.consumers import ConsumerManager
@@ -49,13 +48,8 @@ def subscription_filter(
     RequestError with Apache's codes: 1 when filters by property are off, 23 for what is no filter.
     """
     if is_tag_type(expression_type):
-        return _tag_filter(expression)
+        return MessageFilter(subscription_codes(expression, TAG), None)
     return MessageFilter(None, compile_subscription(expression, expression_type, property_filter))
-
-
-@lru_cache(maxsize=4096)
-def _tag_filter(expression: str | None) -> MessageFilter:
-    return MessageFilter(subscription_codes(expression, TAG), None)
 
 
 def compile_subscription(

@@ -88,7 +88,11 @@ class ConsumerOffsetManager(ConfigTable):
 
     def commit_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """The group has been given what lies below `queue_offset`; for statistics only."""
-        self._pull_offsets.setdefault(f"{topic}@{group}", {})[queue_id] = queue_offset
+        key = f"{topic}@{group}"
+        queues = self._pull_offsets.get(key)
+        if queues is None:
+            queues = self._pull_offsets[key] = {}
+        queues[queue_id] = queue_offset
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
         """How far the group has been given messages; where that is not known, what it has committed."""
@@ -109,6 +113,15 @@ class ConsumerOffsetManager(ConfigTable):
     def remove_topic(self, topic: str) -> None:
         """Forget all offsets of a topic."""
         self._remove(lambda key: key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic)
+
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """Forget what all groups have of one queue: it starts over at 0, and what comes would count as
+        consumed."""
+        for table in (self.offset_table, self._pull_offsets, self._resets):
+            for key, queues in table.items():
+                if key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic and queue_id in queues:
+                    _log.info("offset of %s/%d removed: %d", key, queue_id, queues.pop(queue_id))
+                    self.is_dirty = True
 
     def remove_group(self, group: str) -> None:
         """Forget all offsets of a group."""

@@ -2,14 +2,18 @@
 
 A pull is answered within its pass if its messages are in memory. If they are not, a thread reads
 them. If there are none and the client wants to wait, it waits (long_polling.py). A filter by property
-may have to look at many to find few: it does so in steps (filtered_read.py).
+may have to look at many to find few: it does so in steps (filtered_read.py). Of the pulls of one
+connection that have to wait for the disk a few are under way at a time (pull_lines.py).
+Not here: who may pull (pull_checks.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.filtered_read import FilteredRead, is_cold
+from kourou.broker.filtered_read import FilteredRead
 from kourou.broker.hooks import PullContext
 from kourou.broker.long_polling import Pull
 from kourou.broker.member_subscriptions import member_subscription
@@ -22,12 +26,13 @@ from kourou.broker.message_filter import (
     subscription_filter,
 )
 from kourou.broker.pull_answer import answer_found, answer_none, answer_reset, pull_code
+from kourou.broker.pull_checks import ForbiddenType, PullForbiddenError, answer_forbidden, check_pull
+from kourou.broker.pull_lines import PullLines
 from kourou.broker.record_judge import RecordJudge
 from kourou.errors import RequestError
 from kourou.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
-from kourou.protocol.bodies.topics import TopicConfig
-from kourou.protocol.codes import PermName, PullSysFlag, RequestCode, ResponseCode
+from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX
 from kourou.store.consume_queue import ConsumeQueue
@@ -42,7 +47,6 @@ _COMMIT_OFFSET: Final = PullSysFlag.COMMIT_OFFSET.value
 _SUSPEND: Final = PullSysFlag.SUSPEND.value
 _SUBSCRIPTION: Final = PullSysFlag.SUBSCRIPTION.value
 _CLASS_FILTER: Final = PullSysFlag.CLASS_FILTER.value
-_READ: Final = PermName.READ.value
 _PARSE_FAILED: Final = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 _PULL_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 
@@ -52,9 +56,9 @@ class PullMessageProcessor:
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
-        self._topic_configs = services.topics.table
+        self._lines = PullLines(services.requests)
         self._find_queue = services.store.queues.find
-        self._get_message = services.store.reader.get_message
+        self._reader = services.store.reader
 
     def processors(self) -> dict[int, Processor]:
         """Who handles which request code."""
@@ -65,18 +69,21 @@ class PullMessageProcessor:
 
     def lite_pull(self, request: Request) -> None:
         """LITE_PULL_MESSAGE: the same, but it may be switched off."""
-        if not self._services.config.lite_pull_message_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._services.address}] for lite pull consumer is forbidden",
-            )
-        self.pull(request)
+        if self._services.config.lite_pull_message_enable:
+            self.pull(request)
+            return
+        remark = f"the broker[{self._services.address}] for lite pull consumer is forbidden"
+        answer_forbidden(request, PullForbiddenError(ForbiddenType.BROKER_FORBIDDEN, remark))
 
     def pull(self, request: Request) -> None:
         """PULL_MESSAGE as a client sent it: it may wait, and its offset may be committed."""
         header = request.header(PullMessageRequestHeader)
-        topic_config, group_config = self._check(request, header)
-        wanted = self._filter(request, header, group_config)
+        try:
+            topic_config, group_config = check_pull(self._services, request, header)
+            wanted = self._filter(request, header, group_config)
+        except PullForbiddenError as refusal:
+            answer_forbidden(request, refusal)
+            return
         if header.sys_flag & _COMMIT_OFFSET:
             self._services.offsets.commit(
                 header.consumer_group,
@@ -91,52 +98,23 @@ class PullMessageProcessor:
         self._serve(pull, may_wait=bool(header.sys_flag & _SUSPEND))
 
     def resume(self, held: Pull) -> None:
-        """Run a pull again that has waited; now it is answered, whatever there is."""
+        """Run a pull again that has waited; now it is answered, whatever there is, as soon as the peer
+        has taken its other answers."""
         try:
-            topic_config, group_config = self._check(held.request, held.header)
+            if held.request.connection.is_write_paused:
+                self._lines.run(held.request, partial(self._resume_later, held))
+                return
+            topic_config, group_config = check_pull(self._services, held.request, held.header)
             pull = Pull(held.request, held.header, topic_config, group_config, held.codes, held.judge)
             self._serve(pull, may_wait=False)
+        except PullForbiddenError as refusal:
+            answer_forbidden(held.request, refusal)
         except Exception as error:
             answer_failure(held.request, error)
 
-    # -- checking --------------------------------------------------------------------------------
-
-    def _check(
-        self, request: Request, header: PullMessageRequestHeader
-    ) -> tuple[TopicConfig, SubscriptionGroupConfig]:
-        services = self._services
-        if not services.config.broker_permission & _READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker[{services.address}] pulling message is forbidden"
-            )
-        group_config = services.groups.find(header.consumer_group)
-        if group_config is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group}] does not exist",
-            )
-        if not group_config.consume_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {header.consumer_group}",
-            )
-        topic_config = self._topic_configs.get(header.topic)
-        if topic_config is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
-            )
-        if not topic_config.perm & _READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden"
-            )
-        if not 0 <= header.queue_id < topic_config.read_queue_nums:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
-                f"consumer:[{request.connection.remote_address}]",
-            )
-        return topic_config, group_config
+    async def _resume_later(self, held: Pull) -> None:
+        self.resume(held)
+        await asyncio.sleep(0)  # there may be many, and others have their turn
 
     # -- filters ---------------------------------------------------------------------------------
 
@@ -181,8 +159,8 @@ class PullMessageProcessor:
         if group is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if not group_config.consume_broadcast_enable and group.message_model == MessageModel.BROADCASTING:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
+            raise PullForbiddenError(
+                ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN,
                 f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
             )
         subscription = group.subscriptions.get(header.topic)
@@ -214,32 +192,39 @@ class PullMessageProcessor:
         if pull.judge is not None:
             self._serve_filtered(pull, pull.judge, may_wait=may_wait)
             return
-        if queue is not None and is_cold(queue, header.queue_offset):
-            self._services.run(pull.request, self._serve_cold(pull, queue))
+        wanted = self._reader.units_wanted(header.max_msg_nums, is_filtered=pull.codes is not None)
+        units = b"" if queue is None else queue.read_units_nowait(header.queue_offset, wanted)
+        result = None if units is None else self._read(pull, queue, units)
+        if result is not None and result.is_loaded:
+            self._finish(pull, result, may_wait=may_wait)
             return
-        self._finish(pull, self._read(pull, queue), may_wait=may_wait)
+        if result is not None:  # in its line a pull keeps no file
+            result.release()
+        assert queue is not None, "without a queue nothing is read"
+        self._lines.run(pull.request, partial(self._serve_cold, pull, queue, wanted))
 
     def _finish(self, pull: Pull, result: GetMessageResult, *, may_wait: bool) -> None:
-        if not result.is_loaded:
-            self._services.run(pull.request, self._load_and_answer(pull, result))
-        elif not (may_wait and self._hold(pull, result)):
+        if not (may_wait and self._hold(pull, result)):
             self._answer(pull, result)
 
-    def _read(self, pull: Pull, queue: ConsumeQueue | None) -> GetMessageResult:
+    def _read(self, pull: Pull, queue: ConsumeQueue | None, units: bytes) -> GetMessageResult:
         header = pull.header
-        return self._get_message(
+        return self._reader.get_message(
             queue,
             header.queue_offset,
             header.max_msg_nums,
             max_bytes=header.max_msg_bytes,
             tags_filter=None if pull.codes is None else pull.codes.__contains__,
+            units=units,
         )
 
-    async def _serve_cold(self, pull: Pull, queue: ConsumeQueue) -> None:
-        """Have the queue's units read first; what they point to may still be on disk too."""
-        units = self._services.store.config.max_filter_units
-        await self._services.in_disk_thread(queue.read_units, pull.header.queue_offset, units)
-        await self._load_and_answer(pull, self._read(pull, queue))
+    async def _serve_cold(self, pull: Pull, queue: ConsumeQueue, wanted: int) -> None:
+        """Have the queue's units read first; what they point to may be on disk too."""
+        queue_offset = pull.header.queue_offset
+        units = queue.read_units_nowait(queue_offset, wanted)
+        if units is None:
+            units = await self._services.in_disk_thread(queue.read_units, queue_offset, wanted)
+        await self._load_and_answer(pull, self._read(pull, queue, units))
 
     def _judge(self, header: PullMessageRequestHeader, wants: PropertyFilter) -> RecordJudge:
         store = self._services.store
@@ -250,10 +235,15 @@ class PullMessageProcessor:
         judge.rest()
         read = FilteredRead(self._services, pull, judge)
         read.step()
-        if read.is_done and read.result is not None:
-            self._finish(pull, read.result, may_wait=may_wait)
-        else:
-            self._services.run(pull.request, self._read_on(pull, read))
+        result = read.result
+        if read.is_done and result is not None and result.is_loaded:
+            self._finish(pull, result, may_wait=may_wait)
+            return
+        if result is not None and not result.is_loaded:  # in its line a pull keeps no file
+            result.release()
+            judge.rest()
+            read = FilteredRead(self._services, pull, judge)
+        self._lines.run(pull.request, partial(self._read_on, pull, read))
 
     async def _read_on(self, pull: Pull, read: FilteredRead) -> None:
         try:
@@ -267,12 +257,15 @@ class PullMessageProcessor:
             await self._load_and_answer(pull, read.result)
 
     async def _load_and_answer(self, pull: Pull, result: GetMessageResult) -> None:
+        connection = pull.request.connection
         try:
-            if not result.is_loaded:
+            if not result.is_loaded and not connection.closed:
                 await self._services.in_disk_thread(result.load)
         finally:
             result.release()
-        self._answer(pull, result)
+        await connection.wait_writable()
+        if not connection.closed:
+            self._answer(pull, result)
 
     def _hold(self, pull: Pull, result: GetMessageResult) -> bool:
         """Let the pull wait if there is nothing yet; False when it has to be answered."""

@@ -66,8 +66,6 @@ class ReplyMessageProcessor(SendMessageProcessor):
         )
         self._services.run(request, self._hand_over(request, header, message))
 
-    _put_special = _put_one
-
     def _put_batch(
         self, request: Request, header: SendHeader, topic: str, queue_id: int, properties: str
     ) -> None:

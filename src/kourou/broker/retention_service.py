@@ -11,8 +11,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.settings import retention_config
+from kourou.broker.unread_search import UnreadSearch
 from kourou.broker.waiting_messages import waiting_phy_offset
 from kourou.store.retention import Retention, RetentionRound
+from kourou.store.steps import Steps
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
@@ -41,33 +43,6 @@ class GroupActivity:
     def last_moved_ms(self, key: str, now_ms: int) -> int:
         """When the offsets of `topic@group` moved; now, if nobody has looked yet."""
         return self._seen.get(key, (0, now_ms))[1]
-
-
-class NextUnit:
-    """The unit of a queue that a group reads next. Made by the store's owner."""
-
-    __slots__ = ("_phy_offset", "_queue", "_queue_offset")
-
-    def __init__(self, queue: ConsumeQueue | None, queue_offset: int) -> None:
-        self._queue = None
-        self._queue_offset = queue_offset
-        self._phy_offset: int | None = None
-        if queue is None:
-            return
-        self._queue_offset = max(queue_offset, queue.min_queue_offset)
-        if self._queue_offset >= queue.flushed_queue_offset:
-            self._phy_offset = _phy_offset(queue, self._queue_offset)
-        else:
-            self._queue = queue
-
-    def phy_offset(self) -> int | None:
-        """Where its message lies, None when all are read; in any thread, may wait for the disk."""
-        return self._phy_offset if self._queue is None else _phy_offset(self._queue, self._queue_offset)
-
-
-def _phy_offset(queue: ConsumeQueue, queue_offset: int) -> int | None:
-    unit = queue.unit(queue_offset)
-    return unit.phy_offset if unit is not None and unit.is_message else None
 
 
 class RetentionService:
@@ -114,26 +89,24 @@ class RetentionService:
     def unread_steps(self) -> Steps[int | None]:
         """From which byte of the log on some live group has not read, or a message waits for its time;
         None when there is no group."""
-        next_units = self._next_units()
-        if not next_units:
+        next_offsets = self._next_offsets()
+        if not next_offsets:
             return None
-        search = UnreadSearch(self._services.store.log.max_phy_offset, next_units)
+        search = UnreadSearch(self._services.store, next_offsets)
         yield search.run
         waiting = waiting_phy_offset(self._services)
         return search.phy_offset if waiting is None else min(search.phy_offset, waiting)
 
-    def _next_units(self) -> dict[tuple[str, int], NextUnit]:
-        """Of each queue that a live group reads: the unit that the slowest of them reads next."""
-        services = self._services
+    def _next_offsets(self) -> dict[tuple[str, int], int]:
+        """What the slowest live group reads next of each queue that has one."""
         slowest: dict[tuple[str, int], int] = {}
-        for key, offsets in services.offsets.offset_table.items():
+        for key, offsets in self._services.offsets.offset_table.items():
             topic, _, group = key.partition("@")
             if self._is_alive(key, group):
                 for queue_id, queue_offset in offsets.items():
                     place = topic, queue_id
                     slowest[place] = min(queue_offset, slowest.get(place, queue_offset))
-        queues = services.store.queues
-        return {place: NextUnit(queues.find(*place), offset) for place, offset in slowest.items()}
+        return slowest
 
     def _is_alive(self, key: str, group: str) -> bool:
         now_ms = self._services.now_ms()

@@ -44,6 +44,7 @@ _IDLE_MS: Final = 100
 # Under load a pass carries what came due in this time: messages are late by it, and cost less.
 _GATHER_MS: Final = 5
 _AFTER_FAILURE_MS: Final = 100
+_TURN_S: Final = 0.02
 _FLUSH_LOOK_S: Final = 0.05
 # So much more log makes the note worth writing anew although nothing was delivered.
 _NOTE_EVERY_BYTES: Final = 64 * 1024 * 1024
@@ -57,6 +58,8 @@ class ScheduleService:
         self._store = services.store
         self._offsets = services.delay_offsets
         self._delays = services.store.config.delay_levels
+        self._held: set[int] = set()
+        self._time_s = asyncio.get_running_loop().time
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -93,8 +96,17 @@ class ScheduleService:
         while True:
             wait_ms = _IDLE_MS
             for queue in self._queues():
-                wait_ms = min(wait_ms, await self._deliver(queue))
+                wait_ms = min(wait_ms, await self._deliver_for_a_while(queue))
             await asyncio.sleep(wait_ms / 1000)
+
+    async def _deliver_for_a_while(self, queue: ConsumeQueue) -> int:
+        """Deliver what is due; in how many ms to look again. What is due goes before what arrives: senders
+        can wait. But they are not to be kept for long."""
+        end_s = self._time_s() + _TURN_S
+        while True:
+            wait_ms = await self._deliver(queue)
+            if wait_ms or self._time_s() > end_s:
+                return wait_ms
 
     def _queues(self) -> list[ConsumeQueue]:
         """Of all levels that ever had a message, also of those that the broker no longer has."""
@@ -120,13 +132,13 @@ class ScheduleService:
             return 0
         now_ms = self._services.now_ms()
         due = _due(units, now_ms)
+        has_more = len(due) == len(units)
         if not due:
             if not await self._is_ahead_of_clock(queue, units[0], now_ms):
                 return max(1, units[0].tags_code - now_ms)
-            due = units[:1]
+            due, has_more = units[:1], True
         records = await read_records_at(self._services, due)
-        due_ms = min(due[-1].tags_code, now_ms)
-        return self._put(queue, queue_offset, records, due_ms, has_more=len(due) == len(units))
+        return self._put(queue, queue_offset, records, min(due[-1].tags_code, now_ms), has_more=has_more)
 
     async def _read_units(self, queue: ConsumeQueue, queue_offset: int) -> list[CqUnit]:
         raw = queue.read_units_nowait(queue_offset, DELIVERY_MESSAGES)
@@ -162,13 +174,25 @@ class ScheduleService:
         if is_stored and records:
             self._offsets.advance(level, queue_offset + len(records))
         if not is_stored or deliveries.refusal is not None:
-            _log.warning("delay level %d waits at queue_offset %d: %s", level, self._next(queue), deliveries)
+            self._tell_held(level, str(deliveries))
             return _AFTER_FAILURE_MS
+        self._tell_held(level, None)
         if self._services.config.enable_schedule_message_stats:
             self._services.stats.group_get(
                 SCHEDULE_CONSUMER_GROUP, RMQ_SYS_SCHEDULE_TOPIC, deliveries.count, deliveries.size_bytes
             )
         return 0 if has_more else _GATHER_MS
+
+    def _tell_held(self, level: int, reason: str | None) -> None:
+        """Say that a level cannot go on, and that it can again: once, not at each attempt."""
+        if reason is not None and level not in self._held:
+            self._held.add(level)
+            _log.error(
+                "delay level %d cannot deliver at %d: %s", level, self._offsets.table.get(level, 0), reason
+            )
+        elif reason is None and level in self._held:
+            self._held.discard(level)
+            _log.info("delay level %d delivers again", level)
 
     def _put_one(
         self, deliveries: Deliveries, queue: ConsumeQueue, queue_offset: int, raw: Buffer | None
@@ -202,13 +226,12 @@ class ScheduleService:
     async def _save_now(self) -> None:
         """Write the note once the deliveries that it counts are durable: else a power loss would lose
         them, and the note would say that they are done."""
-        steps = self._offsets.persist_steps()
-        step = next(steps)
+        raw, self._offsets.is_dirty = self._offsets.dump(), False
         end = self._offsets.noted_phy_offset or 0
         while self._store.log.flushed_phy_offset < end:  # noqa: ASYNC110 (the flusher tells the pass only)
             await asyncio.sleep(_FLUSH_LOOK_S)
         try:
-            await self._services.in_disk_thread(step)
+            await self._services.in_disk_thread(self._offsets.store, raw)
         except OSError as error:
             self._offsets.is_dirty = True
             _log.error("%s cannot be written: %s", self._offsets.path, error.strerror or error)

@@ -17,7 +17,7 @@ from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.put_status import PutStatus
 from kourou.transport.request import Request
 
-_PREFIX: Final = Struct(">II")
+_pack_prefix: Final = Struct(">II").pack
 _JSON: Final = SerializeType.JSON.value
 _PUT_OK: Final = PutStatus.PUT_OK
 
@@ -33,7 +33,7 @@ class SendAnswer:
         self._trace_on = trace_on
         self._template = self._make_template()
 
-    def _make_template(self) -> str:
+    def _make_template(self) -> bytes:
         region = msgspec.json.encode(self._region).decode().replace("%", "%%")
         trace_on = "true" if self._trace_on else "false"
         return (
@@ -41,7 +41,7 @@ class SendAnswer:
             f'"msgId":"{self._id_prefix}%016X","queueId":"%d","queueOffset":"%d","transactionId":"%s"}},'
             '"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
             f'"version":{CURRENT_VERSION}}}'
-        )
+        ).encode()
 
     def stored(
         self,
@@ -56,11 +56,9 @@ class SendAnswer:
         # What is alphanumeric, in whatever script, needs no escape in JSON.
         if status is _PUT_OK and request.serialize_type == _JSON and uniq_key.isalnum():
             request.answered = True
-            header = (
-                self._template % (phy_offset, queue_id, queue_offset, uniq_key, request.opaque)
-            ).encode()
+            header = self._template % (phy_offset, queue_id, queue_offset, uniq_key.encode(), request.opaque)
             size = len(header)
-            request.connection.send(_PREFIX.pack(size + 4, size) + header)
+            request.connection.send(_pack_prefix(size + 4, size) + header)
         else:
             self.stored_many(request, queue_id, uniq_key, status, [phy_offset], queue_offset)
 

@@ -19,11 +19,12 @@ from kourou.broker.hooks import SendContext
 from kourou.broker.inner_message import InnerMessage, put_indexed
 from kourou.broker.recall_handle import recall_handle
 from kourou.broker.send_answer import SendAnswer
-from kourou.broker.sent_properties import PropertyRewriter, has_special_names, is_delayed
+from kourou.broker.sent_properties import PropertyRewriter, SentProperties, is_delayed
 from kourou.errors import RequestError
 from kourou.protocol.batch import split_batch
 from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
-from kourou.protocol.codes import MessageSysFlag, PermName, RequestCode, ResponseCode
+from kourou.protocol.codes import CommandFlag, MessageSysFlag, PermName, RequestCode, ResponseCode
+from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from kourou.protocol.message_id import UniqueIdGenerator, encode_host, host_text
 from kourou.protocol.names import (
@@ -50,6 +51,7 @@ SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 MAX_PASS_BYTES: Final = 1024 * 1024
 
 _BORN_HOST: Final = "bornHost"
+_ONEWAY: Final = CommandFlag.ONEWAY.value
 _MULTI_TAGS: Final = MessageSysFlag.MULTI_TAGS.value
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 
@@ -71,6 +73,7 @@ class SendTarget(NamedTuple):
     broker_config: BrokerConfig
     queue_nums: int
     sys_flag: int
+    is_retry: bool
 
 
 class SendMessageProcessor:
@@ -104,7 +107,7 @@ class SendMessageProcessor:
 
     def send_v2(self, request: Request) -> None:
         """SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, with letters for names."""
-        self._send(request, request.header(SendMessageRequestHeaderV2))
+        self._send(request, decode_ext(request.head, SendMessageRequestHeaderV2))
 
     def _send(self, request: Request, header: SendHeader) -> None:
         topic, queue_id = header.topic, header.queue_id
@@ -117,25 +120,19 @@ class SendMessageProcessor:
             target = self._check_topic(request, header)
         if queue_id >= target.queue_nums:
             raise _no_such_queue(request, header, target)
-        self._pass_end.check_room()
+        if self._pass_end.waiting_messages:
+            self._pass_end.check_room()
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.topic_config.write_queue_nums))
         properties = header.properties or ""
-        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) and self._is_given_up(request, header):
+        if target.is_retry and self._is_given_up(request, header):
             topic, queue_id, properties = self._dead_letter(topic, properties)
-        is_special = has_special_names(properties)
-        if is_special:
-            self._check_special(header, properties)
         if self._before_send:
             self._call_hooks(request, header, properties)
         if header.batch:
             self._put_batch(request, header, topic, queue_id, properties)
-        elif is_special:
-            self._put_special(request, header, target, topic, queue_id, properties)
         else:
             self._put_one(request, header, target, topic, queue_id, properties)
-        if self._store.pending_bytes > MAX_PASS_BYTES:
-            self._services.passes.renew()
 
     # -- storing ---------------------------------------------------------------------------------
 
@@ -148,9 +145,13 @@ class SendMessageProcessor:
         queue_id: int,
         properties: str,
     ) -> None:
-        stored, uniq_key, tags_code, keys, waits = self._properties.read(properties, self._new_uniq_key)
+        sent = self._properties.read(properties, self._new_uniq_key)
+        stored, uniq_key, tags_code, keys, waits, is_special = sent
+        if is_special:
+            self._put_special(request, header, target, topic, queue_id, properties, sent)
+            return
         connection = request.connection
-        self._put(
+        pending_bytes = self._put(
             self._queue(topic, queue_id),
             request.body,
             stored,
@@ -162,9 +163,11 @@ class SendMessageProcessor:
             header.flag,
             header.reconsume_times,
             0,
-            None if request.is_oneway else partial(self._stored, request, queue_id, uniq_key),
+            None if request.head.flag & _ONEWAY else partial(self._stored, request, queue_id, uniq_key),
             waits,
         )
+        if pending_bytes > MAX_PASS_BYTES:
+            self._services.passes.renew()
 
     def _put_special(
         self,
@@ -174,12 +177,27 @@ class SendMessageProcessor:
         topic: str,
         queue_id: int,
         properties: str,
+        sent: SentProperties,
     ) -> None:
         """Store a message that may have a delay, or be the half of a transaction."""
-        if "TRAN_MSG" in properties and is_half(header, properties):
-            self._put_half(request, header, target, topic, queue_id, properties)
-            return
-        stored, uniq_key, tags_code, keys, waits = self._properties.read(properties, self._new_uniq_key)
+        self._check_special(header, properties)
+        if is_half(header, properties):
+            self._put_half(request, header, target, topic, queue_id, sent)
+        else:
+            self._put_delayed(request, header, target, topic, queue_id, sent)
+        if self._store.pending_bytes > MAX_PASS_BYTES:
+            self._services.passes.renew()
+
+    def _put_delayed(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        sent: SentProperties,
+    ) -> None:
+        stored, uniq_key, tags_code, keys, waits, _ = sent
         connection = request.connection
         message = InnerMessage(
             topic,
@@ -208,9 +226,9 @@ class SendMessageProcessor:
         target: SendTarget,
         topic: str,
         queue_id: int,
-        properties: str,
+        sent: SentProperties,
     ) -> None:
-        stored, uniq_key, tags_code, keys, waits = self._properties.read(properties, self._new_uniq_key)
+        stored, uniq_key, tags_code, keys, waits, _ = sent
         connection = request.connection
         self._put(
             self._queue(RMQ_SYS_TRANS_HALF_TOPIC, 0),
@@ -250,7 +268,9 @@ class SendMessageProcessor:
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {topic}"
             )
         check_batch(properties, request.body)
-        _, uniq_key, _, _, waits = self._properties.read(properties)
+        _, uniq_key, _, _, waits, is_special = self._properties.read(properties)
+        if is_special:
+            self._check_special(header, properties)
         connection = request.connection
         done = partial(self._answered_batch, request, queue_id, uniq_key)
         self._store.put_many(
@@ -263,6 +283,8 @@ class SendMessageProcessor:
             done=done,
             wait=waits,
         )
+        if self._store.pending_bytes > MAX_PASS_BYTES:
+            self._services.passes.renew()
 
     def _answered_batch(
         self,
@@ -298,6 +320,7 @@ class SendMessageProcessor:
             config,
             max(topic_config.read_queue_nums, topic_config.write_queue_nums),
             _MULTI_TAGS if topic_config.topic_filter_type == TopicFilterType.MULTI_TAG else 0,
+            is_retry_topic(header.topic),
         )
         if is_writable:
             self._targets[header.topic] = target
@@ -349,7 +372,7 @@ class SendMessageProcessor:
         return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
 
     def _check_special(self, header: SendHeader, properties: str) -> None:
-        if "TRAN_MSG" in properties and is_half(header, properties):
+        if is_half(header, properties):
             check_half(self._services.config, self._services.address, properties)
         if header.batch and is_delayed(properties):
             raise RequestError(

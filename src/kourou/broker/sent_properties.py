@@ -12,16 +12,17 @@ from typing import Final, TypeAlias
 from kourou.protocol.properties import (
     MessageConst,
     PropertyScanner,
-    join_properties,
+    encode_properties,
     properties_to_bytes,
     remove_property,
 )
 from kourou.protocol.tags import tags_code
 from kourou.store.dispatch_request import index_keys
 
-SentProperties: TypeAlias = tuple[bytes, str, int, tuple[str, ...], bool]
-"""What to store, the unique id ("" for none), the code of the tags, the index keys, and whether the
-sender waits for the flush. A plain tuple: there is one for each message."""
+SentProperties: TypeAlias = tuple[bytes, str, int, tuple[str, ...], bool, bool]
+"""What to store, the unique id ("" for none), the code of the tags, the index keys, whether the sender
+waits for the flush, and whether a name is in there that changes what becomes of the message. A plain
+tuple: there is one for each message."""
 
 _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 
@@ -38,6 +39,17 @@ _OURS: Final = frozenset(
         MessageConst.PROPERTY_POP_CK,
     }
 )
+
+_SPECIAL: Final = frozenset(
+    {
+        MessageConst.PROPERTY_DELAY_TIME_LEVEL,
+        MessageConst.PROPERTY_TIMER_DELAY_SEC,
+        MessageConst.PROPERTY_TIMER_DELAY_MS,
+        MessageConst.PROPERTY_TIMER_DELIVER_MS,
+        MessageConst.PROPERTY_TRANSACTION_PREPARED,
+    }
+)
+_NOTED: Final = _OURS | _SPECIAL
 
 _DELAYS: Final = PropertyScanner(
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -56,13 +68,13 @@ class PropertyRewriter:
             MessageConst.PROPERTY_TRACE_SWITCH: "true" if trace_on else "false",
             MessageConst.PROPERTY_CLUSTER: cluster,
         }
-        self._own = "".join(f"{name}\x01{value}\x02" for name, value in own.items())
+        self._own = properties_to_bytes(encode_properties(own))
 
     def read(self, properties: str, new_uniq_key: Callable[[], str] | None = None) -> SentProperties:
         """The properties of one message; one without a unique id gets a new one, if that is given."""
         uniq_key = tags = keys = ""
         waits = True
-        has_ours = False
+        noted = None
         # Piece by piece: for the few properties of most messages nothing is faster.
         for piece in properties.split("\x02"):
             name, _, value = piece.partition("\x01")
@@ -74,20 +86,23 @@ class PropertyRewriter:
                 keys = value or keys
             elif name == _WAIT:
                 waits = value != "false"
-            elif name in _OURS:
-                has_ours = True
-        if has_ours:
+            elif name in _NOTED:
+                noted = {name} if noted is None else noted | {name}
+        if noted is not None and not noted.isdisjoint(_OURS):
             properties = _without_ours(properties)
-        stored = join_properties(properties, self._own)
+        if properties and properties[-1] != "\x02":
+            properties += "\x02"
+        stored = properties.encode("utf-8", "replace") + self._own
         if not uniq_key and new_uniq_key is not None:
             uniq_key = new_uniq_key()
-            stored += f"{_UNIQ_KEY}\x01{uniq_key}\x02"
+            stored += f"{_UNIQ_KEY}\x01{uniq_key}\x02".encode()
         return (
-            properties_to_bytes(stored),
+            stored,
             uniq_key,
-            tags_code(tags),
+            tags_code(tags) if tags else 0,
             (uniq_key, keys) if uniq_key and keys and " " not in keys else index_keys(uniq_key, keys),
             waits,
+            noted is not None and not noted.isdisjoint(_SPECIAL),
         )
 
 
@@ -100,9 +115,3 @@ def _without_ours(properties: str) -> str:
 def is_delayed(properties: str) -> bool:
     """Whether a message is to be delivered later."""
     return any(_DELAYS.values(properties))
-
-
-def has_special_names(properties: str) -> bool:
-    """Whether a name may be in there that changes what becomes of the message: a quick look, which may
-    be wrong in favour of yes."""
-    return "DELAY" in properties or "TIMER_" in properties or "TRAN_MSG" in properties

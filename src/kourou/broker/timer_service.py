@@ -65,6 +65,7 @@ class TimerService:
         self._timers = timers
         self._delivered: set[int] = set()
         self._entered_ms = 0
+        self._is_held = False
         self._flushed_s = 0.0
         self._expired_s = 0.0
 
@@ -193,8 +194,9 @@ class TimerService:
             count += 1
         is_stored = deliveries.store()
         left = units[count:] if is_stored else units
-        if left:
-            _log.warning("timer messages wait at %d: %s", left[0].phy_offset, deliveries)
+        if left and not self._is_held:
+            _log.error("timer messages cannot be delivered from %d on: %s", left[0].phy_offset, deliveries)
+        self._is_held = bool(left)
         return left
 
     def _put(self, deliveries: Deliveries, unit: TimerUnit, record: MessageExt, recalled: set[str]) -> bool:
@@ -217,7 +219,8 @@ class TimerService:
             properties = set_property(properties, _ROLL_TIMES, str(times + 1))
         if deliveries.put(record, target, properties_to_bytes(properties)):
             return True
-        return self._is_hopeless(deliveries, record)
+        # With the times in its properties it may be too large; it was not without them.
+        return deliveries.put(record, target) or self._is_hopeless(deliveries, record)
 
     def _is_hopeless(self, deliveries: Deliveries, record: MessageExt) -> bool:
         """Whether a refused message will never be taken: then the others must not wait for it."""

@@ -28,12 +28,19 @@ _NO_PLUGIN: Final = "the store is RocketMQ's file store; Java plug-ins cannot be
 _NO_ROCKSDB: Final = "configuration and POP records are kept in files; there is no RocksDB"
 _NO_BILLING: Final = "nothing is counted for billing"
 _NO_BIT_MAPS: Final = "filters are evaluated on the message; there are no bit maps beside the queues"
+_CLIENTS_BALANCE: Final = "clients share out the queues among them; a broker is not asked to"
+_SLOW_READERS: Final = "what is read late comes from the disk in threads; nobody is cut off for it"
 _NO_PROXY: Final = "there is no proxy whose broadcasting clients keep offsets on the broker"
 _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
 _NO_POP: Final = "POP consumption is not in this version"
 _NO_LITE: Final = "lite topics are not in this version"
 _NO_METRICS: Final = "metrics are not exported in this version; the statistics of mqadmin are kept"
 _NO_COLD_CONTROL: Final = "cold data is read off the event loop; nobody is slowed down for it"
+_NO_ACCESS_CONTROL: Final = "there is no access control in this version"
+_NOT_PROTECTED: Final = (
+    f"{_NO_ACCESS_CONTROL}: everybody who reaches the port could do everything; take the key out, and keep "
+    "strangers away by tls.server.need.client.auth=require or a firewall"
+)
 _NO_TAKEOVER: Final = "a broker answers for itself only; acting masters are not in this version"
 
 _IDENTITY: Final = (
@@ -160,10 +167,8 @@ _CONSUMING: Final = (
         notifyConsumerIdsChangedEnable=True,
         realTimeNotifyConsumerChange=True,
         slaveReadEnable=False,
-        disableConsumeIfConsumerReadSlowly=False,
         rejectPullConsumerEnable=False,
         litePullMessageEnable=True,
-        serverLoadBalancerEnable=True,
         useServerSideResetOffset=True,
         enableRegisterProducer=True,
         # Apache's default is false, and refuses SQL92 subscriptions; here they need no setting.
@@ -171,19 +176,19 @@ _CONSUMING: Final = (
         filterSupportRetry=False,
         storeReplyMessageEnable=True,
     ),
-    *keys(
-        _INT,
-        flushConsumerOffsetInterval=5_000,
-        defaultPopShareQueueNum=-1,
-    ),
+    *keys(_INT, flushConsumerOffsetInterval=5_000),
+    *keys(_INT, _NO_POP, defaultPopShareQueueNum=-1),
+    Key("defaultMessageRequestMode", _ENUM, "PULL", _NO_POP, choices=("PULL", "POP")),
+    *keys(_BOOL, _CLIENTS_BALANCE, serverLoadBalancerEnable=True),
+    *keys(_BOOL, _SLOW_READERS, disableConsumeIfConsumerReadSlowly=False),
+    *keys(_LONG, _SLOW_READERS, consumerFallbehindThreshold=17_179_869_184),
+    *keys(_LONG, "a subscription lives as long as a member has it", subscriptionExpiredTimeout=600_000),
     *keys(
         _LONG,
         shortPollingTimeMills=1_000,
-        consumerFallbehindThreshold=17_179_869_184,
         consumerOffsetUpdateVersionStep=500,
         delayOffsetUpdateVersionStep=200,
         channelExpiredTimeout=120_000,
-        subscriptionExpiredTimeout=600_000,
     ),
     *keys(
         _BOOL,
@@ -206,7 +211,6 @@ _CONSUMING: Final = (
         "members of a group subscribe by heartbeat; rejectInconsistentSubscription holds them together",
         useStaticSubscription=False,
     ),
-    Key("defaultMessageRequestMode", _ENUM, "PULL", choices=("PULL", "POP")),
     Key("filterServerNums", _INT, 0, "class filters are gone since RocketMQ 4.3; filter by tag or SQL92"),
 )
 
@@ -215,7 +219,7 @@ _SENDING: Final = (
     *keys(_BOOL, rejectTransactionMessage=False),
     # Apache's default is false. What a sender may take back, it should not have to ask an operator for.
     Key("recallMessageEnable", _BOOL, True),
-    *keys(_BOOL, allowRecallWhenBrokerNotWriteable=True, aclEnable=False),
+    *keys(_BOOL, allowRecallWhenBrokerNotWriteable=True),
     *keys(_LONG, startAcceptSendRequestTimeStamp=0),
     *keys(
         _LONG,
@@ -250,7 +254,7 @@ _SENDING: Final = (
         "half messages are always checked; transactionCheckMax and transactionCheckInterval say how",
     ),
     *keys(_INT, transactionOpMsgMaxSize=4_096, transactionOpBatchInterval=3_000),
-    *keys(_LONG, transactionMetricFlushInterval=10_000),
+    *keys(_LONG, _NO_METRICS, transactionMetricFlushInterval=10_000),
     Key("maxDelayTime", _INT, 40, "delay levels are those of messageDelayLevel"),
 )
 
@@ -320,8 +324,12 @@ _POP: Final = (
 )
 
 _STATISTICS: Final = (
-    *keys(_BOOL, enableDetailStat=True, autoDeleteUnusedStats=True, estimateAccumulation=True),
-    *keys(_INT, maxStatsIdleTimeInMinutes=-1),
+    *keys(_BOOL, autoDeleteUnusedStats=True),
+    *keys(_BOOL, "every statistic is always kept", enableDetailStat=True),
+    *keys(_BOOL, "what waits for a group is counted by offsets", estimateAccumulation=True),
+    *keys(
+        _INT, "statistics go with their topic or group (autoDeleteUnusedStats)", maxStatsIdleTimeInMinutes=-1
+    ),
     *keys(
         _BOOL,
         _NO_METRICS,
@@ -469,6 +477,15 @@ _COLD_DATA: Final = (
     *keys(_LONG, _NO_COLD_CONTROL, cgColdReadThreshold=3_145_728, globalColdReadThreshold=104_857_600),
 )
 
+# A user who sets one of these believes that access is controlled.
+_ACCESS: Final = (
+    Key("aclEnable", _BOOL, False, _NO_ACCESS_CONTROL, refused=_NOT_PROTECTED),
+    *(
+        Key(key_name, _BOOL, False, _NO_ACCESS_CONTROL, refused=_NOT_PROTECTED, shown=False)
+        for key_name in ("authenticationEnabled", "authorizationEnabled")
+    ),
+)
+
 BROKER_KEYS: Final = (
     *_IDENTITY,
     *_OURS,
@@ -480,5 +497,6 @@ BROKER_KEYS: Final = (
     *_STATISTICS,
     *_LITE,
     *_COLD_DATA,
+    *_ACCESS,
     *_WITHOUT_EFFECT,
 )

@@ -73,47 +73,35 @@ class BrokerSettings:
     notify_consumer_ids_changed_enable: bool = _of("notifyConsumerIdsChangedEnable")
     real_time_notify_consumer_change: bool = _of("realTimeNotifyConsumerChange")
     slave_read_enable: bool = _of("slaveReadEnable")
-    disable_consume_if_consumer_read_slowly: bool = _of("disableConsumeIfConsumerReadSlowly")
     reject_pull_consumer_enable: bool = _of("rejectPullConsumerEnable")
     lite_pull_message_enable: bool = _of("litePullMessageEnable")
-    server_load_balancer_enable: bool = _of("serverLoadBalancerEnable")
     use_server_side_reset_offset: bool = _of("useServerSideResetOffset")
     enable_register_producer: bool = _of("enableRegisterProducer")
     enable_property_filter: bool = _of("enablePropertyFilter")
     filter_support_retry: bool = _of("filterSupportRetry")
     store_reply_message_enable: bool = _of("storeReplyMessageEnable")
     flush_consumer_offset_interval: int = _of("flushConsumerOffsetInterval")
-    default_pop_share_queue_num: int = _of("defaultPopShareQueueNum")
     short_polling_time_mills: int = _of("shortPollingTimeMills")
-    consumer_fallbehind_threshold: int = _of("consumerFallbehindThreshold")
     consumer_offset_update_version_step: int = _of("consumerOffsetUpdateVersionStep")
     delay_offset_update_version_step: int = _of("delayOffsetUpdateVersionStep")
     channel_expired_timeout: int = _of("channelExpiredTimeout")
-    subscription_expired_timeout: int = _of("subscriptionExpiredTimeout")
-    default_message_request_mode: str = _of("defaultMessageRequestMode")
 
     # sending and transactions
     reject_transaction_message: bool = _of("rejectTransactionMessage")
     recall_message_enable: bool = _of("recallMessageEnable")
     allow_recall_when_broker_not_writeable: bool = _of("allowRecallWhenBrokerNotWriteable")
-    acl_enable: bool = _of("aclEnable")
     start_accept_send_request_time_stamp: int = _of("startAcceptSendRequestTimeStamp")
     transaction_time_out: int = _of("transactionTimeOut")
     transaction_check_max: int = _of("transactionCheckMax")
     transaction_check_interval: int = _of("transactionCheckInterval")
     transaction_op_msg_max_size: int = _of("transactionOpMsgMaxSize")
     transaction_op_batch_interval: int = _of("transactionOpBatchInterval")
-    transaction_metric_flush_interval: int = _of("transactionMetricFlushInterval")
 
     # POP
     revive_queue_num: int = _of("reviveQueueNum")
 
     # statistics
-    enable_detail_stat: bool = _of("enableDetailStat")
     auto_delete_unused_stats: bool = _of("autoDeleteUnusedStats")
-    estimate_accumulation: bool = _of("estimateAccumulation")
-    max_stats_idle_time_in_minutes: int = _of("maxStatsIdleTimeInMinutes")
 
     # connections that we open
     connect_timeout_millis: int = _of("connectTimeoutMillis")
-    client_channel_max_idle_time_seconds: int = _of("clientChannelMaxIdleTimeSeconds")

@@ -63,12 +63,20 @@ class Key:
     important: bool = False
     # Printed even when it has its default; the others only when they were set.
     shown: bool = True
+    # Why any value but the default is refused: one that promises protection which is not there must not
+    # be passed over with a note.
+    refused: str = ""
     # For text with a form of its own: what a value must be, or None where this one is.
     check: Callable[[str], str | None] | None = None
 
     def parse(self, text: str) -> Value:
         """Turn text into a value of the key's type; BadValueError says what is allowed."""
-        stripped = text.strip()
+        value = self._parse(text.strip())
+        if self.refused and value != self.default:
+            raise BadValueError(self.refused)
+        return value
+
+    def _parse(self, stripped: str) -> Value:
         match self.type:
             case ValueType.BOOL:
                 return self._parse_bool(stripped)

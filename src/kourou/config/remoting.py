@@ -170,7 +170,14 @@ class RemotingSettings(RemotingServerSettings, TlsSettings):
 # Apache reads these into every component; a name server opens no connections but short ones.
 CLIENT_KEYS: Final = (
     Key("connectTimeoutMillis", _INT, 3_000, low=1),
-    Key("clientChannelMaxIdleTimeSeconds", _INT, 120, low=1, high=86_400),
+    Key(
+        "clientChannelMaxIdleTimeSeconds",
+        _INT,
+        120,
+        "connections to name servers are used every registerNameServerPeriod; others close after 120 s",
+        low=1,
+        high=86_400,
+    ),
     *keys(_INT, _ONE_LOOP, clientWorkerThreads=4, clientCallbackExecutorThreads=0),
     *keys(_INT, _OWN_BOUNDS, clientOnewaySemaphoreValue=65_535, clientAsyncSemaphoreValue=65_535),
     *keys(_INT, _OS_BUFFERS, clientSocketSndBufSize=0, clientSocketRcvBufSize=0),

@@ -195,9 +195,15 @@ _READING: Final = (
         pullBatchMaxMessageCount=160,
         travelCqFileNumWhenGetMessage=1,
     ),
-    # From how many per cent of memory behind on a client is sent to a slave.
-    Key("accessMessageInMemoryMaxRatio", _INT, 40, low=0, high=100),
-    Key("maxMsgsNumBatch", _INT, 64, low=1),
+    Key(
+        "accessMessageInMemoryMaxRatio",
+        _INT,
+        40,
+        "slaveReadEnable sends a client to a slave for what has left the store's read window",
+        low=0,
+        high=100,
+    ),
+    Key("maxMsgsNumBatch", _INT, 64, "a query by key finds 64 messages at most", low=1),
     Key("defaultQueryMaxNum", _INT, 32, low=1),
     *keys(
         _INT,
@@ -228,7 +234,7 @@ _REPLICATION: Final = (
     ),
     Key("haListenPort", _INT, None, low=0, high=65_535),
     Key("haMaxGapNotInSync", _INT, 268_435_456, _LATER_REPLICATION, old_names=("haSlaveFallbehindMax",)),
-    *keys(_STRING, haMasterAddress=None),
+    *keys(_STRING, _LATER_REPLICATION, haMasterAddress=None),
     *keys(
         _INT,
         _LATER_REPLICATION,

@@ -58,14 +58,11 @@ class StoreSettings:
     clean_file_forcibly_enable: bool = _of("cleanFileForciblyEnable")
 
     # reading
-    access_message_in_memory_max_ratio: int = _of("accessMessageInMemoryMaxRatio")
-    max_msgs_num_batch: int = _of("maxMsgsNumBatch")
     default_query_max_num: int = _of("defaultQueryMaxNum")
 
     # replication
     broker_role: str = _of("brokerRole")
     ha_listen_port: int | None = _of("haListenPort")
-    ha_master_address: str | None = _of("haMasterAddress")
 
     # delayed messages
     message_delay_level: str = _of("messageDelayLevel")

@@ -28,6 +28,8 @@ _typed_decoders: dict[type[msgspec.Struct], Callable[[msgspec.Raw], Any]] = {}
 def decode_ext(head: CommandHead, header_type: type[T]) -> T:
     """Decode extFields into a typed header; HeaderFieldError says which field is wrong and how."""
     sent = head.ext_fields
+    if type(sent) is header_type:
+        return sent
     if isinstance(sent, msgspec.Raw):
         decode = _typed_decoders.get(header_type) or _typed_decoder(header_type)
         try:
@@ -53,6 +55,8 @@ def ext_dict(head: CommandHead) -> dict[str, str]:
         return {}
     if isinstance(sent, dict):
         return sent
+    if isinstance(sent, msgspec.Struct):
+        return ext_fields_of(sent)
     try:
         return _decode_texts(sent)
     except _UNREADABLE:

@@ -28,6 +28,9 @@ RecordJudge = Callable[[int, int], bool | None]
 """Whether the record at a phy_offset, of a size, matches; None: not to be told now, reading stops there."""
 
 
+MAX_MESSAGES: Final = 16_384
+"""A pull gets no more, whatever it asks for: looking at so many units takes some milliseconds."""
+
 _NOWHERE: Final = LogWindow(memoryview(b""), 0, 1, 0)
 
 
@@ -106,6 +109,11 @@ class MessageReader:
         self._max_filter_units = max_filter_units
         self.damaged: list[tuple[int, int]] = []
 
+    def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
+        """How many units a read of `max_messages` looks at. With a filter that does not depend on how
+        many are asked for: it may let none of them pass."""
+        return max(1, self._max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
+
     def get_message(
         self,
         queue: ConsumeQueue | None,
@@ -116,18 +124,20 @@ class MessageReader:
         tags_filter: TagsFilter | None = None,
         record_filter: RecordFilter | None = None,
         judge: RecordJudge | None = None,
+        units: bytes | None = None,
     ) -> GetMessageResult:
         """Up to `max_messages` from `queue_offset` on. Waits for the disk only if `record_filter`
-        needs a record that is not in memory; a `judge` in its stead reads records itself."""
+        needs a record that is not in memory; a `judge` in its stead reads records itself. `units` are
+        those of the queue from `queue_offset` on; they are read, which may wait too, if not given."""
         refusal = _outside(queue, queue_offset)
         if refusal is not None:
             return refusal
         assert queue is not None
         if record_filter is not None:
             judge = partial(self._matches, record_filter)
-        filtered = tags_filter is not None or judge is not None
-        wanted = max(self._max_filter_units, max_messages) if filtered else max_messages
-        units = queue.read_units(queue_offset, max(1, wanted))
+        if units is None:
+            is_filtered = tags_filter is not None or judge is not None
+            units = queue.read_units(queue_offset, self.units_wanted(max_messages, is_filtered=is_filtered))
         result = GetMessageResult(
             GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset, queue.min_queue_offset, queue.max_queue_offset
         )

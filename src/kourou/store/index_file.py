@@ -25,7 +25,6 @@ from kourou.errors import StorageError, StoreFormatError
 from kourou.store.files import Files, OpenFile
 from kourou.store.index_entry import (
     ENTRIES,
-    ENTRY,
     ENTRY_BYTES,
     HEADER_BYTES,
     MAX_TIME_DIFF,
@@ -36,19 +35,19 @@ from kourou.store.index_entry import (
     Longs,
 )
 from kourou.store.index_slots import SlotTable
+from kourou.store.index_walk import IndexWalk, KeySearch
 from kourou.store.steps import Steps, run_steps
 
 # Entries looked at in one go when a file is recovered or cut: 1.3 MB.
 _CHUNK_ENTRIES: Final = 65_536
-# Entries read at once while following a chain, a page of them: the next one is often among them,
-# and one system call costs as much as all of these.
+# Entries looked at in one go for those of the last record: few as a rule.
 _WINDOW_ENTRIES: Final = 204
 
 
 class IndexFile:
     """One file, open. Change it from one thread only."""
 
-    __slots__ = ("header", "_file", "_header_is_dirty", "_layout", "_slots")
+    __slots__ = ("header", "is_closed", "_file", "_header_is_dirty", "_layout", "_pins", "_slots")
 
     def __init__(self, file: OpenFile, layout: IndexLayout, header: IndexHeader) -> None:
         self.header = header
@@ -58,6 +57,8 @@ class IndexFile:
         # does not keep 20 MB of them.
         self._slots: SlotTable | None = None
         self._header_is_dirty = False
+        self._pins = 0
+        self.is_closed = False
 
     @classmethod
     def create(cls, files: Files, path: Path, layout: IndexLayout, header: IndexHeader) -> IndexFile:
@@ -116,8 +117,10 @@ class IndexFile:
         return not self._header_is_dirty and (self._slots is None or not self._slots.is_dirty)
 
     def close(self) -> None:
-        """Give the descriptor back. Nothing is written."""
-        self._file.close()
+        """Give the descriptor back, or leave that to the last search. Nothing is written."""
+        self.is_closed = True
+        if not self._pins:
+            self._file.close()
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -197,38 +200,26 @@ class IndexFile:
         first, last = self.header.begin_timestamp, self.header.end_timestamp
         return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
 
-    def select(self, key_hash: int, begin_ms: int, end_ms: int, found: list[int], max_found: int) -> None:
-        """Add phy_offsets of records with this hash and time to `found`, newest first.
+    def select_steps(self, search: KeySearch) -> Steps[None]:
+        """Add what fits `search`, in steps; the file may be removed meanwhile."""
+        self._pins += 1
+        try:
+            walk = IndexWalk(self, search)
+            while not walk.is_over:
+                yield walk.walk_on
+        finally:
+            self._pins -= 1
+            if self.is_closed:
+                self.close()
 
-        Times are known by the second. Chains go to ever older entries: one that does not is
-        damaged and ends there.
-        """
-        slot = key_hash % self._layout.slot_count
-        index = self._slot_value(slot)
-        above = self.header.index_count
-        window = b""
-        window_first = above
-        while 0 < index < above and len(found) < max_found:
-            if index < window_first:
-                window_first = max(index - _WINDOW_ENTRIES + 1, 0)
-                window = self._read(window_first, index + 1)
-            entry_hash, phy_offset, time_diff, prev_index = ENTRY.unpack_from(
-                window, (index - window_first) * ENTRY_BYTES
-            )
-            time_ms = self.header.begin_timestamp + time_diff * 1000
-            if time_diff < 0:
-                break
-            if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
-                found.append(phy_offset)
-            if time_ms < begin_ms:
-                break
-            above = index
-            index = prev_index
+    def slot_nowait(self, key_hash: int) -> int | None:
+        """The newest entry of a hash's chain, 0 for none; None when it has to be read from the file."""
+        return None if self._slots is None else self._slots[key_hash % self._layout.slot_count]
 
-    def _slot_value(self, slot: int) -> int:
-        if self._slots is not None:
-            return self._slots[slot]
-        return int.from_bytes(self._file.pread(4, self._layout.slot_position(slot)), "big", signed=True)
+    def read_slot(self, key_hash: int) -> int:
+        """The same from the file, in any thread."""
+        position = self._layout.slot_position(key_hash % self._layout.slot_count)
+        return int.from_bytes(self._file.pread(4, position), "big", signed=True)
 
     def keys_at_end(self, phy_offset: int) -> int:
         """How many of the last entries belong to the record at `phy_offset`."""
@@ -338,11 +329,12 @@ class IndexFile:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _read(self, first: int, last: int) -> bytes:
+    def read_entries(self, first: int, last: int) -> bytes:
+        """The bytes of some entries, in any thread; may wait for the disk."""
         return self._file.pread((last - first) * ENTRY_BYTES, self._layout.entry_position(first))
 
     def _entries(self, first: int, last: int) -> Entries:
-        return np.frombuffer(self._read(first, last), ENTRIES)
+        return np.frombuffer(self.read_entries(first, last), ENTRIES)
 
     def _chunks(self, index_count: int) -> Iterator[tuple[int, Entries]]:
         for first in range(1, index_count, _CHUNK_ENTRIES):

@@ -28,6 +28,7 @@ from kourou.store.files import Files
 from kourou.store.index_entry import IndexBatch, IndexHeader, IndexLayout
 from kourou.store.index_file import IndexFile
 from kourou.store.index_hash import KeyHasher, key_hash
+from kourou.store.index_walk import KeySearch
 from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ _BATCH_RECORDS: Final = 2048
 _MAX_PENDING_RECORDS: Final = 200_000
 # What one query finds at most (`maxMsgsNumBatch`).
 _MAX_FOUND: Final = 64
+# A record's properties end at 32,767 bytes: a longer key is in none, and is not even hashed.
+_MAX_KEY_CHARACTERS: Final = 32_767
 _NAME_LENGTH: Final = 17
 
 
@@ -384,22 +387,33 @@ class IndexService:
         """phy_offsets of records stored between the two times under this key, newest first.
 
         At most 64; times count by the second. What was collected is found, unless it cannot be
-        written at the moment: then what is in the files is answered.
+        written at the moment: then what is in the files is answered. Of a key that shares its chain with
+        more than a million entries the oldest are not found (index_walk.py).
         """
-        if self._failure is None:
-            try:
-                self.build()
-            except OSError as error:
-                _log.warning("%s: a query is answered without the newest records: %s", self._folder, error)
-        wanted = key_hash(topic, key)
-        max_found = min(max_num, _MAX_FOUND)
-        found: list[int] = []
-        for index_file in reversed(self._index_files):
-            if index_file.overlaps(begin_ms, end_ms):
-                index_file.select(wanted, begin_ms, end_ms, found, max_found)
-            if index_file.header.begin_timestamp < begin_ms or len(found) >= max_found:
+        return run_steps(self.query_steps(topic, key, max_num, begin_ms, end_ms))
+
+    def query_steps(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> Steps[list[int]]:
+        """The same in steps; files may be removed meanwhile."""
+        if max(len(topic), len(key)) > _MAX_KEY_CHARACTERS:
+            return []
+        self._build_for_query()
+        search = KeySearch(key_hash(topic, key), begin_ms, end_ms, min(max_num, _MAX_FOUND))
+        for index_file in self._index_files[::-1]:
+            if index_file.is_closed:
                 break
-        return found
+            if index_file.overlaps(begin_ms, end_ms):
+                yield from index_file.select_steps(search)
+            if index_file.header.begin_timestamp < begin_ms or search.is_over:
+                break
+        return search.found
+
+    def _build_for_query(self) -> None:
+        if self._failure is not None:
+            return
+        try:
+            self.build()
+        except OSError as error:
+            _log.warning("%s: a query is answered without the newest records: %s", self._folder, error)
 
 
 def _is_index_name(name: str) -> bool:

@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
-from kourou.protocol.command import CommandHead, RemotingCommand, command_of, decode_head
+from kourou.protocol.command import CommandHead, RemotingCommand, command_of
 from kourou.protocol.frame import FrameDecoder, RawFrame
 from kourou.protocol.record import Buffer
+from kourou.protocol.request_head import decode_request_head
 from kourou.transport.addresses import format_address
 from kourou.transport.passes import Passes
 from kourou.transport.pending_calls import Answer, PendingCalls
@@ -70,6 +71,7 @@ class Connection(asyncio.Protocol):
         "_reads",
         "_transport",
         "_unsent_oneways",
+        "_writable",
         "_write_paused",
         "attributes",
         "calls",
@@ -102,6 +104,7 @@ class Connection(asyncio.Protocol):
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._write_paused = False
+        self._writable: asyncio.Event | None = None
         self._reads = True
         self._unsent_oneways = 0
         self._close_reason = ""
@@ -134,6 +137,7 @@ class Connection(asyncio.Protocol):
         self._backlog.clear()
         self._out.clear()
         self._account(0)
+        self._wake_writers()
         self._close_reason = reason = self._close_reason or self._reason_of(exc)
         self.calls.fail_all(reason)
         if self._on_close is not None:
@@ -201,14 +205,14 @@ class Connection(asyncio.Protocol):
     def _handle(self, frames: list[RawFrame]) -> None:
         for index, (serialize_type, header, body) in enumerate(frames):
             try:
-                head = decode_head(serialize_type, header)
+                head = decode_request_head(serialize_type, header)
             except ProtocolError as error:
                 self._refuse(error)
                 return
             if head.flag & _RESPONSE:
                 self._answered(serialize_type, head, body)
             else:
-                self._dispatch(Request(self, serialize_type, head, body))
+                self._dispatch(Request(self, serialize_type, head, body, header))
             if self.closed:
                 return
             if self._write_paused:
@@ -301,8 +305,26 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._write_paused = True
 
+    @property
+    def is_write_paused(self) -> bool:
+        """True while the peer does not take what is written to it."""
+        return self._write_paused
+
+    async def wait_writable(self) -> None:
+        """Wait until the peer has taken most of its answers, or is gone."""
+        while self._write_paused and not self._lost:
+            if self._writable is None:
+                self._writable = asyncio.Event()
+            await self._writable.wait()
+
+    def _wake_writers(self) -> None:
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._wake_writers()
         self._unsent_oneways = 0
         self.last_active = self._loop.time()
         backlog, self._backlog = self._backlog, []

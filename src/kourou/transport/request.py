@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from kourou.errors import SYSTEM_ERROR, KourouError
-from kourou.protocol.command import CommandHead, decode_ext, encode_response, ext_dict, ext_fields_of
+from kourou.protocol.command import (
+    CommandHead,
+    decode_ext,
+    decode_head,
+    encode_response,
+    ext_dict,
+    ext_fields_of,
+)
 
 if TYPE_CHECKING:
     from kourou.transport.connection import Connection
@@ -21,15 +28,23 @@ _ONEWAY = 2
 class Request:
     """A request under way. Whoever handles it answers once, now or later, or never."""
 
-    __slots__ = ("answered", "body", "code", "connection", "head", "opaque", "serialize_type")
+    __slots__ = ("answered", "body", "code", "connection", "head", "opaque", "raw_header", "serialize_type")
 
-    def __init__(self, connection: Connection, serialize_type: int, head: CommandHead, body: bytes) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        serialize_type: int,
+        head: CommandHead,
+        body: bytes,
+        raw_header: bytes = b"",
+    ) -> None:
         self.connection = connection
         self.serialize_type = serialize_type
         self.head = head
         self.code = head.code
         self.opaque = head.opaque
         self.body = body
+        self.raw_header = raw_header
         self.answered = False
 
     @property
@@ -45,6 +60,8 @@ class Request:
     @property
     def ext_fields(self) -> dict[str, str]:
         """All header fields as text, unknown ones too."""
+        if isinstance(self.head.ext_fields, msgspec.Struct):  # a typed head has only what it knows
+            return ext_dict(decode_head(self.serialize_type, self.raw_header))
         return ext_dict(self.head)
 
     def header(self, header_type: type[HeaderT]) -> HeaderT:

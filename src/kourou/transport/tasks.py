@@ -40,6 +40,10 @@ class TaskOwner:
         else:
             self._failure.set_exception(error)
 
+    @property
+    def _has_failed(self) -> bool:
+        return self._parent._has_failed if self._parent is not None else self._failure.done()
+
     async def wait_failed(self) -> None:
         """Wait until something fails and raise that; after `stop`, return."""
         if self._parent is not None:
@@ -69,7 +73,7 @@ class TaskOwner:
         self._tasks.discard(task)
         if task.cancelled():
             # By `stop`, or by a cancellation that leaked into it: then it must not be gone unheard.
-            if not self._is_stopping:
+            if not self._is_stopping and not self._has_failed:
                 self.fail(RuntimeError(f"task {task.get_name()} was cancelled by nobody of ours"))
         elif (error := task.exception()) is not None:
             self.fail(error)

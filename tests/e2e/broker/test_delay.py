@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from kourou.broker.controller import BrokerController
+from kourou.errors import StorageError
 from kourou.protocol.bodies import DelayOffsetSerializeWrapper, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.message_id import parse_offset_msg_id
-from tests.e2e.broker.broker_kit import messages, send_header
+from kourou.testing.faulty_files import FaultyFiles
+from tests.e2e.broker.broker_kit import Peer, config, messages, send_header
 from tests.e2e.broker.delay_kit import Clock, clocked, count_in, pulled, settle
 
 pytestmark = pytest.mark.e2e
@@ -189,6 +193,43 @@ async def test_shorter_levels_do_not_bring_anything_early(tmp_path: Path) -> Non
         assert count_in(peer) == 0
         clock.advance(3_600_000)
         await pulled(peer, 1)
+
+
+@pytest.mark.parametrize("delay", ["DELAY\x011", "TIMER_DELAY_MS\x011000"])
+async def test_what_the_store_refuses_waits_and_says_so_once(
+    tmp_path: Path, delay: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        await peer.send(properties=f"UNIQ_KEY\x01ID1\x02{delay}\x02")
+        appender = peer.controller.services.store.appender
+        appender.refuse("test", StorageError("the disk is full"))
+        clock.advance(3_000)
+        await settle(0.5)
+        assert count_in(peer) == 0
+        appender.refuse("test", None)
+        assert len(await pulled(peer, 1)) == 1
+        told = [record for record in caplog.records if "the disk is full" in record.getMessage()]
+        assert len(told) == 1
+
+
+async def test_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:
+    clock, files = Clock(), FaultyFiles()
+    controller = BrokerController(config(tmp_path), files=files, now_ms=clock)
+    await controller.start()
+    peer = Peer(controller)
+    try:
+        for number in range(3):
+            await peer.send(properties=delayed(1, f"ID{number}"))
+        files.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
+        clock.advance(1_000)
+        found = await pulled(peer, 3)
+        assert [message.properties["UNIQ_KEY"] for message in found] == ["ID0", "ID1", "ID2"]
+        await settle()
+        assert count_in(peer) == 3
+    finally:
+        await peer.client.stop()
+        await controller.stop()
 
 
 async def test_how_far_each_level_is_can_be_asked(tmp_path: Path) -> None:

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kourou.broker import long_polling
 from kourou.broker.hooks import BrokerHooks, PullContext
-from kourou.protocol.codes import RequestCode, ResponseCode
-from kourou.protocol.command import RemotingCommand
+from kourou.broker.pull_lines import MAX_UNDER_WAY
+from kourou.protocol.bodies import (
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    encode_body,
+)
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand, decode_command
+from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers.pull import PullMessageResponseHeader
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.get_message import GetMessageResult
+from kourou.store.queue_files import QueueFiles
 from tests.e2e.broker.broker_kit import (
     COMMIT_OFFSET,
     SUBSCRIPTION,
@@ -181,7 +199,7 @@ async def test_many_consumers_wait_at_one_queue(tmp_path: Path) -> None:
         assert [bodies(await pull) for pull in waiting] == [[b"for all"]] * 200
 
 
-# -- offsets and cold reads ----------------------------------------------------------------------
+# -- offsets --------------------------------------------------------------------------------------
 
 
 async def test_a_pull_may_commit_an_offset(tmp_path: Path) -> None:
@@ -201,24 +219,225 @@ async def test_a_reset_by_the_server_is_told_to_the_next_pull_once(tmp_path: Pat
         assert bodies(await peer.pull(queue_offset=1)) == [b"1", b"2"]
 
 
+# -- from disk -----------------------------------------------------------------------------------
+
+
+class DiskReads:
+    """Spies on reads that may wait: in which threads they were made, and how many of messages."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.unit_threads: list[str] = []
+        self.load_threads: list[str] = []
+        self.may_load = threading.Event()
+        self.may_load.set()
+        read_units, load = ConsumeQueue.read_units, GetMessageResult.load
+
+        def spied_read(queue: ConsumeQueue, queue_offset: int, max_units: int) -> bytes:
+            self.unit_threads.append(threading.current_thread().name)
+            return read_units(queue, queue_offset, max_units)
+
+        def spied_load(result: GetMessageResult) -> None:
+            self.load_threads.append(threading.current_thread().name)
+            assert self.may_load.wait(5)
+            load(result)
+
+        monkeypatch.setattr(ConsumeQueue, "read_units", spied_read)
+        monkeypatch.setattr(GetMessageResult, "load", spied_load)
+
+    async def until_loading(self, count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.load_threads) < count:  # noqa: ASYNC110 (threads tell us nothing)
+                await asyncio.sleep(0.005)
+
+
+def forget_log(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on no record is found in memory."""
+    log = peer.controller.services.store.log
+    monkeypatch.setattr(log, "window_at", lambda *_: None)
+    monkeypatch.setattr(log, "read_nowait", lambda *_: None)
+
+
+def forget_queues(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on no unit of a queue is found in memory."""
+    peer.controller.services.store.flush_derived(thorough=True)
+    monkeypatch.setattr(QueueFiles, "read_nowait", lambda *_: None)
+
+
+def are_of_disk(threads: list[str]) -> bool:
+    return bool(threads) and all(name.startswith("broker-disk") for name in threads)
+
+
 async def test_what_is_not_in_memory_is_read_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path) as peer:
         await send_some(peer, 5)
-        store = peer.controller.services.store
-        store.flush_derived(thorough=True)
-        monkeypatch.setattr(store.log, "read_nowait", lambda *_: None)
+        forget_log(peer, monkeypatch)
+        reads = DiskReads(monkeypatch)
         assert bodies(await peer.pull()) == [b"0", b"1", b"2", b"3", b"4"]
+        assert are_of_disk(reads.load_threads) and reads.unit_threads == []
 
 
-async def test_a_queue_that_is_not_in_memory_is_read_in_a_thread(tmp_path: Path) -> None:
+@pytest.mark.parametrize("subscription", ["*", "a"])
+async def test_a_queue_that_is_not_in_memory_is_read_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subscription: str
+) -> None:
+    """All of it: only as much as a filter looks at was read there once, the rest by the loop."""
+    async with running(tmp_path, max_filter_message_size=20 * 30) as peer:
+        await send_some(peer, 40, properties="TAGS\x01a\x02")
+        forget_queues(peer, monkeypatch)
+        reads = DiskReads(monkeypatch)
+        answer = await peer.pull(queue_offset=2, max_msg_nums=100, subscription=subscription)
+        assert len(bodies(answer)) == (38 if subscription == "*" else 30)
+        assert are_of_disk(reads.unit_threads) and len(reads.unit_threads) == 1
+
+
+async def test_a_queue_in_the_page_cache_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path) as peer:
         await send_some(peer, 5)
-        store = peer.controller.services.store
-        store.flush_derived(thorough=True)
-        store.queues.find("TopicTest", 0)._files.read_nowait = lambda *_: None  # type: ignore[union-attr, method-assign]
-        assert bodies(await peer.pull(queue_offset=2)) == [b"2", b"3", b"4"]
+        peer.controller.services.store.flush_derived(thorough=True)
+        await peer.pull()  # the file is open from here on
+        reads = DiskReads(monkeypatch)
+        places: list[int] = []
+        read_nowait = QueueFiles.read_nowait
+
+        def spied(files: QueueFiles, topic: str, queue_id: int, position: int, size: int) -> bytes | None:
+            places.append(position)
+            return read_nowait(files, topic, queue_id, position, size)
+
+        monkeypatch.setattr(QueueFiles, "read_nowait", spied)
+        assert bodies(await peer.pull(queue_offset=3)) == [b"3", b"4"]
+        assert places == [60] and reads.unit_threads == []
+
+
+def pulls(count: int) -> bytes:
+    """Pulls of the first queue, side by side."""
+    frames = []
+    for opaque in range(count):
+        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, pull_header("TopicTest", 0))
+        command.opaque = opaque
+        frames.append(command.encode())
+    return b"".join(frames)
+
+
+async def test_a_slow_consumer_far_behind_is_not_closed_for_what_it_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve answers of 4 MB were once made at a time: more than may be unsent."""
+    count = 12
+    big = {"max_message_size": 1024 * 1024, "mapped_file_size_commit_log": 16 * 1024 * 1024}
+    async with running(tmp_path, **big) as peer:
+        for _ in range(8):
+            await peer.send(body=b"x" * 520_000)
+        forget_log(peer, monkeypatch)
+        reads = DiskReads(monkeypatch)
+        host, _, port = peer.controller.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(pulls(count))
+        await reads.until_loading(2)
+        await asyncio.sleep(0.3)  # busy with something else
+        assert len(reads.load_threads) < count  # nothing is read ahead for one who does not take it
+        opaques = []
+        async with asyncio.timeout(10):
+            while len(opaques) < count:
+                frame = await reader.readexactly(4)
+                frame += await reader.readexactly(int.from_bytes(frame, "big"))
+                answer = decode_command(FrameDecoder().feed(frame)[0])
+                assert answer.code == 0 and len(messages(answer)) == 8
+                opaques.append(answer.opaque)
+        assert sorted(opaques) == list(range(count)) and are_of_disk(reads.load_threads)
+        writer.close()
+
+
+async def test_nothing_is_read_for_a_connection_that_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as peer:
+        await peer.send()
+        forget_log(peer, monkeypatch)
+        reads = DiskReads(monkeypatch)
+        reads.may_load.clear()
+        host, _, port = peer.controller.address.rpartition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(pulls(12))
+        await reads.until_loading(MAX_UNDER_WAY)
+        await peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)  # the broker goes on
+        writer.close()
+        server = peer.controller.services.requests
+        await asyncio.sleep(0.1)  # until the broker hears of it
+        reads.may_load.set()
+        await server.wait_idle(5)
+        assert len(reads.load_threads) == MAX_UNDER_WAY
+        assert peer.controller.services.store.log.log_files[0]._pins == 0
+
+
+async def test_pulls_that_wait_are_not_answered_into_a_full_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as peer:
+        await peer.send()
+        waiting = asyncio.ensure_future(peer.pull(queue_offset=1, sys_flag=WAITING))
+        await peer.until_held(1)
+        held = next(iter(peer.controller.services.holds._held.values()))
+        connection = next(iter(held)).request.connection
+        other = Peer(peer.controller)
+        connection.pause_writing()
+        await other.send(body=b"news")
+        assert not waiting.done() and len(peer.controller.services.holds) == 0
+        connection.resume_writing()
+        assert bodies(await waiting) == [b"news"]
+        await other.client.stop()
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+async def test_without_long_polling_a_pull_waits_as_long_as_the_broker_says(tmp_path: Path) -> None:
+    async with running(tmp_path, long_polling_enable=False, short_polling_time_mills=50) as peer:
+        await peer.send()
+        answer = await peer.pull(queue_offset=1, sys_flag=WAITING, suspend_timeout_millis=60_000)
+        assert (answer.code, offsets(answer)) == (ResponseCode.PULL_NOT_FOUND, (1, 0, 1))
+        waiting = asyncio.ensure_future(
+            peer.pull(queue_offset=1, sys_flag=WAITING, suspend_timeout_millis=60_000)
+        )
+        await peer.until_held(1)
+        await peer.send(body=b"soon enough")
+        assert bodies(await waiting) in ([b"soon enough"], [])
+
+
+async def test_a_pull_beyond_those_that_may_wait_is_answered_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_polling, "MAX_HELD", 1)
+    async with running(tmp_path) as peer:
+        await peer.send()
+        waiting = asyncio.ensure_future(peer.pull(queue_offset=1, sys_flag=WAITING))
+        await peer.until_held(1)
+        answer = await peer.pull(queue_offset=1, sys_flag=WAITING, suspend_timeout_millis=60_000)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        await peer.send(body=b"for the first")
+        assert bodies(await waiting) == [b"for the first"]
+
+
+@pytest.mark.parametrize(("slave_read_enable", "far", "near"), [(True, 3, 2), (False, 0, 0)])
+async def test_a_consumer_far_behind_is_sent_to_a_slave_if_slaves_may_be_read(
+    tmp_path: Path, slave_read_enable: bool, far: int, near: int
+) -> None:
+    async with running(tmp_path, slave_read_enable=slave_read_enable) as peer:
+        services = peer.controller.services
+        services.groups.update(
+            SubscriptionGroupConfig(group_name="consumers", broker_id=2, which_broker_when_consume_slowly=3)
+        )
+        await send_some(peer, 10)
+        services.store.config = replace(services.store.config, read_window_bytes=500)
+
+        async def suggested(queue_offset: int) -> int:
+            answer = await peer.pull(queue_offset=queue_offset, max_msg_nums=1)
+            return answer.header(PullMessageResponseHeader).suggest_which_broker_id
+
+        assert (await suggested(1), await suggested(9)) == (far, near)
 
 
 # -- refusals ------------------------------------------------------------------------------------
@@ -242,18 +461,68 @@ async def test_what_cannot_be_pulled_is_refused(
         assert answer.code == code and says in (answer.remark or "")
 
 
+def forbidden_type(answer: RemotingCommand) -> str:
+    assert answer.code == ResponseCode.NO_PERMISSION
+    return (answer.ext_fields or {})["forbiddenType"]
+
+
 async def test_a_group_that_may_not_consume_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as peer:
         await peer.send()
-        peer.controller.services.groups.find("consumers")
-        peer.controller.services.groups.disable_consume("consumers")
-        assert (await peer.pull()).code == ResponseCode.NO_PERMISSION
+        disabled = SubscriptionGroupConfig(group_name="consumers", consume_enable=False)
+        peer.controller.services.groups.update(disabled)
+        assert forbidden_type(await peer.pull()) == "2"
+
+
+async def test_a_group_that_is_forbidden_a_topic_may_read_others(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        await peer.send()
+        await peer.send("Other")
+        waiting = asyncio.ensure_future(peer.pull(queue_offset=1, sys_flag=WAITING))
+        await peer.until_held(1)
+        groups = peer.controller.services.groups
+        groups.update_forbidden("consumers", "TopicTest", PermName.WRITE.value, is_forbidden=True)
+        assert (await peer.pull()).code == 0
+        groups.update_forbidden("consumers", "TopicTest", PermName.READ.value, is_forbidden=True)
+        answer = await peer.pull()
+        assert forbidden_type(answer) == "5"
+        assert answer.remark == "the consumer group[consumers] is forbidden for topic[TopicTest]"
+        await peer.send()
+        assert forbidden_type(await waiting) == "5"
+        assert bodies(await peer.pull("Other")) == [b"hello"]
+        groups.update_forbidden("consumers", "TopicTest", PermName.READ.value, is_forbidden=False)
+        assert (await peer.pull()).code == 0
 
 
 async def test_a_broker_without_read_permission_gives_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, broker_permission=2) as peer:
         await peer.send()
-        assert (await peer.pull()).code == ResponseCode.NO_PERMISSION
+        assert forbidden_type(await peer.pull()) == "1"
+
+
+async def test_a_topic_without_read_permission_gives_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        await peer.send()
+        peer.controller.services.topics.update(TopicConfig(topic_name="TopicTest", perm=2))
+        assert forbidden_type(await peer.pull()) == "3"
+
+
+async def test_a_group_that_may_not_broadcast_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        await peer.send()
+        data = ConsumerData(
+            group_name="consumers",
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            message_model=MessageModel.BROADCASTING,
+            subscription_data_set=[SubscriptionData("TopicTest", "*", sub_version=0)],
+        )
+        heartbeat = HeartbeatData(client_id="c", consumer_data_set=[data])
+        await peer.call(RequestCode.HEART_BEAT, body=encode_body(heartbeat))
+        assert bodies(await peer.pull(sys_flag=0)) == [b"hello"]
+        peer.controller.services.groups.update(
+            SubscriptionGroupConfig(group_name="consumers", consume_broadcast_enable=False)
+        )
+        assert forbidden_type(await peer.pull(sys_flag=0)) == "4"
 
 
 async def test_lite_pull_is_a_pull_that_may_be_switched_off(tmp_path: Path) -> None:
@@ -264,7 +533,7 @@ async def test_lite_pull_is_a_pull_that_may_be_switched_off(tmp_path: Path) -> N
         ]
     async with running(tmp_path, lite_pull_message_enable=False) as peer:
         answer = await peer.call(RequestCode.LITE_PULL_MESSAGE, pull_header("TopicTest", 0))
-        assert answer.code == ResponseCode.NO_PERMISSION
+        assert forbidden_type(answer) == "1"
 
 
 async def test_a_hook_hears_of_pulls(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ async def test_the_clients_own_way_ends_in_the_dead_letters_too(tmp_path: Path) 
 async def test_what_an_orderly_group_sends_is_dead_at_once(tmp_path: Path) -> None:
     async with clocked(tmp_path, Clock()) as peer:
         queue = MessageQueue(topic="TopicTest", broker_name="broker-a", queue_id=0)
-        body = LockBatchRequestBody(consumer_group="consumers", client_id="c1", mq_set={queue})
+        body = LockBatchRequestBody(consumer_group="consumers", client_id="c1", mq_set=[queue])
         assert (await peer.call(RequestCode.LOCK_BATCH_MQ, None, encode_body(body))).code == 0
         await peer.send(RETRY, b"again", f"{PROPERTIES}DELAY\x013\x02", reconsume_times=1)
         assert count_in(peer, DLQ) == 1

@@ -15,6 +15,7 @@ from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers import GetBrokerConfigResponseHeader
 from tests.golden.frames import recorded_frames
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker
+from tests.unit.broker.tables_kit import Tables
 from tests.unit.store.message_stores import NOW_MS, put
 
 # -- configuration ---------------------------------------------------------------------------------
@@ -194,6 +195,36 @@ async def test_queues_without_messages_are_cleaned(tmp_path: Path) -> None:
         broker.store.queues.delete_expired(broker.store.log.min_phy_offset)
         assert (await broker.tool().call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
         assert sorted(broker.store.queues.topics()) == ["SCHEDULE_TOPIC_XXXX", "U"]
+
+
+async def test_a_queue_that_was_cleaned_is_consumed_from_its_new_start(tmp_path: Path) -> None:
+    async with admin_broker(tmp_path) as broker:
+        broker.put(b"old")
+        broker.put(*[b"x" * 20_000] * 6, topic="U")
+        broker.offsets.commit("CG", "T", 0, 1, "")
+        broker.offsets.commit("CG", "T", 1, 5, "")
+        broker.offsets.commit("CG", "U", 0, 6, "")
+        broker.offsets.commit_pull("CG", "T", 0, 1)
+        broker.store.flush_derived(thorough=True)
+        broker.store.log.delete_first()
+        broker.store.queues.delete_expired(broker.store.log.min_phy_offset)
+        assert (await broker.tool().call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        broker.put(b"new")
+        assert broker.store.queue("T", 0).max_queue_offset == 1
+        assert broker.offsets.query("CG", "T", 0) == broker.offsets.query_pull("CG", "T", 0) == -1
+        # A kill right now does not bring the old one back, and the others are as they were.
+        stored = Tables(tmp_path).load().offsets
+        assert [stored.query("CG", *queue) for queue in (("T", 0), ("T", 1), ("U", 0))] == [-1, 5, 6]
+
+
+async def test_offsets_of_topics_whose_queues_are_deleted_go_too(tmp_path: Path) -> None:
+    async with admin_broker(tmp_path) as broker:
+        put(broker.store, b"x", "unknown")
+        broker.offsets.commit("CG", "unknown", 0, 1, "")
+        broker.offsets.commit("CG", "T", 0, 1, "")
+        assert (await broker.tool().call(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0
+        assert broker.offsets.query("CG", "unknown", 0) == -1
+        assert broker.offsets.query("CG", "T", 0) == 1
 
 
 async def test_queues_of_topics_that_are_not_configured_are_deleted(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from threading import Event
+from threading import Event, get_ident
 
 import pytest
 
@@ -16,6 +16,8 @@ from kourou.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from kourou.protocol.record import decode_record, decode_records
+from kourou.store import index_walk
+from kourou.store.index_walk import IndexWalk
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker
 from tests.unit.store.message_stores import NOW_MS
 
@@ -165,3 +167,38 @@ def _flip_last_body_byte(broker: AdminBroker, place: int) -> None:
     at = raw.index(b"body of a message")
     log_file.file.pwrite(b"B", place + at)
     broker.store_kit.is_checked = False
+
+
+async def test_a_key_that_all_messages_share_is_searched_in_a_disk_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[int] = []
+    walk_on = IndexWalk.walk_on
+
+    def watched(walk: IndexWalk) -> None:
+        turns.append(get_ident())
+        walk_on(walk)
+
+    monkeypatch.setattr(IndexWalk, "walk_on", watched)
+    monkeypatch.setattr(index_walk, "_TURN_ENTRIES", 3)
+    async with admin_broker(tmp_path) as broker:
+        broker.put(*[b"x"] * 10, properties="KEYS\x01k\x02")
+        asked = _query("k", end_timestamp=NOW_MS + 1000)
+        answer = await broker.tool().call(RequestCode.QUERY_MESSAGE, asked)
+        assert len(decode_records(answer.body)) == 2
+        assert len(turns) >= 4 and get_ident() not in turns
+
+
+async def test_queries_wait_for_each_other_and_not_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_message_processor, "_MAX_WAITING", 1)
+    async with admin_broker(tmp_path) as broker:
+        broker.put(b"one", properties="KEYS\x01k\x02")
+        first = asyncio.ensure_future(broker.tool().call(RequestCode.QUERY_MESSAGE, _query("k")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        code, _ = await broker.tool().refused(RequestCode.QUERY_MESSAGE, _query("k"))
+        assert code == ResponseCode.SYSTEM_BUSY
+        assert (await first).code == 0
+        assert (await broker.tool().call(RequestCode.QUERY_MESSAGE, _query("k"))).code == 0

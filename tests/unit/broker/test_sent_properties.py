@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.broker.sent_properties import PropertyRewriter, has_special_names, is_delayed
+from kourou.broker.sent_properties import PropertyRewriter, is_delayed
 from kourou.protocol.properties import decode_properties, encode_properties
 from kourou.protocol.tags import tags_code
 
@@ -18,10 +18,10 @@ def rewriter() -> PropertyRewriter:
 
 def test_the_client_s_properties_stay_as_they_came_and_ours_follow(rewriter: PropertyRewriter) -> None:
     sent = "UNIQ_KEY\x01ID\x02TAGS\x01t\x02KEYS\x01a b\x02WAIT\x01false\x02x\x01y"
-    stored, uniq_key, code, keys, waits = rewriter.read(sent)
+    stored, uniq_key, code, keys, waits, is_special = rewriter.read(sent)
     assert stored.decode().startswith(sent + "\x02")
     assert decode_properties(stored.decode()) == {**decode_properties(sent), **OURS}
-    assert (uniq_key, code, keys, waits) == ("ID", tags_code("t"), ("ID", "a", "b"), False)
+    assert (uniq_key, code, keys, waits, is_special) == ("ID", tags_code("t"), ("ID", "a", "b"), False, False)
 
 
 @pytest.mark.parametrize("name", ["MSG_REGION", "TRACE_ON", "CLUSTER", "POP_CK"])
@@ -37,7 +37,7 @@ def test_a_name_inside_another_is_left_alone(rewriter: PropertyRewriter) -> None
 
 
 def test_an_id_is_made_only_where_there_is_none(rewriter: PropertyRewriter) -> None:
-    stored, uniq_key, _, keys, _ = rewriter.read("KEYS\x01k\x02", lambda: "NEW")
+    stored, uniq_key, _, keys, _, _ = rewriter.read("KEYS\x01k\x02", lambda: "NEW")
     assert decode_properties(stored.decode())["UNIQ_KEY"] == "NEW" == uniq_key
     assert keys == ("NEW", "k")
     assert rewriter.read("UNIQ_KEY\x01OLD\x02", lambda: "NEW")[1] == "OLD"
@@ -45,7 +45,7 @@ def test_an_id_is_made_only_where_there_is_none(rewriter: PropertyRewriter) -> N
 
 
 def test_no_properties_at_all(rewriter: PropertyRewriter) -> None:
-    stored, uniq_key, code, keys, waits = rewriter.read("")
+    stored, uniq_key, code, keys, waits, _ = rewriter.read("")
     assert decode_properties(stored.decode()) == OURS
     assert (uniq_key, code, keys, waits) == ("", 0, (), True)
 
@@ -61,7 +61,13 @@ def test_no_properties_at_all(rewriter: PropertyRewriter) -> None:
         ({}, False),
     ],
 )
-def test_delays_are_told_from_names_that_look_like_them(properties: dict[str, str], expected: bool) -> None:
+def test_delays_are_told_from_names_that_look_like_them(
+    rewriter: PropertyRewriter, properties: dict[str, str], expected: bool
+) -> None:
     text = encode_properties(properties)
     assert is_delayed(text) is expected
-    assert has_special_names(text) or not expected
+    assert rewriter.read(text)[5] is expected
+
+
+def test_a_transaction_is_special_too(rewriter: PropertyRewriter) -> None:
+    assert rewriter.read("TRAN_MSG\x01true\x02CLUSTER\x01x\x02")[5]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import kourou
 from kourou.config import BrokerConfig, load_broker_config
 from kourou.config.broker import without_effect_keys
 from kourou.config.broker_keys import BROKER_KEYS
@@ -291,3 +294,30 @@ def test_secrets_are_not_printed(tmp_path: Path) -> None:
     config, _ = load(tmp_path, "tls.server.keyPassword=hush\ninitAuthenticationUser=hush\n")
     assert isinstance(config, ComponentConfig)
     assert "hush" not in config.to_properties() + repr(config)
+
+
+# -- keys that promise protection -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["aclEnable", "authenticationEnabled", "authorizationEnabled"])
+def test_access_control_that_is_not_there_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}=true: there is no access control in this version"):
+        load(tmp_path, f"{name}=true\n")
+    config, notes = load(tmp_path, f"{name}=false\n")
+    assert notes == []
+    with pytest.raises(ConfigError, match="there is no access control"):
+        config.updated({name: "true"})
+
+
+def test_each_attribute_is_read_by_somebody() -> None:
+    package = Path(kourou.__file__).parent
+    readers = [path.read_text() for path in package.rglob("*.py")]
+    words = Counter(word for text in readers for word in set(re.findall(r"\w+", text)))
+    sockets = settings_of(RemotingSettings)
+    unread = [
+        name
+        for name, (attribute, _) in settings_of(BrokerConfig).items()
+        # Its own line is one; a key that is read by its name at the start (config) counts too.
+        if name not in sockets and words[attribute] < 2 and words[name] < 3
+    ]
+    assert unread == []

@@ -12,6 +12,7 @@ import pytest
 from kourou.errors import StoreFormatError
 from kourou.store.commit_log import CommitLog, CreateLogFileError
 from kourou.store.log_file import log_file_name
+from kourou.store.steps import run_steps
 from kourou.testing.faulty_files import FaultyFiles
 
 FILE = 4096
@@ -351,7 +352,7 @@ def test_a_view_stays_valid_when_its_file_is_deleted(logs: Logs) -> None:
     assert bytes(view) == b"aaa"
 
 
-def test_a_pinned_file_is_closed_by_the_last_who_lets_go(logs: Logs) -> None:
+def test_a_pinned_file_is_closed_when_all_have_let_go(logs: Logs) -> None:
     log = logs.open()
     fill(log, b"a" * FILE + b"b")
     oldest = log.log_files[0]
@@ -359,10 +360,24 @@ def test_a_pinned_file_is_closed_by_the_last_who_lets_go(logs: Logs) -> None:
     oldest.pin()
     log.delete_first()
     oldest.unpin()
+    run_steps(log.close_removed_steps())
     assert oldest.file.pread(3, 0) == b"aaa"
     oldest.unpin()
+    run_steps(log.close_removed_steps())
     with pytest.raises((OSError, ValueError)):
         oldest.file.length()
+
+
+def test_a_file_whose_removal_nobody_waited_for_is_gone_all_the_same(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, b"a" * FILE + b"b" * FILE + b"c")
+    steps = log.delete_first_steps()
+    next(steps)()
+    with pytest.raises(KeyboardInterrupt):
+        steps.throw(KeyboardInterrupt())
+    assert log.min_phy_offset == FILE
+    log.delete_first()
+    assert log.min_phy_offset == 2 * FILE
 
 
 # -- durability ----------------------------------------------------------------------------------

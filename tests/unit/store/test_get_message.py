@@ -11,7 +11,8 @@ import pytest
 
 from kourou.protocol.record import decode_record, decode_records
 from kourou.protocol.tags import tags_code
-from kourou.store.get_message import GetMessageResult, GetMessageStatus
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.get_message import MAX_MESSAGES, GetMessageResult, GetMessageStatus
 from kourou.store.message_store import MessageStore
 from tests.unit.store.message_stores import (
     LOG_FILE_BYTES,
@@ -231,7 +232,29 @@ def test_when_nothing_matches_the_reader_goes_on_behind_what_was_looked_at(kit: 
     store = kit.open(max_filter_units=6)
     fill(store, 20, tags="a")
     assert answer(get(store, 1, 3, tags_filter=has_tag("b"))) == ("NO_MATCHED_MESSAGE", 7, 0, 20)
-    assert answer(get(store, 1, 12, tags_filter=has_tag("b"))) == ("NO_MATCHED_MESSAGE", 13, 0, 20)
+    for many in (12, 2**31 - 1):
+        assert answer(get(store, 1, many, tags_filter=has_tag("b"))) == ("NO_MATCHED_MESSAGE", 7, 0, 20)
+
+
+def test_no_more_units_are_looked_at_than_there_is_sense_in(store: MessageStore) -> None:
+    reader = store.reader
+    assert reader.units_wanted(32, is_filtered=False) == 32
+    assert reader.units_wanted(2**31 - 1, is_filtered=False) == MAX_MESSAGES
+    for senseless in (0, -5):
+        assert reader.units_wanted(senseless, is_filtered=False) == 1
+    assert reader.units_wanted(2**31 - 1, is_filtered=True) == store.config.max_filter_units
+
+
+def test_units_that_were_read_before_are_not_read_again(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 5)
+    queue = store.queues.find("orders", 0)
+    assert queue is not None
+    units = queue.read_units(1, 3)
+    monkeypatch.setattr(ConsumeQueue, "read_units", None)
+    assert numbers(store.reader.get_message(queue, 1, 32, units=units)) == [1, 2, 3]
+    assert answer(store.reader.get_message(queue, 5, 32, units=b""))[0] == "OFFSET_OVERFLOW_ONE"
 
 
 def test_records_are_filtered_by_their_bytes(store: MessageStore) -> None:

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from kourou.errors import StorageError, StoreFormatError
+from kourou.store import index_walk
 from kourou.store.files import Files
 from kourou.store.index_entry import ENTRY, IndexBatch, IndexHeader, IndexLayout
 from kourou.store.index_file import IndexFile
+from kourou.store.index_walk import KeySearch
+from kourou.store.steps import run_steps
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
 from tests.unit.store.naive_index import NaiveFile
 
@@ -74,9 +77,9 @@ def naive(rows: Sequence[Row]) -> bytes:
 
 
 def select(index_file: IndexFile, key_hash: int, begin_ms: int = 0, end_ms: int = 2**60) -> list[int]:
-    found: list[int] = []
-    index_file.select(key_hash, begin_ms, end_ms, found, 64)
-    return found
+    search = KeySearch(key_hash, begin_ms, end_ms, 64)
+    run_steps(index_file.select_steps(search))
+    return search.found
 
 
 # -- bytes ---------------------------------------------------------------------------------------
@@ -157,11 +160,12 @@ def test_records_are_found_by_hash_newest_first(index_file: IndexFile) -> None:
 
 
 def test_no_more_are_found_than_asked_for(index_file: IndexFile) -> None:
-    found = [7, 7]
-    index_file.select(3, 0, 2**60, found, 4)
-    assert found == [7, 7, 400, 200]
-    index_file.select(3, 0, 2**60, found, 4)
-    assert len(found) == 4
+    search = KeySearch(3, 0, 2**60, 4)
+    search.found = [7, 7]
+    run_steps(index_file.select_steps(search))
+    assert search.found == [7, 7, 400, 200]
+    run_steps(index_file.select_steps(search))
+    assert len(search.found) == 4
 
 
 @pytest.mark.parametrize(
@@ -202,9 +206,49 @@ def test_a_long_chain_is_followed_over_several_reads(files: FaultyFiles, path: P
     layout = IndexLayout(4, 1000)
     index_file = IndexFile.create(files, path, layout, IndexHeader())
     index_file.append(batch([(5 if n % 7 else 1, n, BEGIN_MS) for n in range(999)]))
-    found: list[int] = []
-    index_file.select(1, 0, 2**60, found, 1000)
-    assert found == [n for n in reversed(range(999)) if n % 7 == 0]
+    search = KeySearch(1, 0, 2**60, 1000)
+    run_steps(index_file.select_steps(search))
+    assert search.found == [n for n in reversed(range(999)) if n % 7 == 0]
+
+
+def test_a_long_chain_is_walked_in_turns_and_not_for_ever(
+    files: FaultyFiles, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_walk, "_TURN_ENTRIES", 100)
+    index_file = IndexFile.create(files, path, IndexLayout(4, 1000), IndexHeader())
+    index_file.append(batch([(1, n, BEGIN_MS) for n in range(999)]))
+    search = KeySearch(1, 0, 2**60, 1000, max_entries=250)
+    turns = []
+    for turn in index_file.select_steps(search):
+        turn()
+        turns.append(len(search.found))
+    assert turns == [100, 200, 250]
+    assert search.is_over
+
+
+@pytest.mark.parametrize("is_in_memory", [True, False])
+def test_a_file_may_be_closed_and_appended_to_during_a_search(
+    files: FaultyFiles, path: Path, monkeypatch: pytest.MonkeyPatch, is_in_memory: bool
+) -> None:
+    monkeypatch.setattr(index_walk, "_TURN_ENTRIES", 2)
+    index_file = IndexFile.create(files, path, LAYOUT, IndexHeader())
+    index_file.append(batch([(3, n, BEGIN_MS) for n in range(3)]))
+    index_file.flush()
+    if not is_in_memory:
+        index_file.release_slots()
+    search = KeySearch(3, 0, 2**60, 64)
+    steps = index_file.select_steps(search)
+    first = next(steps)
+    index_file.append(batch([(3, 3, BEGIN_MS)]))
+    index_file.flush()
+    first()
+    second = next(steps)
+    index_file.close()
+    second()
+    run_steps(steps)
+    assert search.found == ([2, 1, 0] if is_in_memory else [3, 2, 1, 0])
+    with pytest.raises((OSError, ValueError)):
+        index_file.read_entries(1, 2)
 
 
 @pytest.mark.parametrize("prev_index", [7, 8, 100, -1, 0x7FFFFFFF])

@@ -15,6 +15,7 @@ from kourou.store import index_service
 from kourou.store.files import Files
 from kourou.store.index_entry import IndexLayout
 from kourou.store.index_service import IndexService
+from kourou.store.steps import run_steps
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
 from tests.unit.store.naive_index import NaiveIndex
 
@@ -569,3 +570,24 @@ def test_a_file_that_cannot_be_read_is_an_error_for_the_query(
     files.fail("pread")
     with pytest.raises(OSError, match="Input/output"):
         index.query("t0", "id-0", 32, 0, FOR_EVER_MS)
+
+
+def test_a_key_that_no_record_can_have_is_not_even_hashed(
+    index: IndexService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    monkeypatch.setattr(index_service, "key_hash", lambda _, key: hashed.append(key) or 0)
+    assert index.query("t", "k" * 32_768, 32, 0, FOR_EVER_MS) == []
+    assert index.query("t" * 32_768, "k", 32, 0, FOR_EVER_MS) == []
+    assert hashed == []
+    index.query("t", "k" * 32_767, 32, 0, FOR_EVER_MS)
+    assert hashed == ["k" * 32_767]
+
+
+def test_a_file_that_is_removed_during_a_query_ends_it(index: IndexService) -> None:
+    index.collect_many([("t", ["k"], 100 * n, NOW_MS) for n in range(1, 20)])
+    steps = index.query_steps("t", "k", 64, 0, FOR_EVER_MS)
+    next(steps)()
+    assert index.delete_expired(100_000) > 1
+    newest = run_steps(steps)
+    assert newest and newest == index.query("t", "k", 64, 0, FOR_EVER_MS)

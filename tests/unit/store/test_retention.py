@@ -16,6 +16,7 @@ from kourou.store.files import DiskUsage
 from kourou.store.message_store import MessageStore
 from kourou.store.put_status import PutRefusedError
 from kourou.store.retention import Retention, RetentionConfig
+from kourou.store.steps import no_steps
 from tests.unit.store.message_stores import LOG_FILE_BYTES, StoreKit, bodies, body_for, faulty, put
 
 HOUR_MS = 3_600_000
@@ -54,7 +55,7 @@ def set_modified(path: Path, modified_ms: int) -> None:
 
 
 def retention(kit: StoreKit, store: MessageStore, unread: int | None = None, **settings: Any) -> Retention:
-    return Retention(store, kit.files, RetentionConfig(**settings), lambda: unread)
+    return Retention(store, kit.files, RetentionConfig(**settings), lambda: no_steps(unread))
 
 
 def first_number(store: MessageStore) -> int:

@@ -16,6 +16,7 @@ from kourou.store.checkpoint import APACHE_BYTES, StoreCheckpoint
 from kourou.store.files import DiskUsage
 from kourou.store.message_store import MessageStore
 from kourou.store.retention import Retention, RetentionConfig
+from kourou.store.steps import no_steps
 from tests.unit.store.message_stores import LOG_FILE_BYTES, StoreKit, bodies, body_for, faulty, put
 
 _FOR_EVER_MS = 1 << 50
@@ -101,7 +102,7 @@ def test_queue_files_that_were_deleted_since_are_not_missed(kit: StoreKit) -> No
     store = kit.open()
     fill(kit, store, 50, 50)
     config = RetentionConfig(file_reserved_ms=0, max_files_per_round=2)
-    Retention(store, kit.files, config, lambda: None).run(kit.clock() + _FOR_EVER_MS, manual=True)
+    Retention(store, kit.files, config, lambda: no_steps(None)).run(kit.clock() + _FOR_EVER_MS, manual=True)
     assert store.log.min_phy_offset == 2 * LOG_FILE_BYTES
     store.close()
     take_over(kit.root, before)

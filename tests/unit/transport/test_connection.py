@@ -126,6 +126,20 @@ async def test_a_header_that_is_none_closes(bench: MakeBench) -> None:
     assert b.connection.closed
 
 
+async def test_others_may_wait_until_the_peer_takes_its_answers_or_is_gone(bench: MakeBench) -> None:
+    b = bench(reads=False, write_high_bytes=150_000)
+    await b.connection.wait_writable()  # at once
+    for end in (b.peer.take, lambda: b.connection.abort("gone")):
+        b.receive(request(BIG, 0), request(BIG, 1))
+        await asyncio.sleep(0)
+        assert b.connection.is_write_paused
+        waiting = [asyncio.ensure_future(b.connection.wait_writable()) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in waiting)
+        end()
+        await asyncio.wait_for(asyncio.gather(*waiting), 1)
+
+
 async def test_a_peer_that_does_not_read_is_not_read_until_it_does(bench: MakeBench) -> None:
     b = bench(reads=False, write_high_bytes=150_000)
     b.receive(*(request(BIG, opaque) for opaque in range(5)))
