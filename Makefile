@@ -38,8 +38,11 @@ interop: $(READY) ## tests with Apache RocketMQ from Maven (needs Java 17 and Ma
 bench: $(READY)  ## measurements; results under benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(READY)   ## the long runs: every test, slow ones too
-	@KOUROU_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m 'not interop' $(ARGS)
+soak: $(READY)   ## the long runs: every test with full counts, and kills under Java clients if there is a Java
+	@KOUROU_SOAK=1 KOUROU_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m 'not interop' $(ARGS)
+	@if command -v java >/dev/null; then \
+	  KOUROU_SOAK=1 $(BIN)/python -m pytest -m interop tests/interop/test_broker_kill.py; \
+	else echo "no java here: tests/interop/test_broker_kill.py was not run"; fi
 
 clean:           ## remove what make created
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -101,13 +101,19 @@ class ConfigProcessor:
             await flush_all(services)
             kept = [topic for topic in services.store.queues.topics() if services.topics.is_system(topic)]
             expired = services.store.clean_expired_queues(kept)
-            for topic, queue_id in expired:
-                services.offsets.remove_queue(topic, queue_id)
-            # At once: with old offsets after a crash the queues' next messages would be passed over.
             if expired:
-                await services.disk.run_steps(services.offsets.persist_steps())
+                await self._start_over(expired)
         _log.info("%s cleaned %d expired queues", request.connection.remote_address, len(expired))
         request.reply()
+
+    async def _start_over(self, queues: list[tuple[str, int]]) -> None:
+        """These queues begin at 0 again: with offsets from before, their next messages would be passed
+        over, by those who wait for one too, and after a crash."""
+        services = self._services
+        for topic, queue_id in queues:
+            services.offsets.remove_queue(topic, queue_id)
+        services.holds.wake_all()
+        await services.disk.run_steps(services.offsets.persist_steps())
 
     def clean_unused_topic(self, request: Request) -> None:
         """CLEAN_UNUSED_TOPIC: delete the queues of topics that are not configured any more."""

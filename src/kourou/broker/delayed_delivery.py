@@ -27,10 +27,11 @@ class DelayedDelivery:
         services = self._services
         if services.config.timer_wheel_enable:
             self._load_timers()
-        delivered = find_delivered(services.store.log, self._begin())
+        begin = self._begin()
+        delivered = find_delivered(services.store.log, begin)
         self._levels.recover(delivered)
         if self._timers is not None:
-            self._timers.recover(delivered.timers)
+            self._timers.recover(delivered.timers, begin)
 
     def _load_timers(self) -> None:
         services = self._services

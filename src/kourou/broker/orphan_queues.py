@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from kourou.broker.name_checks import MAX_QUEUE_NUMS
 from kourou.broker.topics import TopicConfigManager
 from kourou.protocol.codes import PermName
 from kourou.store.consume_queues import ConsumeQueues
@@ -21,7 +22,8 @@ def adopt_orphans(queues: ConsumeQueues, topics: TopicConfigManager) -> list[str
     """Make the topics of queues that have none; returns their names."""
     orphans = [topic for topic in queues.topics() if topic not in topics.table]
     for topic in orphans:
-        queue_nums = max(queues.queue_ids(topic), default=0) + 1
+        # Not more than any topic may have, whatever number a folder in the store has for a name.
+        queue_nums = min(max(queues.queue_ids(topic), default=0) + 1, MAX_QUEUE_NUMS)
         topics.create_in_send_back(topic, queue_nums, _READ_WRITE)
         _log.warning("topic %s has messages and no configuration; it gets %d queues", topic, queue_nums)
     return orphans

@@ -120,6 +120,8 @@ def _log(services: BrokerServices) -> dict[str, str]:
         "dispatchMaxBuffer": "0",
         # Puts are written by the one who answers this: none is under way.
         "pageCacheLockTimeMills": "0",
+        # What is acknowledged is in the page cache at least: nothing waits to be written there.
+        "remainHowManyDataToCommit": bytes_text(0),
         "remainHowManyDataToFlush": bytes_text(unflushed_bytes),
         "remainTransientStoreBufferNumbs": _NO_BUFFER_POOL,
     }

@@ -37,7 +37,6 @@ class BrokerStatsManager:
         self._send_backs: dict[tuple[str, str], StatsItem] = {}
         self._broker_put = StatsItem()
         self._broker_get = StatsItem()
-        self._others: dict[tuple[str, str], StatsItem] = {}
         # What deleted topics and groups had counted, so that totals never shrink.
         self._gone_put_nums = 0
         self._gone_get_nums = 0
@@ -110,12 +109,6 @@ class BrokerStatsManager:
         item.times += 1
         item.nums += 1
 
-    def add(self, stats_name: str, stats_key: str, nums: int, times: int = 1) -> None:
-        """Count under a name that has no method of its own."""
-        item = self._others.setdefault((stats_name, stats_key), StatsItem())
-        item.times += times
-        item.nums += nums
-
     def remove_topic(self, topic: str) -> None:
         """A topic was deleted: forget its counters."""
         item = self._topic_puts.pop(topic, None)
@@ -159,7 +152,6 @@ class BrokerStatsManager:
             self._topic_puts.values(),
             self._group_gets.values(),
             self._send_backs.values(),
-            self._others.values(),
         )
 
     # -- asking ----------------------------------------------------------------------------------
@@ -208,7 +200,7 @@ class BrokerStatsManager:
                 return self._broker_put
             case "BROKER_GET_NUMS" if stats_key == self._cluster_name:
                 return self._broker_get
-        return self._others.get((stats_name, stats_key))
+        return None
 
 
 def _next_due_ms(due_ms: int, step_ms: int, now_ms: int) -> int:

@@ -60,7 +60,8 @@ class TimerEntry:
 class TimerMessages:
     """Owned by the loop. `read_ms`: the next slot to be taken out. `queue_offset`: the next message of
     the topic to be entered; `last_entered` is the last one that a log tells of which is ahead of its
-    checkpoint. `noted_phy_offset`: as in DelayOffsetManager."""
+    checkpoint. `noted_phy_offset`: as in DelayOffsetManager. `recovered_note`: what it was at the start, as
+    long as slots are still to be taken out of which a killed broker delivered some."""
 
     def __init__(self, files: Files, root: Path, config: BrokerConfig, log: CommitLog, now_ms: int) -> None:
         self._files = files
@@ -72,6 +73,9 @@ class TimerMessages:
         self._log = TimerLog(files, *_log_place(files, root / "timerlog", config.mapped_file_size_timer_log))
         self._counter = 0
         self._candidate: TimerCheckpoint | None = None
+        self._candidate_end = 0
+        self._slot_note: int | None = None
+        self.recovered_note: int | None = None
         self.is_dirty = False
         self.read_ms = self._floor(now_ms)
         self.queue_offset = 0
@@ -180,6 +184,10 @@ class TimerMessages:
             self.read_ms += self.precision_ms
         return None
 
+    def begin_slot(self) -> None:
+        """Messages of the slot at `read_ms` are delivered from now on."""
+        self._slot_note = self._commit_log.max_phy_offset
+
     def units_of(self, slot: Slot) -> list[TimerUnit]:
         """The units of the slot at `read_ms`, oldest first. May wait for the disk."""
         return self._log.chain(slot.last_pos, self.read_ms)
@@ -187,6 +195,7 @@ class TimerMessages:
     def slot_done(self) -> None:
         """All messages of the slot at `read_ms` are delivered."""
         self.read_ms += self.precision_ms
+        self._slot_note = None
         self.is_dirty = True
 
     def wait_ms(self, now_ms: int) -> int:
@@ -200,6 +209,7 @@ class TimerMessages:
         if self._candidate is None:
             self._counter += 1
             self._candidate = self._checkpoint(now_ms)
+            self._candidate_end = self._commit_log.max_phy_offset
             self.is_dirty = False
         pages, candidate = self._wheel.dirty_pages(), self._candidate
         try:
@@ -209,7 +219,7 @@ class TimerMessages:
         except BaseException:
             self._wheel.mark_dirty(pages)
             raise
-        if self._commit_log.flushed_phy_offset >= (candidate.noted_phy_offset or 0):
+        if self._commit_log.flushed_phy_offset >= self._candidate_end:
             written = candidate._replace(log_pos=min(candidate.log_pos, self._log.end_pos))
             yield lambda: save_timer_checkpoint(self._files, self._check_path, written)
             self.noted_phy_offset, self._candidate = candidate.noted_phy_offset, None
@@ -219,10 +229,16 @@ class TimerMessages:
             self.read_ms,
             self._log.end_pos,
             self.queue_offset,
-            self._commit_log.max_phy_offset,
+            self._note(),
             now_ms,
             self._counter,
         )
+
+    def _note(self) -> int:
+        """From where on the log may have deliveries that `read_ms` does not count: of a slot that is not
+        done, now or when the last process was killed."""
+        notes = (self._slot_note, self.recovered_note, self._commit_log.max_phy_offset)
+        return min(note for note in notes if note is not None)
 
     def encoded_checkpoint(self, now_ms: int) -> bytes:
         """What GET_TIMER_CHECK_POINT answers, Apache's fields as they are now."""

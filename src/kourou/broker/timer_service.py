@@ -76,9 +76,11 @@ class TimerService:
         """Whether the topic ever had a message that may still wait."""
         return self._queue() is not None
 
-    def recover(self, delivered: set[int]) -> None:
-        """Go on behind what was entered, and without what was delivered. Waits for the disk."""
-        self._delivered = delivered
+    def recover(self, delivered: set[int], begin_phy_offset: int) -> None:
+        """Go on behind what was entered, and without what was delivered, which was found in the log from
+        `begin_phy_offset` on. Waits for the disk."""
+        if delivered:
+            self._delivered, self._timers.recovered_note = delivered, begin_phy_offset
         queue, last = self._queue(), self._timers.last_entered
         record = None if last is None else self._store.look_message(last.phy_offset)
         if record is not None and record.topic == TIMER_TOPIC:
@@ -121,7 +123,7 @@ class TimerService:
         if self._delivered:
             self._entered_ms = self._entered_ms or self._services.now_ms()
             if self._timers.read_ms > self._entered_ms:
-                self._delivered = set()
+                self._delivered, self._timers.recovered_note = set(), None
 
     def _queue(self) -> ConsumeQueue | None:
         return self._store.queues.find(TIMER_TOPIC, 0)
@@ -160,6 +162,7 @@ class TimerService:
         """Deliver the messages of all slots that are over."""
         timers = self._timers
         while (slot := timers.next_over(self._services.now_ms())) is not None:
+            timers.begin_slot()
             units = await self._services.in_disk_thread(timers.units_of, slot)
             recalled = await self._recalled(units)
             wanted = [unit for unit in units if unit.is_roll or not unit.is_delete]

@@ -16,10 +16,11 @@ import msgspec
 
 from kourou.broker.attributes import TOPIC_ATTRIBUTES, apply_changes, parse_changes
 from kourou.broker.config_table import ConfigTable
-from kourou.broker.name_checks import check_topic_name
+from kourou.broker.name_checks import MAX_QUEUE_NUMS, check_topic_name
 from kourou.broker.system_topics import default_topic_config, system_topic_configs
+from kourou.errors import RequestError
 from kourou.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
-from kourou.protocol.codes import PermName
+from kourou.protocol.codes import PermName, ResponseCode
 from kourou.protocol.names import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     NOT_ALLOWED_SEND_TOPICS,
@@ -159,10 +160,12 @@ class TopicConfigManager(ConfigTable):
     ) -> TopicConfig:
         """A topic that the broker needs itself (%RETRY%, %DLQ% and the like), made if it is not there.
 
-        `is_order` None leaves an existing topic as it is.
+        `is_order` None leaves an existing topic as it is. RequestError INVALID_PARAMETER: it would have
+        more queues than any may have, such as those that a group asks for its retries.
         """
         known = self.table.get(topic)
         if known is None:
+            check_queue_nums(topic, queue_nums)
             created = TopicConfig(
                 topic_name=topic,
                 read_queue_nums=queue_nums,
@@ -218,6 +221,15 @@ class TopicConfigManager(ConfigTable):
         self._next_version()
         self._on_change(config)
         return config
+
+
+def check_queue_nums(topic: str, queue_nums: int) -> None:
+    """RequestError INVALID_PARAMETER if no topic may have so many queues."""
+    if not 0 <= queue_nums <= MAX_QUEUE_NUMS:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER,
+            f"The topic[{topic}] cannot have {queue_nums} queues: 0 to {MAX_QUEUE_NUMS} are allowed.",
+        )
 
 
 def _with(config: TopicConfig, **changes: object) -> TopicConfig:

@@ -1,7 +1,8 @@
 """Running one server as a process: event loop, signals, pid file, an end within a deadline.
 
 The same for every server; what it serves comes in. SIGTERM and SIGINT stop it, SIGHUP is ignored,
-because a terminal that closes must not take a server along. A second signal ends it at once.
+because a terminal that closes must not take a server along. A start that takes long is stopped too. A
+second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ async def _serve(service: Service[ServerT]) -> None:
     if service.stops_with_parent:
         _stop_with_parent(stop_requested)
     server = service.make()
-    await server.start()
+    if not await _started(server, stop_requested):
+        return
     _calm_collector()
     try:
         with _noted(service, server.address):
@@ -101,6 +103,28 @@ async def _serve(service: Service[ServerT]) -> None:
             await _wait_stop_or_failure(stop_requested, server)
     finally:
         await _stop(server, service)
+
+
+async def _started(server: Server, stop_requested: asyncio.Event) -> bool:
+    """Start the server; False when a signal came first, and it has taken back what it had begun.
+
+    A store that is being recovered is let to its end. It keeps what it has done as it goes, so that an
+    impatient second signal costs little.
+    """
+    start = asyncio.create_task(server.start(), name="start")
+    stop = asyncio.create_task(stop_requested.wait(), name="wait-stop")
+    try:
+        await asyncio.wait((start, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not start.done():
+            _log.info("the start is given up; a second signal ends it at once")
+    finally:
+        start.cancel()
+        stop.cancel()
+        await asyncio.gather(start, stop, return_exceptions=True)
+    if start.cancelled():
+        return False
+    start.result()
+    return True
 
 
 def _calm_collector() -> None:

@@ -260,7 +260,7 @@ _SENDING: Final = (
 
 _POP: Final = (
     # Queues of the topic that POP works with; the topic is made all the same, as in Apache.
-    *keys(_INT, reviveQueueNum=8),
+    Key("reviveQueueNum", _INT, 8, low=0, high=65_536),
     *keys(
         _INT,
         _NO_POP,

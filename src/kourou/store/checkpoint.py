@@ -96,11 +96,6 @@ class StoreCheckpoint:
         """Messages stored before this are in the log and in the queues on disk."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - CLOCK_SLACK_MS)
 
-    @property
-    def min_timestamp_index(self) -> int:
-        """Messages stored before this are in the index too."""
-        return min(self.min_timestamp, self.index_msg_timestamp)
-
     def load(self) -> None:
         """Take the values from disk; all are 0 when there is no file, or none that can be believed."""
         try:

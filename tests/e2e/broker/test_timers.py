@@ -165,6 +165,25 @@ async def test_deliveries_that_no_note_counts_are_not_made_again(tmp_path: Path)
         assert {message.properties["UNIQ_KEY"] for message in found} == {"A", "B", "C"}
 
 
+async def test_two_kills_in_a_row_deliver_nothing_twice(tmp_path: Path) -> None:
+    """The second one hits a broker that has not come to the slots which the first kill left half done."""
+    note = tmp_path / "store" / "config" / "timercheck"
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        await send(peer, "TIMER_DELAY_SEC\x0110", "A")
+    before = note.read_bytes()
+    clock.advance(12_000)
+    async with clocked(tmp_path, clock) as peer:
+        await pulled(peer, 1)
+    note.write_bytes(before)
+    async with clocked(tmp_path, clock, timer_stop_dequeue=True) as peer:
+        await settle()
+    async with clocked(tmp_path, clock) as peer:
+        clock.advance(5_000)
+        await settle(1.0)
+        assert count_in(peer) == 1
+
+
 async def test_lost_files_of_the_wheel_lose_no_message(tmp_path: Path) -> None:
     clock = Clock()
     async with clocked(tmp_path, clock) as peer:

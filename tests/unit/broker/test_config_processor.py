@@ -156,7 +156,8 @@ async def test_ratios_of_every_folder(tmp_path: Path) -> None:
 async def test_what_waits_for_the_disk_is_told(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         broker.put(b"x" * 3000)
-        assert (await _info(broker))["remainHowManyDataToFlush"] == "3.0 KiB"
+        info = await _info(broker)
+        assert (info["remainHowManyDataToFlush"], info["remainHowManyDataToCommit"]) == ("3.0 KiB", "0 B")
         broker.store.flush()
         assert (await _info(broker))["remainHowManyDataToFlush"] == "0 B"
 
@@ -197,7 +198,9 @@ async def test_queues_without_messages_are_cleaned(tmp_path: Path) -> None:
         assert sorted(broker.store.queues.topics()) == ["SCHEDULE_TOPIC_XXXX", "U"]
 
 
-async def test_a_queue_that_was_cleaned_is_consumed_from_its_new_start(tmp_path: Path) -> None:
+async def test_a_queue_that_was_cleaned_is_consumed_from_its_new_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with admin_broker(tmp_path) as broker:
         broker.put(b"old")
         broker.put(*[b"x" * 20_000] * 6, topic="U")
@@ -208,7 +211,10 @@ async def test_a_queue_that_was_cleaned_is_consumed_from_its_new_start(tmp_path:
         broker.store.flush_derived(thorough=True)
         broker.store.log.delete_first()
         broker.store.queues.delete_expired(broker.store.log.min_phy_offset)
+        woken: list[int] = []
+        monkeypatch.setattr(broker.holds, "wake_all", lambda: woken.append(1))
         assert (await broker.tool().call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        assert woken, "a pull that waits at the old offset would pass over the first message"
         broker.put(b"new")
         assert broker.store.queue("T", 0).max_queue_offset == 1
         assert broker.offsets.query("CG", "T", 0) == broker.offsets.query_pull("CG", "T", 0) == -1

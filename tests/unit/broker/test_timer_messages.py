@@ -135,6 +135,35 @@ def test_a_checkpoint_waits_until_what_it_counts_is_durable(kit: Kit) -> None:
     timers.close()
 
 
+def test_a_slot_that_is_half_delivered_keeps_the_note_back(kit: Kit) -> None:
+    """Stopped in the midst of a slot: its deliveries have to be found in the log."""
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    assert timers.next_over(NOW_MS + 6_000) is not None
+    before = kit.store.log.max_phy_offset
+    timers.begin_slot()
+    put(kit.store, b"delivered")
+    kit.store.flush()
+    run_steps(timers.flush_steps(NOW_MS))
+    assert timers.noted_phy_offset == before
+    timers.slot_done()
+    run_steps(timers.flush_steps(NOW_MS))
+    assert timers.noted_phy_offset == kit.store.log.max_phy_offset
+    timers.close()
+
+
+def test_what_a_killed_broker_delivered_keeps_the_note_back(kit: Kit) -> None:
+    """Killed twice, the second time before the slots are over that the first kill left half done."""
+    timers = kit.open()
+    timers.recovered_note = kit.places[3]
+    run_steps(timers.flush_steps(NOW_MS))
+    assert timers.noted_phy_offset == kit.places[3]
+    timers.recovered_note = None
+    run_steps(timers.flush_steps(NOW_MS))
+    assert timers.noted_phy_offset == kit.store.log.max_phy_offset
+    timers.close()
+
+
 def test_units_behind_the_checkpoint_are_linked_again(kit: Kit) -> None:
     """Killed after the log of the wheel was written, and before the wheel was."""
     timers = kit.open()

@@ -262,3 +262,13 @@ def test_bad_names_are_refused_in_apaches_words(tmp_path: Path, topic: str, word
 @pytest.mark.parametrize("topic", ["t" * 127, "%DLQ%" + "g" * 250, "ns%orders", "a|b_c-D9"])
 def test_good_names_pass(tmp_path: Path, topic: str) -> None:
     make(tmp_path).topics.check_topic_name(topic)
+
+
+@pytest.mark.parametrize("queue_nums", [65_537, 2_000_000_000, -1])
+def test_a_topic_has_no_more_queues_than_anybody_needs(tmp_path: Path, queue_nums: int) -> None:
+    topics = make(tmp_path).topics
+    with pytest.raises(RequestError, match=r"The topic\[%RETRY%CG\] cannot have -?\d+ queues") as caught:
+        topics.create_in_send_back("%RETRY%CG", queue_nums, 6)
+    assert caught.value.response_code == ResponseCode.INVALID_PARAMETER
+    assert topics.get("%RETRY%CG") is None
+    assert topics.create_in_send_back("%RETRY%CG", 65_536, 6).read_queue_nums == 65_536

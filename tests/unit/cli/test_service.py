@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import resource
@@ -162,3 +163,50 @@ def test_the_limit_of_open_files_is_raised() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
     service.raise_descriptor_limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+class SlowServer(FakeServer):
+    """Gets the signal in the middle of its start, which takes back what it has begun when it is given up."""
+
+    def __init__(self, *, ends_in_order: bool = True) -> None:
+        super().__init__()
+        self._ends_in_order = ends_in_order
+
+    async def start(self) -> None:
+        await super().start()
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # such as a store's recovery
+            self.calls.append("taken back")
+            if self._ends_in_order:
+                raise
+            raise ConfigError("the store cannot be closed") from None
+
+
+def test_a_signal_stops_a_start_that_takes_long(tmp_path: Path) -> None:
+    server = SlowServer()
+    run(server, tmp_path, lambda _: pytest.fail("it never started"))
+    assert server.calls == ["start", "taken back"]
+
+
+def test_what_goes_wrong_while_a_start_is_given_up_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the store cannot be closed"):
+        run(SlowServer(ends_in_order=False), tmp_path)
+
+
+class StubbornServer(FakeServer):
+    """Starts although it was told to stop."""
+
+    async def start(self) -> None:
+        await super().start()
+        os.kill(os.getpid(), signal.SIGTERM)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+def test_a_start_that_ends_after_the_signal_is_stopped_in_order(tmp_path: Path) -> None:
+    server = StubbornServer()
+    run(server, tmp_path)
+    assert server.calls == ["start", "stop 1500"]

@@ -64,7 +64,7 @@ def test_what_5_5_wrote(path: Path) -> None:
     assert checkpoint.logics_msg_timestamp == 1794712781070
     assert (checkpoint.confirm_phy_offset, checkpoint.logics_physical_offset) == (1066521, 1064395)
     assert checkpoint.min_timestamp == 1794712781070 - 3000
-    assert checkpoint.min_timestamp_index == checkpoint.index_msg_timestamp == 1794711971552
+    assert checkpoint.index_msg_timestamp == 1794711971552
 
 
 def test_what_we_wrote_comes_back_and_apache_finds_its_part(path: Path) -> None:
@@ -78,15 +78,13 @@ def test_what_we_wrote_comes_back_and_apache_finds_its_part(path: Path) -> None:
     assert int.from_bytes(path.read_bytes()[48:56], "big") == checkpoint.durable_phy_offset == 1003
 
 
-def test_min_timestamps(path: Path) -> None:
+def test_min_timestamp(path: Path) -> None:
     checkpoint = StoreCheckpoint(Files(), path)
-    assert (checkpoint.min_timestamp, checkpoint.min_timestamp_index) == (0, 0)
+    assert checkpoint.min_timestamp == 0
     checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp = 5000, 2000
     assert checkpoint.min_timestamp == 0
     checkpoint.logics_msg_timestamp = 7000
-    assert (checkpoint.min_timestamp, checkpoint.min_timestamp_index) == (2000, 0)
-    checkpoint.index_msg_timestamp = 9000
-    assert checkpoint.min_timestamp_index == 2000
+    assert checkpoint.min_timestamp == 2000
 
 
 def test_a_missing_file_is_no_problem_and_is_not_made(path: Path) -> None:

@@ -15,8 +15,8 @@ from kourou.protocol.codes import ResponseCode
 from kourou.store.files import DiskUsage
 from kourou.store.message_store import MessageStore
 from kourou.store.put_status import PutRefusedError
-from kourou.store.retention import Retention, RetentionConfig
-from kourou.store.steps import no_steps
+from kourou.store.retention import Retention, RetentionConfig, RetentionRound
+from kourou.store.steps import Steps, no_steps
 from tests.unit.store.message_stores import LOG_FILE_BYTES, StoreKit, bodies, body_for, faulty, put
 
 HOUR_MS = 3_600_000
@@ -152,6 +152,51 @@ def test_what_was_deleted_stays_deleted_after_a_restart(kit: StoreKit, store: Me
         assert (store.min_offset_in_queue("orders", 0), store.max_offset_in_queue("orders", 0)) == (40, 60)
         assert first_number(store) == 40
         assert store.report.damages == []
+
+
+# -- in steps ------------------------------------------------------------------------------------
+
+
+def run_busily(store: MessageStore, steps: Steps[RetentionRound]) -> RetentionRound:
+    """Do work in steps while messages come in, none of which is flushed by itself."""
+    try:
+        while True:
+            next(steps)()
+            put(store, b"new")
+    except StopIteration as end:
+        done: RetentionRound = end.value
+        return done
+
+
+def test_messages_may_come_in_between_the_steps_of_a_round(kit: StoreKit, store: MessageStore) -> None:
+    fill_files(store, 4, 0)
+    done = run_busily(store, retention(kit, store).steps(FOUR_MS))
+    assert len(done.deleted) == 3
+    low, high = store.min_offset_in_queue("orders", 0), store.max_offset_in_queue("orders", 0)
+    assert low == 60
+    queue_files = sorted(path.name for path in (store.config.queue_folder / "orders" / "0").iterdir())
+    assert int(queue_files[0]) == low * 20
+    store = kit.kill(store)
+    assert (store.min_offset_in_queue("orders", 0), store.max_offset_in_queue("orders", 0)) == (low, high)
+    assert len(bodies(store)) == high - low
+
+
+@pytest.mark.parametrize("last", range(12))
+def test_a_round_may_end_behind_any_step_and_the_next_goes_on(
+    kit: StoreKit, store: MessageStore, last: int
+) -> None:
+    fill_files(store, 4, 0)
+    keeper = retention(kit, store)
+    steps = keeper.steps(FOUR_MS)
+    for _ in range(last):
+        next(steps)()
+    steps.close()
+    put(store, b"999")
+    assert first_number(store) % 20 == 0
+    keeper.run(FOUR_MS)
+    assert (store.log.min_phy_offset, store.min_offset_in_queue("orders", 0)) == (3 * LOG_FILE_BYTES, 60)
+    store = kit.kill(store)
+    assert (store.min_offset_in_queue("orders", 0), store.max_offset_in_queue("orders", 0)) == (60, 81)
 
 
 # -- under pressure ------------------------------------------------------------------------------

@@ -129,7 +129,8 @@ async def test_a_header_that_is_none_closes(bench: MakeBench) -> None:
 async def test_others_may_wait_until_the_peer_takes_its_answers_or_is_gone(bench: MakeBench) -> None:
     b = bench(reads=False, write_high_bytes=150_000)
     await b.connection.wait_writable()  # at once
-    for end in (b.peer.take, lambda: b.connection.abort("gone")):
+    ends: tuple[Callable[[], None], ...] = (b.peer.take, lambda: b.connection.abort("gone"))
+    for end in ends:
         b.receive(request(BIG, 0), request(BIG, 1))
         await asyncio.sleep(0)
         assert b.connection.is_write_paused
