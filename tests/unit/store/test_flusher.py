@@ -15,6 +15,7 @@ from kourou.store.message_store import MessageStore
 from kourou.store.put_batch import PutBatch
 from kourou.store.put_status import PutStatus
 from kourou.store.settings import FlushDiskType
+from kourou.store.steps import run_steps
 from tests.unit.store.message_stores import (
     BORN_HOST,
     LOG_FILE_BYTES,
@@ -296,6 +297,7 @@ def test_a_file_may_be_deleted_while_it_is_synced(
         gate.open.release()
         owner.turn()
     assert not store.appender.is_fenced
+    run_steps(store.log.close_removed_steps())
     with pytest.raises((OSError, ValueError)):
         oldest.file.length()
 

@@ -14,6 +14,7 @@ from kourou.protocol.tags import tags_code
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.get_message import MAX_MESSAGES, GetMessageResult, GetMessageStatus
 from kourou.store.message_store import MessageStore
+from kourou.store.steps import run_steps
 from tests.unit.store.message_stores import (
     LOG_FILE_BYTES,
     QUEUE_FILE_UNITS,
@@ -313,6 +314,7 @@ def test_a_file_deleted_while_it_is_read_is_read_to_the_end(cold_store: MessageS
     result.load()
     assert numbers(result) == [18, 19, 20, 21, 22]
     result.release()
+    run_steps(cold_store.log.close_removed_steps())
     with pytest.raises((OSError, ValueError)):
         oldest.file.length()
     assert answer(get(cold_store, 18)) == ("OFFSET_TOO_SMALL", 20, 20, 45)
