@@ -28,6 +28,7 @@ from tests.crash.rounds import SOAK, replayable, seeds
 from tests.e2e.server_process import ServerProcess
 
 TOPIC = "TopicTest"
+PASS_MS = 100
 LEVELS_MS = (1_000, 2_000)
 KILLS = 3
 
@@ -79,7 +80,8 @@ class DelayKill:
         uniq_key = f"ID{number}"
         level = self.random.choice([0, 1, 2])
         deliver_ms = now_ms + (LEVELS_MS[level - 1] if level else self.random.randrange(500, 3_000))
-        self.sent[uniq_key] = deliver_ms
+        # A level counts from the time of the pass, which may have begun a moment before we sent.
+        self.sent[uniq_key] = deliver_ms - (PASS_MS if level else 0)
         delay = f"DELAY\x01{level}" if level else f"TIMER_DELIVER_MS\x01{deliver_ms}"
         header = SendMessageRequestHeaderV2(
             producer_group="P",
