@@ -94,8 +94,5 @@ class FlushService:
 async def flush_all(services: BrokerServices) -> None:
     """Make log, queues and index durable, the waiting in threads: whatever takes queues away makes sure
     of that on the loop, and has little left to do then. To be called with `store_work` held."""
-    store = services.store
-    job = store.start_flush()
-    await services.in_disk_thread(job.run)
-    store.finish_flush(job)
-    await services.disk.run_steps(store.derived_steps(thorough=True))
+    await services.disk.run_steps(services.store.flush_steps())
+    await services.disk.run_steps(services.store.derived_steps(thorough=True))

@@ -17,10 +17,9 @@ from kourou.errors import RemotingError, RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import ReplyMessageRequestHeader
-from kourou.protocol.message_id import encode_host, offset_msg_id
-from kourou.protocol.properties import MessageConst, get_property, properties_from_bytes, set_property
+from kourou.protocol.message_id import offset_msg_id
+from kourou.protocol.properties import MessageConst, get_property, set_property
 from kourou.store.put_status import PutRefusedError, PutStatus
-from kourou.transport.addresses import parse_address
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
@@ -53,17 +52,7 @@ class ReplyMessageProcessor(SendMessageProcessor):
         properties: str,
     ) -> None:
         stored = self._properties.read(properties, self._new_uniq_key)[0]
-        message = InnerMessage(
-            topic,
-            queue_id,
-            request.body,
-            properties_from_bytes(stored),
-            header.born_timestamp,
-            encode_host(*parse_address(request.connection.remote_address)),
-            header.sys_flag | target.sys_flag,
-            header.flag,
-            header.reconsume_times,
-        )
+        message = self._inner_message(request, header, target, topic, queue_id, stored)
         self._services.run(request, self._hand_over(request, header, message))
 
     def _put_batch(

@@ -158,7 +158,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(_BORN_HOST) or _born_host(connection),
+            connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
             header.sys_flag | target.sys_flag,
             header.flag,
             header.reconsume_times,
@@ -198,18 +198,7 @@ class SendMessageProcessor:
         sent: SentProperties,
     ) -> None:
         stored, uniq_key, tags_code, keys, waits, _ = sent
-        connection = request.connection
-        message = InnerMessage(
-            topic,
-            queue_id,
-            request.body,
-            properties_from_bytes(stored),
-            header.born_timestamp,
-            connection.attributes.get(_BORN_HOST) or _born_host(connection),
-            header.sys_flag | target.sys_flag,
-            header.flag,
-            header.reconsume_times,
-        )
+        message = self._inner_message(request, header, target, topic, queue_id, stored)
         delay(self._services, message)
         handle = recall_handle(message, self._services.config.broker_name)
         done = (
@@ -218,6 +207,29 @@ class SendMessageProcessor:
             else partial(self._answer_timer, request, queue_id, uniq_key, handle)
         )
         put_indexed(self._services, message, tags_code, keys, None if request.is_oneway else done, waits)
+
+    def _inner_message(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        stored: bytes,
+    ) -> InnerMessage:
+        """What was sent, to be put by the broker itself; `stored` are its properties."""
+        connection = request.connection
+        return InnerMessage(
+            topic,
+            queue_id,
+            request.body,
+            properties_from_bytes(stored),
+            header.born_timestamp,
+            connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
+            header.sys_flag | target.sys_flag,
+            header.flag,
+            header.reconsume_times,
+        )
 
     def _put_half(
         self,
@@ -237,7 +249,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(_BORN_HOST) or _born_host(connection),
+            connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
             half_sys_flag(header.sys_flag | target.sys_flag),
             header.flag,
             header.reconsume_times,
@@ -277,7 +289,7 @@ class SendMessageProcessor:
             self._queue(topic, queue_id),
             split_batch(request.body),
             born_timestamp=header.born_timestamp,
-            born_host=connection.attributes.get(_BORN_HOST) or _born_host(connection),
+            born_host=connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
             sys_flag=header.sys_flag,
             reconsume_times=header.reconsume_times,
             done=done,
@@ -411,7 +423,7 @@ def _no_such_queue(request: Request, header: SendHeader, target: SendTarget) -> 
     )
 
 
-def _born_host(connection: Connection) -> bytes:
+def _note_born_host(connection: Connection) -> bytes:
     host, port = parse_address(connection.remote_address)
     born_host = encode_host(host, port)
     connection.attributes[_BORN_HOST] = born_host

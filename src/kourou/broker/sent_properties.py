@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from kourou.protocol.properties import (
+    MAX_PROPERTIES_BYTES,
     MessageConst,
     PropertyScanner,
     encode_properties,
@@ -99,7 +100,8 @@ class PropertyRewriter:
         return (
             stored,
             uniq_key,
-            tags_code(tags) if tags else 0,
+            # Tags that no record can hold are refused when they are put: not worth a hash of megabytes.
+            tags_code(tags) if tags and len(tags) <= MAX_PROPERTIES_BYTES else 0,
             (uniq_key, keys) if uniq_key and keys and " " not in keys else index_keys(uniq_key, keys),
             waits,
             noted is not None and not noted.isdisjoint(_SPECIAL),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.attributes import MESSAGE_TYPE, MIXED_MESSAGE_TYPE, parse_changes
 from kourou.broker.config_table import SPLIT_METADATA_SIZE, page_of
 from kourou.broker.flush_service import flush_all
-from kourou.broker.name_checks import MAX_QUEUE_NUMS, check_topic_name
+from kourou.broker.name_checks import check_topic_name
+from kourou.broker.topics import check_queue_nums
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
     TopicConfig,
@@ -99,11 +100,7 @@ class TopicProcessor:
 
     def _check(self, config: TopicConfig) -> None:
         for queue_nums in (config.read_queue_nums, config.write_queue_nums):
-            if not 0 <= queue_nums <= MAX_QUEUE_NUMS:
-                raise _invalid(
-                    f"The topic[{config.topic_name}] cannot have {queue_nums} queues: "
-                    f"0 to {MAX_QUEUE_NUMS} are allowed."
-                )
+            check_queue_nums(config.topic_name, queue_nums)
         is_mixed = config.attributes.get("+" + MESSAGE_TYPE) == MIXED_MESSAGE_TYPE
         if is_mixed and not self._services.config.enable_mixed_message_type:
             raise _invalid("MIXED message type is not supported.")

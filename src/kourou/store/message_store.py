@@ -107,6 +107,7 @@ class MessageStore:
         self.start_flush = flush.start_flush
         self.finish_flush = flush.finish_flush
         self.flush = flush.flush
+        self.flush_steps = flush.flush_steps
         self.flush_derived = flush.flush_derived
         self.derived_steps = flush.derived_steps
         self.look_message = lookup.look_message

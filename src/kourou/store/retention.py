@@ -161,7 +161,7 @@ class Retention:
         yield from store.queues.correct_min_steps(low)
         # The units that are left now keep a queue's next offset: a power loss must not take all of them.
         expired, dispatched = store.queues.expired_files(), store.dispatcher.dispatched_phy_offset
-        yield from self._flush_log()
+        yield from self._store.flush_steps()
         if store.log.flushed_phy_offset < dispatched:
             return
         yield from store.queues.remove_first_steps(expired)
@@ -170,20 +170,6 @@ class Retention:
         # Noted at once: a crash must not take what is gone on purpose for lost.
         yield from store.derived_steps(thorough=True)
         self._followed_phy_offset = low
-
-    def _flush_log(self) -> Steps[None]:
-        if self._store.appender.is_fenced:
-            return
-        job = self._store.start_flush()
-        try:
-            yield job.run
-        except BaseException:
-            # Whoever waited was cancelled: a sync that failed meanwhile must be heard of all the same.
-            if job.error is not None:
-                self._store.finish_flush(job)
-            job.release()
-            raise
-        self._store.finish_flush(job)
 
     # -- the disk's space ------------------------------------------------------------------------
 

@@ -66,10 +66,21 @@ class StoreFlush:
 
         A fenced store is not synced again.
         """
+        run_steps(self.flush_steps())
+
+    def flush_steps(self) -> Steps[None]:
+        """The same in steps: what was written when it began is on disk at its end."""
         if self._appender.is_fenced:
             return
         job = self.start_flush()
-        job.run()
+        try:
+            yield job.run
+        except BaseException:
+            # Whoever waited was cancelled: a sync that failed meanwhile must be heard of all the same.
+            if job.error is not None:
+                self.finish_flush(job)
+            job.release()
+            raise
         self.finish_flush(job)
 
     def flush_derived(self, *, thorough: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kourou.broker import sent_properties
 from kourou.broker.sent_properties import PropertyRewriter, is_delayed
 from kourou.protocol.properties import decode_properties, encode_properties
 from kourou.protocol.tags import tags_code
@@ -71,3 +72,13 @@ def test_delays_are_told_from_names_that_look_like_them(
 
 def test_a_transaction_is_special_too(rewriter: PropertyRewriter) -> None:
     assert rewriter.read("TRAN_MSG\x01true\x02CLUSTER\x01x\x02")[5]
+
+
+def test_tags_that_no_record_can_hold_are_not_hashed(
+    rewriter: PropertyRewriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[int] = []
+    monkeypatch.setattr(sent_properties, "tags_code", lambda tags: hashed.append(len(tags)) or 7)
+    assert rewriter.read("TAGS\x01" + "t" * 32_767)[2] == 7
+    assert rewriter.read("TAGS\x01" + "t" * 32_768)[2] == 0
+    assert hashed == [32_767]
