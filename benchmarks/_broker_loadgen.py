@@ -12,6 +12,7 @@ from typing import Any
 SOURCE = Path(__file__).parent / "loadgen.c"
 # Past its measured time: connecting, creating topics, warming up, draining.
 SPARE_S = 120
+LONGEST_S = 3_600
 
 
 class LoadgenError(RuntimeError):
@@ -47,7 +48,11 @@ class Measured:
         """What makes the figures doubtful: messages that were refused or lost."""
         codes = {code: count for code, count in self.raw["codes"].items() if code != "0"}
         found = [f"codes {codes}"] if codes else []
-        return found + ([f"{self.raw['lost']} lost"] if self.raw.get("lost") else [])
+        if self.raw.get("lost"):
+            found.append(f"{self.raw['lost']} lost")
+        if self.raw.get("issued", 0) != self.raw.get("stored", 0):
+            found.append(f"{self.raw['issued']} sent one way, {self.raw['stored']} stored")
+        return found
 
     @property
     def other_cores(self) -> float:
@@ -55,25 +60,94 @@ class Measured:
         return float(self.raw["other_cores"]) + float(self.raw["steal_cores"])
 
 
+@dataclass(frozen=True)
+class Interval:
+    """What came in during one interval of `--each`, and the slowest of it."""
+
+    number: int
+    messages: int
+    worst_ack_ms: float
+    worst_delivery_ms: float
+
+
 class Loadgen:
     """The built program, for one broker."""
 
-    def __init__(self, program: Path, port: int, pid: int) -> None:
+    def __init__(self, program: Path, port: int, *pids: int) -> None:
         self._command = [str(program)]
-        self._target = ["-p", str(port), "-P", str(pid)]
+        self._target = ["-p", str(port), *(word for pid in pids for word in ("-P", str(pid)))]
 
-    def run(self, mode: str, *arguments: object) -> Measured:
+    def run(self, mode: str, *arguments: object, timeout_s: float = LONGEST_S) -> Measured:
         """One measurement; raises LoadgenError when no message got through."""
-        words = [*self._command, mode, *self._target, *map(str, arguments)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=3_600)
+        words = self._words(mode, arguments)
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise LoadgenError(f"{' '.join(words)}: no end within {timeout_s:g} s") from error
         if done.returncode != 0:
             raise LoadgenError(f"{' '.join(words)}: exit status {done.returncode}\n{done.stderr}")
-        return _measured(json.loads(done.stdout))
+        return _measured(json.loads(done.stdout.splitlines()[-1]))
+
+    def start(self, mode: str, *arguments: object, log_path: Path) -> RunningLoad:
+        """A load that goes on beside others until it is stopped; with `--each` among the arguments."""
+        with open(log_path, "wb") as log:
+            words = self._words(mode, arguments)
+            return RunningLoad(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT), log_path)
 
     def try_send_one(self) -> bool:
         """Whether the broker takes a message now."""
-        words = [*self._command, "send", *self._target, "-t", "FirstSend", "-C", "-N", "1"]
+        words = self._words("send", ("-t", "FirstSend", "-C", "-N", "1"))
         return subprocess.run(words, capture_output=True, timeout=SPARE_S).returncode == 0
+
+    def _words(self, mode: str, arguments: tuple[object, ...]) -> list[str]:
+        return [*self._command, mode, *self._target, *map(str, arguments)]
+
+
+class RunningLoad:
+    """A load under way."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
+        self._process = process
+        self._log_path = log_path
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still sends."""
+        return self._process.poll() is None
+
+    def intervals(self) -> list[Interval]:
+        """Those that are over."""
+        found = []
+        for line in self._log_path.read_text(errors="replace").splitlines(keepends=True):
+            if line.startswith('{"interval"') and line.endswith("\n"):
+                found.append(_interval(json.loads(line)))
+        return found
+
+    def output(self) -> str:
+        """All that it has printed, to explain a failure."""
+        return self._log_path.read_text(errors="replace")
+
+    def wait(self, timeout_s: float) -> Measured:
+        """What it found when its time was over. LoadgenError when it fails."""
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            self.stop()
+            raise LoadgenError(f"a load did not end within {timeout_s:g} s") from error
+        if status != 0:
+            raise LoadgenError(f"a load ended with exit status {status}:\n{self.output()[-2000:]}")
+        return _measured(json.loads(self.output().splitlines()[-1]))
+
+    def stop(self) -> list[Interval]:
+        """End it; what it did until then."""
+        if self.is_alive:
+            self._process.terminate()
+        self._process.wait(SPARE_S)
+        return self.intervals()
+
+
+def _interval(raw: dict[str, Any]) -> Interval:
+    return Interval(raw["interval"], raw["messages"], raw["ack_max_us"] / 1e3, raw["delivery_max_us"] / 1e3)
 
 
 def _measured(raw: dict[str, Any]) -> Measured:

@@ -1,13 +1,17 @@
 """The brokers that are measured: ours, and Apache's of a version, each as a process of its own.
 
-All have RocketMQ's own sizes of files and the index that is on by default; Apache's heap is what its authors'
-figures are usually taken with, cut down to the machine.
+All have the same settings: RocketMQ's own sizes of files, and the index that is on by default; Apache's heap
+is what its authors' figures are usually taken with, cut down to the machine.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
     from tests.interop.process import ServerProcess
 
 OURS = "Kourou"
+PYTHON_ALONE = "Kourou, Python alone"
+"""Ours without the compiled kernel, where that is installed."""
+PYTHON_WORD = "python"
+WITHOUT_KERNEL = {"compiledKernelEnable": "false"}
 JVM_OPTIONS = ("-server", "-Xms3g", "-Xmx3g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")
 STORE = {
     "mappedFileSizeCommitLog": str(1024 * 1024 * 1024),
@@ -24,18 +32,38 @@ STORE = {
     "maxHashSlotNum": "5000000",
     "maxIndexNum": "20000000",
     "messageIndexEnable": "true",
-    # 2,000 topics are created in one of the rows; the rest of the time nobody looks at this.
+    "enablePropertyFilter": "true",
+    # Thousands of topics are created in some rows; the rest of the time nobody looks at this.
     "autoCreateTopicEnable": "true",
+    # Nothing is to be deleted while it is read, however full the disk.
+    "diskMaxUsedSpaceRatio": "95",
+    # By default Apache's answers a pull with 32 messages at most: it may give as many as are asked for.
+    "maxTransferCountOnMessageInMemory": "1024",
+    "maxTransferBytesOnMessageInMemory": str(4 * 1024 * 1024),
+    "maxTransferCountOnMessageInDisk": "1024",
+    "maxTransferBytesOnMessageInDisk": str(4 * 1024 * 1024),
+    "pullBatchMaxMessageCount": "1024",
 }
-FIRST_SEND_TIMEOUT_S = 60
+# On a machine that does much else Apache's take a minute.
+FIRST_SEND_TIMEOUT_S = 180
+# A clean stop of Apache's writes all that is not on the disk.
+STOP_TIMEOUT_S = 60
 POLL_S = 0.02
 
 
-class RunningPeer:
-    """One broker that runs; killed at the end, and its folder left to the caller."""
+class PeerError(RuntimeError):
+    """A broker does not start, or does not take messages."""
 
-    def __init__(self, name: str, server: ServerProcess, program: Path) -> None:
+
+class RunningPeer:
+    """One broker that runs; its folder is left to the caller."""
+
+    def __init__(
+        self, name: str, server: ServerProcess, program: Path, namesrv: str, store: Path | None = None
+    ) -> None:
         self.name = name
+        self.namesrv = namesrv
+        self.store = store
         self._server = server
         self.load = Loadgen(program, server.port, server.pid)
 
@@ -44,35 +72,150 @@ class RunningPeer:
         deadline = time.monotonic() + FIRST_SEND_TIMEOUT_S
         while not self.load.try_send_one():
             if time.monotonic() > deadline or not self._server.is_alive:
-                raise RuntimeError(f"{self.name} does not take messages:\n{self._server.log_text()[-2000:]}")
+                raise PeerError(f"{self.name} does not take messages:\n{self._server.log_text()[-2000:]}")
             time.sleep(POLL_S)
 
     @property
     def anonymous_mb(self) -> float:
         """Resident memory without file pages, such as the mapped log; 10^6 bytes."""
+        return self._status_mb("RssAnon")
+
+    @property
+    def resident_mb(self) -> float:
+        """Resident memory with the pages of files; 10^6 bytes."""
+        return self._status_mb("VmRSS")
+
+    @property
+    def descriptors(self) -> int:
+        """How many files and sockets it has open."""
+        return len(os.listdir(f"/proc/{self._server.pid}/fd"))
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time that it has used so far."""
+        # The name may hold spaces and brackets; user and system time are 12 and 13 words after it.
+        words = Path(f"/proc/{self._server.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _status_mb(self, key: str) -> float:
         status = Path(f"/proc/{self._server.pid}/status").read_text()
-        found = re.search(r"RssAnon:\s+(\d+) kB", status)
+        found = re.search(rf"{key}:\s+(\d+) kB", status)
         return int(found[1]) * 1024 / 1e6 if found else 0.0
 
+    def stop(self) -> None:
+        """End it in order: what it holds is on the disk afterwards."""
+        self._server.stop(STOP_TIMEOUT_S)
+
     def kill(self) -> None:
-        """End it; what it wrote is of no more use."""
+        """End it as a crash would."""
         self._server.kill()
 
 
-def launch(name: str, work_dir: Path, namesrv: str, program: Path, flush: str) -> RunningPeer:
-    """Launch a broker and return at once."""
+def launch(
+    name: str,
+    work_dir: Path,
+    namesrv: str,
+    program: Path,
+    flush: str,
+    *,
+    store: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> RunningPeer:
+    """Launch a broker and return at once; on a store of its own, or on the one that is given."""
     from tests.interop import apache
     from tests.interop.kourou_broker import launch_kourou_broker
 
-    properties = {**STORE, "flushDiskType": f"{flush.upper()}_FLUSH"}
-    if name == OURS:
+    properties = {**STORE, "flushDiskType": f"{flush.upper()}_FLUSH", **(settings or {})}
+    if store is not None:
+        properties |= {"storePathRootDir": str(store), "storePathCommitLog": str(store / "commitlog")}
+    if name in (OURS, PYTHON_ALONE):
+        properties |= {} if name == OURS else WITHOUT_KERNEL
         server = launch_kourou_broker(work_dir, [namesrv], properties)
     else:
         version = name.removeprefix("Apache ")
         server = apache.start_broker(
             version, work_dir, [namesrv], properties=properties, jvm_options=JVM_OPTIONS, wait=False
         )
-    return RunningPeer(name, server, program)
+    return RunningPeer(name, server, program, namesrv, store)
+
+
+class Launcher:
+    """Starts brokers, each with a name server of its own, below a folder that is emptied afterwards."""
+
+    def __init__(self, folder: Path, program: Path) -> None:
+        self.folder = folder
+        self.program = program
+
+    @contextmanager
+    def running(self, names: list[str], flush: str) -> Iterator[list[RunningPeer]]:
+        """All brokers at once, each ready; killed at the end, and what they wrote deleted."""
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
+            peers = []
+            for name in names:
+                peer = launch(name, folder, self._namesrv(stack, folder), self.program, flush)
+                stack.callback(peer.kill)
+                peers.append(peer)
+            for peer in peers:
+                peer.wait_first_send()
+            yield peers
+
+    @contextmanager
+    def place(self, name: str) -> Iterator[Place]:
+        """Where one broker can be started several times on the same store."""
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
+            yield stack.enter_context(Place(name, folder, self._namesrv(stack, folder), self.program))
+
+    @staticmethod
+    def _namesrv(stack: ExitStack, folder: Path) -> str:
+        from tests.interop.kourou_namesrv import launch_kourou_namesrv
+
+        return stack.enter_context(launch_kourou_namesrv(folder)).wait_ready().address
+
+
+class Place:
+    """A store on which one broker at a time is started; the end of the `with` kills it."""
+
+    def __init__(self, name: str, folder: Path, namesrv: str, program: Path) -> None:
+        self.folder = folder
+        self._name = name
+        self._namesrv = namesrv
+        self._program = program
+        self._peer: RunningPeer | None = None
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._peer is not None:
+            self._peer.kill()
+
+    def start(self, settings: Mapping[str, str] | None = None) -> RunningPeer:
+        """Launch it with asynchronous flush, and return when it has accepted a message."""
+        self._peer = launch(
+            self._name,
+            self.folder,
+            self._namesrv,
+            self._program,
+            "async",
+            store=self.folder / "store",
+            settings=settings,
+        )
+        self._peer.wait_first_send()
+        return self._peer
+
+
+def peer_names(words: list[str]) -> list[str]:
+    """The columns: ours, then those of words such as `apache-5.5.0`, or `python`. ValueError for others."""
+    unknown = [word for word in words if not re.fullmatch(rf"apache-\d+\.\d+\.\d+|{PYTHON_WORD}", word)]
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: a peer is written like apache-5.5.0, or is {PYTHON_WORD}")
+    return [OURS, *map(_column, dict.fromkeys(words))]
+
+
+def _column(word: str) -> str:
+    return PYTHON_ALONE if word == PYTHON_WORD else f"Apache {word.removeprefix('apache-')}"
 
 
 def available(asked: str) -> list[str]:

@@ -1,8 +1,9 @@
-"""Shared by all tests: one hypothesis profile, quiet about time on a busy machine."""
+"""Shared by all tests: one hypothesis profile, quiet about time on a busy machine, and a plain SIGINT."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -15,3 +16,7 @@ settings.register_profile(
     "soak", deadline=None, max_examples=1_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("KOUROU_HYPOTHESIS_PROFILE", "default"))
+
+# A shell that starts tests in the background has SIGINT ignored, and so would the programs that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,25 +9,86 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kourou.client.consume_result import ConsumeContext, ConsumeResult
+    from kourou.client.credentials import Credentials
+    from kourou.client.idempotence import idempotent
+    from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
+    from kourou.client.plain.lite_pull_consumer import LitePullConsumer
+    from kourou.client.plain.producer import Producer
+    from kourou.client.plain.pull_consumer import PullConsumer
+    from kourou.client.plain.push_consumer import PushConsumer
+    from kourou.client.plain.transaction_producer import TransactionProducer
+    from kourou.client.producer import AsyncProducer
+    from kourou.client.pull_consumer import AsyncPullConsumer
+    from kourou.client.push_consumer import AsyncPushConsumer
+    from kourou.client.queue_reader import QueueReader
+    from kourou.client.send_result import SendResult, SendStatus
+    from kourou.client.transaction_producer import AsyncTransactionProducer
+    from kourou.client.transaction_state import TransactionState
     from kourou.errors import KourouError
     from kourou.namesrv.server import NameServer
+    from kourou.protocol.bodies.message_queue import MessageQueue
     from kourou.protocol.message import Message, MessageExt
 
 __version__ = "0.1.0"
-__all__ = ["KourouError", "Message", "MessageExt", "NameServer", "__version__"]
+__all__ = [
+    "AsyncLitePullConsumer",
+    "AsyncProducer",
+    "AsyncPullConsumer",
+    "AsyncPushConsumer",
+    "AsyncTransactionProducer",
+    "ConsumeContext",
+    "ConsumeResult",
+    "Credentials",
+    "KourouError",
+    "LitePullConsumer",
+    "Message",
+    "MessageExt",
+    "MessageQueue",
+    "NameServer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "QueueReader",
+    "SendResult",
+    "SendStatus",
+    "TransactionProducer",
+    "TransactionState",
+    "idempotent",
+    "__version__",
+]
 
 _HOMES = {
+    "AsyncLitePullConsumer": "kourou.client.lite_pull_consumer",
+    "AsyncProducer": "kourou.client.producer",
+    "AsyncPullConsumer": "kourou.client.pull_consumer",
+    "AsyncPushConsumer": "kourou.client.push_consumer",
+    "AsyncTransactionProducer": "kourou.client.transaction_producer",
+    "ConsumeContext": "kourou.client.consume_result",
+    "ConsumeResult": "kourou.client.consume_result",
+    "Credentials": "kourou.client.credentials",
     "KourouError": "kourou.errors",
+    "LitePullConsumer": "kourou.client.plain.lite_pull_consumer",
     "Message": "kourou.protocol.message",
     "MessageExt": "kourou.protocol.message",
+    "MessageQueue": "kourou.protocol.bodies.message_queue",
     "NameServer": "kourou.namesrv.server",
+    "Producer": "kourou.client.plain.producer",
+    "PullConsumer": "kourou.client.plain.pull_consumer",
+    "PushConsumer": "kourou.client.plain.push_consumer",
+    "QueueReader": "kourou.client.queue_reader",
+    "SendResult": "kourou.client.send_result",
+    "SendStatus": "kourou.client.send_result",
+    "TransactionProducer": "kourou.client.plain.transaction_producer",
+    "TransactionState": "kourou.client.transaction_state",
+    "idempotent": "kourou.client.idempotence",
 }
 
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'kourou' has no attribute '{name}'; it offers {', '.join(__all__)}")
+        raise AttributeError(f"module 'kourou' has no attribute '{name}'{_hint(name)}")
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
@@ -35,3 +96,10 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _hint(name: str) -> str:
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, __all__, n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else f"; it offers {', '.join(__all__)}"

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from kourou.broker.controller import BrokerController as Broker
-from kourou.broker.hooks import BrokerHooks, PullContext, SendContext
+from kourou.broker.hooks import BrokerHooks, GivenUpTransaction, PullContext, SendContext, TransactionEnd
 from kourou.config import BrokerConfig, NamesrvConfig
 from kourou.namesrv.server import NameServer
 
@@ -20,8 +20,10 @@ __all__ = [
     "Broker",
     "BrokerConfig",
     "BrokerHooks",
+    "GivenUpTransaction",
     "NameServer",
     "NamesrvConfig",
     "PullContext",
     "SendContext",
+    "TransactionEnd",
 ]

@@ -2,6 +2,10 @@
 
     KourouError
     ├── ConfigError                what the operator wrote
+    │   └── UnknownKeyError
+    ├── MessageRefusedError        what the application wants to send or be called, and no broker takes
+    ├── NoBusinessKeyError         a message that cannot be told from a repetition of it
+    ├── MessageInProgressError     a message that another handler is at work on
     ├── ProtocolError              what the peer sent: bytes that are not a frame, a header, a body
     │   ├── FrameTooLargeError
     │   ├── HeaderFieldError
@@ -14,6 +18,14 @@
     │   ├── TooManyRequestsError
     │   └── TlsError
     ├── ResponseError              the peer answered with a code other than success
+    ├── ClientError                a client cannot do what it was asked to
+    │   ├── ClientStateError
+    │   ├── NoNameServerError
+    │   │   └── NameServerNotGivenError
+    │   ├── NoRouteError
+    │   ├── SendFailedError
+    │   │   └── PartlySentError
+    │   └── NoReplyError
     └── StorageError               the disk failed, or what lies on it is not what it should be
         ├── StoreLockedError
         ├── StoreFormatError
@@ -27,6 +39,7 @@ whether the same call may go through later. Messages say what, where, and the ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,6 +47,7 @@ SYSTEM_ERROR = 1
 SYSTEM_BUSY = 2
 SERVICE_NOT_AVAILABLE = 14
 SUBSCRIPTION_PARSE_FAILED = 23
+INVALID_PARAMETER = 29
 
 
 class KourouError(Exception):
@@ -49,6 +63,38 @@ class ConfigError(KourouError):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems: tuple[str, ...] = problems
+
+
+class UnknownKeyError(ConfigError):
+    """A request would change keys of the configuration that nobody knows; nothing was changed."""
+
+    response_code = INVALID_PARAMETER
+
+
+class MessageRefusedError(KourouError, ValueError):
+    """A message, topic or group that no broker would take; nothing was sent."""
+
+
+class NoBusinessKeyError(KourouError):
+    """An idempotent handler got a message without the key that it is told apart by."""
+
+    def __init__(self, topic: str, msg_id: str) -> None:
+        super().__init__(
+            f"topic {topic!r}, message {msg_id}: it has no keys to be told apart by; "
+            "send it with keys, or give @idempotent(key=...) a function of your own"
+        )
+        self.topic = topic
+        self.msg_id = msg_id
+
+
+class MessageInProgressError(KourouError):
+    """The same message is being handled elsewhere, or was when a handler died; try it again later."""
+
+    retriable = True
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key!r} is being handled elsewhere; it is delivered again later")
+        self.key = key
 
 
 class ProtocolError(KourouError):
@@ -225,3 +271,77 @@ class DiskFullError(StorageError):
             f"{path}: the disk is full ({ratio:.0%} in use); messages are refused until there is room", path
         )
         self.ratio = ratio
+
+
+class ClientError(KourouError):
+    """A client of ours cannot do what it was asked to; the message names the step that failed."""
+
+
+class ClientStateError(ClientError):
+    """The client is not started, is stopped, or was started before a fork."""
+
+
+class NoNameServerError(ClientError):
+    """No name server is known, or none of those that are known answers."""
+
+    retriable = True
+
+
+class NameServerNotGivenError(NoNameServerError):
+    """Nobody said where a name server is."""
+
+    retriable = False
+
+
+class NoRouteError(ClientError):
+    """No broker is known to have the topic."""
+
+    retriable = True
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"no route to topic {topic!r}: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class SendFailedError(ClientError):
+    """A message was not stored, as far as the client can tell. `attempts` says what was tried, in order;
+    after a timeout the broker may have stored it nevertheless."""
+
+    retriable = True
+
+    def __init__(self, topic: str, attempts: list[str], timeout_ms: int) -> None:
+        tried = "; ".join(attempts) or "nothing could be tried in that time"
+        super().__init__(
+            f"topic {topic!r}: not sent, in {len(attempts)} attempts within {timeout_ms} ms: {tried}"
+        )
+        self.topic = topic
+        self.attempts = attempts
+        self.timeout_ms = timeout_ms
+
+
+class PartlySentError(SendFailedError):
+    """Of many messages sent together some were not stored. `results` has one entry for each message, in
+    their order: what the broker answered, or the error; messages with an error may be sent again."""
+
+    def __init__(self, topic: str, results: Sequence[object], timeout_ms: int) -> None:
+        failures = [str(result) for result in results if isinstance(result, BaseException)]
+        reasons = list(dict.fromkeys(failures))
+        super().__init__(topic, reasons, timeout_ms)
+        self.args = (f"{len(failures)} of {len(results)} messages were not stored: {'; '.join(reasons)}",)
+        self.results = results
+
+
+class NoReplyError(ClientError):
+    """A request was stored, but nobody replied in time."""
+
+    retriable = True
+
+    def __init__(self, topic: str, correlation_id: str, timeout_ms: int) -> None:
+        super().__init__(
+            f"topic {topic!r}: no reply to request {correlation_id} within {timeout_ms} ms; "
+            "is a consumer running that replies?"
+        )
+        self.topic = topic
+        self.correlation_id = correlation_id
+        self.timeout_ms = timeout_ms

@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
+from typing import Final
 
 from kourou.errors import ConfigError
+
+FILE_ONLY: Final = {"is_told_already": True}
+"""`extra` of a record that the console does not show, because whoever sits there is told in another way."""
 
 Records = queue.Queue[logging.LogRecord | None]
 
@@ -79,6 +83,7 @@ def _handlers(config: LogConfig) -> list[logging.Handler]:
     console = logging.StreamHandler(sys.stderr)
     console.setFormatter(logging.Formatter(_CONSOLE_LINE))
     console.setLevel(config.console_level.upper())
+    console.addFilter(lambda record: not getattr(record, "is_told_already", False))
     if config.path is None:
         console.setFormatter(logging.Formatter(_LINE, _TIME))
         console.setLevel(config.level.upper())

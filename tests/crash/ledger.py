@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_record, record_positions
-from kourou.store.get_message import GetMessageStatus
+from kourou.store.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.put_status import PutStatus
 from tests.crash.stored_log import log_start, stored_records

@@ -14,7 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 SOAK = os.environ.get("KOUROU_SOAK") == "1"
+soak_only = pytest.mark.skipif(not SOAK, reason="runs in a soak (KOUROU_SOAK=1)")
+"""For what takes a minute, and is shown in every run by a shorter test, too."""
 REPLAY = os.environ.get("KOUROU_SEED")
 
 _DEFAULT_SEED = 20_261_115

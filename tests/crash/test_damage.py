@@ -17,7 +17,7 @@ from kourou.protocol.record import decode_record, record_mark
 from kourou.store.check import CheckReport, check_store
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.files import Files
-from kourou.store.get_message import GetMessageStatus
+from kourou.store.get_message_result import GetMessageStatus
 from kourou.store.invariants import Invariant
 from kourou.store.message_store import MessageStore
 from kourou.testing.faulty_files import FaultyFiles

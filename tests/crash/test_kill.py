@@ -128,4 +128,4 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kill_9_loses_nothing_acknowledged_over_many_rounds(tmp_path: Path) -> None:
-    kill_rounds(tmp_path / "store", seconds=60, full=100 if SOAK else 20)
+    kill_rounds(tmp_path / "store", seconds=30, full=100 if SOAK else 20)

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.child_process import dies_with_parent
+
 START_SECONDS = 30  # a loaded machine; usually about one
 STOP_SECONDS = 20
 
@@ -18,7 +20,7 @@ class ServerProcess:
     def __init__(self, module: str, arguments: list[str], environ: dict[str, str], folder: Path) -> None:
         folder.mkdir()
         self._out, self._err = folder / "out", folder / "err"
-        command = [sys.executable, "-m", module, *arguments]
+        command = [*dies_with_parent(), sys.executable, "-m", module, *arguments]
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=err)
 

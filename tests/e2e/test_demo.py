@@ -1,20 +1,25 @@
-"""`kourou demo`: shows a broker at work, leaves nothing behind, ends by itself."""
+"""`kourou demo`: a tour of two brokers that leaves nothing behind and ends by itself."""
 
 from __future__ import annotations
 
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+from tests.spark.conftest import need_spark
 
-COMMAND = [sys.executable, "-m", "kourou.cli.main", "demo", "--seconds", "1"]
-LINE = re.compile(r" *[\d.]+ s  (\w+) +(\d+) messages, in +(\d+)/s, (\w+) out +(\d+)/s, lag (\d+)")
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+COMMAND = [sys.executable, "-m", "kourou.cli.main", "demo", "--no-spark"]
+LIMIT_S = 180
+SPARK_LIMIT_S = 400
+STEPS = ["Order", "Delay", "Transactions", "Retry, dead letters", "Redrive", "Replay by time"]
 
 
 def environ(home: Path) -> dict[str, str]:
@@ -24,33 +29,98 @@ def environ(home: Path) -> dict[str, str]:
 
 def test_into_a_file_it_prints_lines(tmp_path: Path) -> None:
     done = subprocess.run(
-        COMMAND, env=environ(tmp_path), capture_output=True, text=True, timeout=60, check=False
+        COMMAND, env=environ(tmp_path), capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    rows = [found.groups() for found in map(LINE.match, done.stdout.splitlines()) if found]
-    assert [(topic, group) for topic, _, _, group, _, _ in rows[:3]] == [
-        ("orders", "billing"),
-        ("payments", "ledger"),
-        ("audit", "archive"),
-    ]
-    for topic, messages, rate_in, _, rate_out, lag in rows[-3:]:
-        assert int(messages) > 0 and int(rate_in) > 0 and int(rate_out) > 0
-        assert (int(lag) > 0) or topic != "audit"
-    assert re.search(r"\d messages stored and [\d,]+ consumed", done.stdout)
-    assert "kourou standalone" in done.stdout
+    assert "\x1b" not in done.stdout
+    told = [found[1] for found in re.finditer(r"^ *[\d.]+ s  ([A-Z][^:]+): ", done.stdout, re.M)]
+    assert told == [step for step in STEPS for _ in range(2)]
+    assert "topic Parcels: 6 messages, group couriers: lag 0, retries 5, dead letters 2" in done.stdout
+    assert re.search(r"^Orders +8 +100 ", done.stdout, re.M)
+    assert re.search(r"messages; every step went as it should, in \d+ seconds", done.stdout)
+    assert "kourou standalone" in done.stdout and "docs/quickstart.md" in done.stdout
+    assert "Spark" not in done.stdout
     assert list(tmp_path.rglob("*")) == [tmp_path / "tmp"]
 
 
-def test_on_a_terminal_it_is_a_table_that_changes(tmp_path: Path) -> None:
+def test_on_a_terminal_it_is_tables_that_change(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(COMMAND, env=environ(tmp_path), stdout=theirs, stderr=subprocess.PIPE) as process:
         os.close(theirs)
         shown = _read_all(ours)
-        assert process.wait(60) == 0
+        assert process.wait(LIMIT_S) == 0
         assert process.stderr is not None and process.stderr.read() == b""
-    assert shown.count("orders") > 1 and shown.count("archive") > 1
-    for title in ("Topic", "In/s", "Out/s", "Lag"):
-        assert title in shown
+    assert shown.count("bookkeeping") > len(STEPS)
+    for text in (*STEPS, "Topic", "In/s", "Out/s", "Lag", "Retries", "every step went as it should"):
+        assert text in shown
+
+
+@pytest.mark.spark
+def test_it_ends_with_spark(tmp_path: Path) -> None:
+    """A topic, windowed by SQL; the table and Parquet. What Java prints is not seen, and nothing is left."""
+    need_spark()
+    # The limit is for people who wait, on a machine of their own.
+    program = (
+        "import kourou.cli.demo_spark as spark, kourou.cli.main as main\n"
+        f"spark._LIMIT_S = {SPARK_LIMIT_S}\n"
+        "main.app(['demo'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environ(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S + SPARK_LIMIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    table = re.search(r"^Since +Orders +Amount +Most sold *\n((?:\d\d:\d0 .*\n)+)", done.stdout, re.M)
+    assert table is not None
+    rows = [line.split() for line in table[1].splitlines()]
+    assert len(rows) in (6, 7) and sum(int(row[1]) for row in rows) == 360
+    assert (
+        f"Spark: 360 orders in {len(rows)} windows, by SQL; written as Parquet and read back" in done.stdout
+    )
+    assert "every step went as it should" in done.stdout
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_step_that_does_not_happen_is_one_line(tmp_path: Path) -> None:
+    """Brokers whose timers are stopped: a message that is due does not come."""
+    program = (
+        "import kourou.cli.demo_tour as tour, kourou.cli.main as main\n"
+        "tour.BROKER_KEYS['timerStopDequeue'] = 'true'\n"
+        "tour._WITHIN_S = 4.0\n"
+        "main.app(['demo', '--no-spark'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environ(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "kourou demo: Delay: within 4 seconds it did not come true that both delayed messages have come\n",
+    )
+
+
+def test_a_broker_that_dies_ends_it_with_one_line(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        COMMAND, env=environ(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "started in" in process.stdout.readline()
+        brokers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(brokers) == 2
+        os.kill(int(brokers[0]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=LIMIT_S)
+    died = "kourou demo: broker-a ended by itself (killed by SIGKILL); stopping all\n"
+    assert (process.returncode, errors) == (1, died)
+    assert not any(Path(f"/proc/{broker}").exists() for broker in brokers)
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def _read_all(terminal: int) -> str:

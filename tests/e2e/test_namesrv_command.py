@@ -169,7 +169,7 @@ def test_open_connections_do_not_delay_the_end(spawn: Spawn, free_port: Path) ->
 
 def test_changed_configuration_is_in_the_file_beside_its_comments(spawn: Spawn, free_port: Path) -> None:
     server = booted(spawn("-c", str(free_port)))
-    body = b"orderMessageEnable=true\nunknown=1\n"
+    body = b"orderMessageEnable=true\nfileReservedTime=1\n"
     assert call(server.address, RequestCode.UPDATE_NAMESRV_CONFIG, body).code == ResponseCode.SUCCESS
     answer = call(server.address, RequestCode.GET_NAMESRV_CONFIG)
     assert b"orderMessageEnable=true\n" in answer.body

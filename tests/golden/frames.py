@@ -1,7 +1,8 @@
 """Frames recorded between Apache RocketMQ's own programs, one JSON object a line, gzipped.
 
 `who` is the program that spoke or was answered (`raw`: requests made by hand, not by a Java client),
-`frame` the whole frame in base64, `header` what the recorder read in it.
+`command` which of its commands it ran (mqadmin), `frame` the whole frame in
+base64, `header` what the recorder read in it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class RecordedFrame:
 
     link: str
     who: str
+    command: str
     sender: str
     type: str
     code: int
@@ -42,6 +44,7 @@ def _recorded(line: dict[str, Any]) -> RecordedFrame:
     return RecordedFrame(
         link=line["link"],
         who=line["who"].partition(":")[0],
+        command=line["who"].partition(":")[2],
         sender=line["from"],
         type=line["type"],
         code=line["code"],

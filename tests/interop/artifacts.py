@@ -42,12 +42,12 @@ ARTIFACT_SETS: Final[dict[str, tuple[str, ...]]] = {
 
 _SHARED: Final = ("Json", "ShutdownHurry")
 _MESSAGING: Final = (
-    *("MessagingSession", "Producers", "PushConsumers", "PullConsumers", "Load"),
-    *("Described", "Options"),
+    *("MessagingSession", "Producers", "PushConsumers", "PullConsumers", "Load", "Strategies"),
+    *("Described", "Options", "Since5", "Verdicts", "UserProperties", "Transactions", "RequestReply"),
 )
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
-    "server-4.9.7": ("AdminSession", "StoreSession", *_SHARED),
-    "server-5.5.0": ("AdminSession", "StoreSession", "ClientSession", *_MESSAGING, *_SHARED),
+    "server-4.9.7": ("AdminSession", "StoreSession", "SqlOracle", *_SHARED),
+    "server-5.5.0": ("AdminSession", "StoreSession", "SqlOracle", "ClientSession", *_MESSAGING, *_SHARED),
     "client-4.9.8": ("ClientSession", *_MESSAGING, *_SHARED),
 }
 """Our Java programs that are compiled against each set."""

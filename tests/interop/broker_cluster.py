@@ -8,12 +8,23 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from . import wire
 from .kourou_broker import BROKER_NAME, launch_broker_under_test
 from .kourou_namesrv import launch_kourou_namesrv
 from .ports import free_broker_port
 from .process import ServerProcess
+
+
+class LaunchBroker(Protocol):
+    """A way to launch a broker: ours, or Apache's of some version."""
+
+    def __call__(
+        self, work_dir: Path, namesrvs: Sequence[str], properties: Mapping[str, str] | None = None
+    ) -> ServerProcess:
+        """Launch it; `.wait_ready()` waits until it serves."""
+        ...
 
 
 @dataclass(slots=True)
@@ -65,6 +76,7 @@ def running_broker(
     *,
     properties: Mapping[str, str] | None = None,
     more_namesrvs: Sequence[ServerProcess] = (),
+    launch_broker: LaunchBroker = launch_broker_under_test,
 ) -> Iterator[BrokerCluster]:
     """The broker under test with a name server of ours, and with more that run already."""
     with ExitStack() as servers:
@@ -80,7 +92,7 @@ def running_broker(
             **(properties or {}),
         }
         addresses = [server.address for server in namesrvs]
-        launch = partial(launch_broker_under_test, work_dir, addresses, settings)
+        launch = partial(launch_broker, work_dir, addresses, settings)
         cluster = BrokerCluster(namesrvs, launch, store_dir, launch())
         servers.callback(lambda: cluster.broker.kill())
         cluster.broker.wait_ready()

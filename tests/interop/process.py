@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, Self
+
+from tests.child_process import dies_with_parent
 
 _POLL_S: Final = 0.05
 _LOG_TAIL_CHARS: Final = 6000
@@ -52,7 +53,7 @@ class ServerProcess:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         with open(log_path, "wb") as log:
             self._process = subprocess.Popen(
-                [*_dies_with_parent(), *command],
+                [*dies_with_parent(), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -125,8 +126,3 @@ class ServerProcess:
         )
         log_tail = self.log_text()[-_LOG_TAIL_CHARS:]
         raise ServerNotReady(f"{self.name}: {problem}; end of {self.log_path}:\n{log_tail}")
-
-
-def _dies_with_parent() -> list[str]:
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []

@@ -20,7 +20,7 @@ from kourou.protocol.record import decode_records
 from kourou.store.check import CheckReport, check_store
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.files import Files
-from kourou.store.get_message import GetMessageStatus
+from kourou.store.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.queue_time_search import search_queue_offset
 from kourou.store.settings import MessageStoreConfig

@@ -228,5 +228,5 @@ TestConsumeQueue = ConsumeQueueMachine.TestCase
 @pytest.mark.slow
 def test_consume_queues_for_long() -> None:
     run_state_machine_as_test(
-        ConsumeQueueMachine, settings=settings(max_examples=1000, stateful_step_count=50, deadline=None)
+        ConsumeQueueMachine, settings=settings(max_examples=500, stateful_step_count=50, deadline=None)
     )

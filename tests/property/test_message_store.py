@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kourou.protocol.batch import BatchEntry
 from kourou.protocol.record import decode_records
 from kourou.store.files import DiskUsage
-from kourou.store.get_message import GetMessageStatus
+from kourou.store.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.put_status import PutStatus
 from kourou.store.queue_time_search import BoundaryType

@@ -10,9 +10,11 @@ def test_the_public_names_are_these_and_documented() -> None:
         "Broker",
         "BrokerConfig",
         "BrokerHooks",
+        "GivenUpTransaction",
         "NameServer",
         "NamesrvConfig",
         "PullContext",
         "SendContext",
+        "TransactionEnd",
     ]
     assert all(getattr(embed, name).__doc__ for name in embed.__all__)

@@ -9,7 +9,32 @@ import pytest
 
 import kourou
 
-PUBLIC = ["KourouError", "Message", "MessageExt", "NameServer", "__version__"]
+PUBLIC = [
+    "AsyncLitePullConsumer",
+    "AsyncProducer",
+    "AsyncPullConsumer",
+    "AsyncPushConsumer",
+    "AsyncTransactionProducer",
+    "ConsumeContext",
+    "ConsumeResult",
+    "Credentials",
+    "KourouError",
+    "LitePullConsumer",
+    "Message",
+    "MessageExt",
+    "MessageQueue",
+    "NameServer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "QueueReader",
+    "SendResult",
+    "SendStatus",
+    "TransactionProducer",
+    "TransactionState",
+    "idempotent",
+    "__version__",
+]
 
 
 def test_the_public_names_are_these() -> None:
@@ -24,10 +49,10 @@ def test_each_public_name_is_there_and_documented(name: str) -> None:
 
 
 def test_a_mistyped_name_says_what_there_is() -> None:
-    with pytest.raises(
-        AttributeError, match="'kourou' has no attribute 'Mesage'; it offers KourouError, Message"
-    ):
+    with pytest.raises(AttributeError, match="'kourou' has no attribute 'Mesage'; did you mean Message"):
         _ = kourou.Mesage
+    with pytest.raises(AttributeError, match="'kourou' has no attribute 'xyz'; it offers AsyncLitePull"):
+        _ = kourou.xyz
 
 
 def test_importing_kourou_stays_light() -> None:

@@ -53,11 +53,12 @@ def test_port_zero_is_free_for_all(tmp_path: Path) -> None:
 
 def test_all_problems_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        options(tmp_path, brokers=27, namesrv_port=-1, broker_port=70_000).check()
+        options(tmp_path, brokers=27, namesrv_port=-1, broker_port=70_000, http_port=65_536).check()
     assert caught.value.problems == (
         "--brokers 27: must be from 1 to 26",
         "--namesrv-port -1: must be from 0 to 65535; 0 picks a free one",
         "--broker-port 70000: must be from 0 to 65535; 0 picks a free one",
+        "--http-port 65536: must be from 0 to 65535; 0 picks a free one",
     )
 
 

@@ -57,7 +57,8 @@ class ConfigProcessor:
             raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         if changes:
             self._services.update_config(changes)
-            _log.info("configuration changed by %s: %s", request.connection.remote_address, sorted(changes))
+            names = ", ".join(sorted(changes))
+            _log.info("configuration changed by %s: %s", request.connection.remote_address, names)
         request.reply()
 
     def get_broker_config(self, request: Request) -> None:

@@ -17,7 +17,7 @@ from kourou.protocol.headers import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from kourou.store.get_message import GetMessageStatus
+from kourou.store.get_message_result import GetMessageStatus
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """BrokerController: a broker's life, in order.
 
-start: open the store, which recovers it; load the tables; listen; register with the name servers;
-begin what repeats. stop: unregister, answer what is under way, write everything, close the store.
-What the parts do is in their own files.
+start: answer health checks, where they are asked for; open the store, which recovers it; load the
+tables; listen; register with the name servers; begin what repeats. stop: unregister, answer what is under
+way, write everything, close the store. What the parts do is in their own files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kourou.broker import end_transaction_processor
 from kourou.broker.config_writer import ConfigWriter
@@ -36,6 +36,7 @@ from kourou.broker.pull_message_processor import PullMessageProcessor
 from kourou.broker.rebalance_lock import RebalanceLockManager
 from kourou.broker.registration import Registration
 from kourou.broker.retention_service import RetentionService
+from kourou.broker.send_message_processor import SendMessageProcessor
 from kourou.broker.services import BrokerServices
 from kourou.broker.settings import store_config, store_host, store_root
 from kourou.broker.stats import BrokerStatsManager
@@ -45,20 +46,25 @@ from kourou.broker.topics import TopicConfigManager
 from kourou.broker.transaction_check import TransactionCheck
 from kourou.broker.transaction_recovery import recover as recover_transactions
 from kourou.broker.transactions import Transactions
-from kourou.config.broker import BrokerConfig
+from kourou.config.broker import SLAVE, BrokerConfig
+from kourou.config.store_keys import NO_SLAVES
 from kourou.errors import ConfigError
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.file_preparer import FilePreparer
 from kourou.store.files import Files
+from kourou.store.kernel import installed_kernel
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import FlushDiskType
 from kourou.transport.addresses import join_address
 from kourou.transport.client import RemotingClient
-from kourou.transport.configured import client_settings, server_settings
+from kourou.transport.configured import client_settings, server_settings, start_probes
 from kourou.transport.connection import Connection
 from kourou.transport.passes import Passes
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from kourou.transport.http_probe import HttpProbes
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +74,7 @@ _NOTIFY_HELD_S: Final = 15.0
 _TICK_S: Final = 1.0
 _DRAIN_LOOK_S: Final = 0.002
 _NO_LIMIT_S: Final = 3600.0
+_SLOW_OPEN_S: Final = 2.0
 
 
 def wall_clock_ms() -> int:
@@ -90,6 +97,7 @@ class BrokerController:
         self._files = files or Files()
         self._now_ms = now_ms
         self._hooks = hooks or BrokerHooks()
+        self._kernel = installed_kernel() if config.compiled_kernel_enable else None
         self._services: BrokerServices | None = None
         self._server: RemotingServer | None = None
         self._client: RemotingClient | None = None
@@ -99,6 +107,8 @@ class BrokerController:
         self._retention: RetentionService | None = None
         self._delays: DelayedDelivery | None = None
         self._notifier = ConsumerIdsNotifier(self._current_config)
+        self._probes: HttpProbes | None = None
+        self._is_serving = False
         self._stopping: asyncio.Future[None] | None = None
 
     # -- start -----------------------------------------------------------------------------------
@@ -107,10 +117,26 @@ class BrokerController:
         """On return the broker serves, and every name server that answers knows it.
 
         StoreLockedError, StoreFormatError, StorageError: the store cannot be opened. ConfigError: the
-        port cannot be had, or a file cannot be read.
+        port cannot be had, a file cannot be read, or the broker is to be a slave.
         """
+        if self._config.is_slave:
+            raise ConfigError(f"brokerRole={SLAVE}: {NO_SLAVES}")
         if self._config.listen_port == 0:
             self._config = replace(self._config, listen_port=_free_port(self._config.bind_address))
+        # Before anything that may take long: who asks meanwhile is told that it is not ready.
+        self._probes = await start_probes(self._config, self.why_not_ready)
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop_probes()
+            raise
+        self._is_serving = True
+
+    async def _stop_probes(self) -> None:
+        if self._probes is not None:
+            await self._probes.stop()
+
+    async def _start(self) -> None:
         self._disk = DiskThreads()
         try:
             store = await self._opened_store()
@@ -128,6 +154,7 @@ class BrokerController:
 
     async def _opened_store(self) -> MessageStore:
         opening = asyncio.ensure_future(self._disk.run(self._open_store))
+        slow = asyncio.get_running_loop().call_later(_SLOW_OPEN_S, self._say_slow_open)
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -136,10 +163,20 @@ class BrokerController:
             if opening.exception() is None:
                 opening.result().close()
             raise
+        finally:
+            slow.cancel()
+
+    def _say_slow_open(self) -> None:
+        # A warning, so that whoever waits at the terminal hears it too.
+        _log.warning(
+            "the store %s is still being opened: after a sudden stop it is recovered first; "
+            "clients can connect when that is done",
+            self._config.store_path_root_dir,
+        )
 
     def _open_store(self) -> MessageStore:
         config = store_config(self._config, store_host(self._config))
-        return MessageStore.open(config, self._files, self._now_ms)
+        return MessageStore.open(config, self._files, self._now_ms, self._kernel)
 
     async def _serve(self, store: MessageStore) -> None:
         registration = Registration()
@@ -155,13 +192,19 @@ class BrokerController:
         self._preparer = FilePreparer(store.log)
         self._retention = RetentionService(services)
         self._pulls = PullMessageProcessor(services)
+        sends = SendMessageProcessor(services)
         processors = {
             **broker_processors(services, self._retention),
+            **sends.processors(),
             **self._pulls.processors(),
             **end_transaction_processor.processors(services, self._transactions),
         }
         self._server = RemotingServer(
-            processors, server_settings(self._config), on_close=self._closed, passes=services.passes
+            processors,
+            server_settings(self._config),
+            on_close=self._closed,
+            passes=services.passes,
+            take_run=sends.run_taker(self._kernel),
         )
         await self._server.start()
         self._client = RemotingClient(client_settings(self._config, self._config.connect_timeout_millis))
@@ -340,6 +383,7 @@ class BrokerController:
                 await services.in_disk_thread(self._close_store)
             finally:
                 self._disk.stop()
+                await self._stop_probes()
         _log.info("broker %s has stopped", self._config.broker_name)
 
     async def _stop_serving(self, services: BrokerServices, timeout_ms: int) -> None:
@@ -397,6 +441,21 @@ class BrokerController:
     def address(self) -> str:
         """`host:port` that clients are told."""
         return self.services.address
+
+    @property
+    def probe_address(self) -> str | None:
+        """`host:port` where health checks are answered by HTTP; None: nowhere."""
+        return None if self._probes is None else self._probes.address
+
+    async def why_not_ready(self) -> str | None:
+        """Why clients cannot send to this broker now, in one line; None: they can (readiness.py)."""
+        if self._stopping is not None:
+            return "the broker is stopping"
+        if not self._is_serving or self._out_api is None:
+            return "the broker is starting: its store is opened, and recovered where it was not closed"
+        from kourou.broker.readiness import why_not_ready
+
+        return await why_not_ready(self.services, self._out_api)
 
 
 async def _every(seconds: float, work: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ class DelayedDelivery:
         services = self._services
         root, log, now_ms = services.store.config.root, services.store.log, services.now_ms()
         services.timers = TimerMessages(services.files, root, services.config, log, now_ms)
-        services.timers.load(now_ms)
+        services.timers.load(now_ms, services.topics.table)
         self._timers = TimerService(services, services.timers)
 
     def _begin(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
-from kourou.store.steps import Step, Steps
+from kourou.store.steps import Steps
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class DiskThreads:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `function` in one of the threads and wait for it."""
-        return await self._loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+        return await self._run_to_its_end(lambda: function(*args, **kwargs))
 
     async def run_steps(self, steps: Steps[T]) -> T:
         """Do work that comes in steps (store/steps.py): the steps in a thread, the rest here."""
@@ -42,11 +42,11 @@ class DiskThreads:
             result: T = done.value
             return result
 
-    async def _run_to_its_end(self, step: Step) -> None:
+    async def _run_to_its_end(self, function: Callable[[], T]) -> T:
         # Also when whoever waits is cancelled: the same files may be written next, by somebody else.
-        running = self._loop.run_in_executor(self._threads, step)
+        running = self._loop.run_in_executor(self._threads, function)
         try:
-            await asyncio.shield(running)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.half_messages import resumed
 from kourou.broker.half_table import ENDED, OPEN
 from kourou.broker.inner_message import put_now
+from kourou.broker.pass_end import MAX_PASS_BYTES
 from kourou.broker.record_reads import RecordReads, read_records, when_read
-from kourou.broker.send_message_processor import MAX_PASS_BYTES
 from kourou.broker.transaction_times import immunity_ms
 from kourou.broker.transactions import Transactions
 from kourou.errors import RequestError

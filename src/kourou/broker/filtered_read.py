@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.record_judge import RecordJudge
 from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.get_message import GetMessageResult, GetMessageStatus
+from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from kourou.broker.long_polling import Pull
@@ -91,21 +91,10 @@ class FilteredRead:
         if whole is None:
             whole = self.result = part
         elif part.status in _INSIDE:
-            _join(whole, part)
+            whole.extend(part)
         self.is_done = (
             part.status not in _INSIDE
             or whole.message_count >= self._pull.header.max_msg_nums
             or self._judge.is_full
             or self._next_offset >= min(self._end_offset, part.max_offset)
         )
-
-
-def _join(whole: GetMessageResult, part: GetMessageResult) -> None:
-    whole.runs += part.runs
-    whole.message_count += part.message_count
-    whole.size_bytes += part.size_bytes
-    whole.next_begin_offset = part.next_begin_offset
-    whole.min_offset, whole.max_offset = part.min_offset, part.max_offset
-    if part.message_count:
-        whole.status = GetMessageStatus.FOUND
-        whole.last_phy_offset = part.last_phy_offset

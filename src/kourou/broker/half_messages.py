@@ -80,6 +80,8 @@ def is_half(header: SendMessageRequestHeader | SendMessageRequestHeaderV2, prope
 
 
 def _is_prepared(properties: str) -> bool:
+    if _PREPARED not in properties:  # most are not, and to look for it is cheap
+        return False
     (value,) = _scan_prepared(properties)
     return value is not None and value.lower() == "true"
 

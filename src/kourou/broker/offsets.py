@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.change_words import queue_words
 from kourou.broker.config_table import ConfigTable
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import ConsumerOffsetTable, load_table
@@ -142,7 +143,7 @@ class ConsumerOffsetManager(ConfigTable):
     def _remove(self, is_gone: Callable[[str], bool]) -> None:
         for table in (self.offset_table, self._pull_offsets, self._resets):
             for key in [key for key in table if is_gone(key)]:
-                _log.info("offsets of %s removed: %s", key, table.pop(key))
+                _log.info("offsets of %s removed: %s", key, queue_words(table.pop(key)))
                 self.is_dirty = True
 
     # -- resets by the server (5.x) --------------------------------------------------------------

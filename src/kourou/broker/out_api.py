@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -73,7 +73,6 @@ class _News:
 
     command: RemotingCommand
     version: DataVersion
-    is_oneway: bool
 
 
 class BrokerOuterApi:
@@ -97,12 +96,11 @@ class BrokerOuterApi:
         self._tellers: dict[str, asyncio.Task[RegisterBrokerResult | None]] = {}
         self._news: dict[str, _News] = {}
         self._failing: set[str] = set()
-
-    def update_addresses(self, addresses: Sequence[str]) -> None:
-        """Register with these name servers from now on. One that is left out forgets us at once."""
-        self.namesrvs.update(addresses)
+        # Whether a name server has known what we serve, at any time.
+        self.has_registered = False
 
     def _changed(self, added: list[str], removed: list[str]) -> None:
+        # One that is left out forgets us as soon as the connection ends.
         for address in removed:
             self._client.close_connection(address, "no longer a name server of this broker")
             self._news.pop(address, None)
@@ -114,14 +112,13 @@ class BrokerOuterApi:
 
     # -- registration ----------------------------------------------------------------------------
 
-    async def register_all(
-        self, topics: TopicConfigSerializeWrapper, *, oneway: bool = False
-    ) -> list[RegisterBrokerResult]:
+    async def register_all(self, topics: TopicConfigSerializeWrapper) -> list[RegisterBrokerResult]:
         """Tell every name server of these topics; returns what those said that answered soon.
 
-        One that takes long hears of it all the same, in its time. `oneway` asks for no answers.
+        One that takes long hears of it all the same, in its time. Never one-way: 4.9 does not ask for an
+        answer after a send has made a topic, 5.x does, and so do we.
         """
-        news = _News(self._registration(topics), topics.data_version, oneway)
+        news = _News(self._registration(topics), topics.data_version)
         tellers = [self._hand_over(address, news) for address in self.namesrvs.current]
         if not tellers:
             return []
@@ -164,10 +161,8 @@ class BrokerOuterApi:
 
     async def _register(self, address: str, news: _News) -> RegisterBrokerResult | None:
         try:
-            if news.is_oneway:
-                await self._client.send_oneway(address, replace(news.command))
-                return None
             if not await self._needs_registration(address, news.version):
+                self.has_registered = True
                 return None
             answer = await self._call(address, news.command, self._config().register_broker_timeout_mills)
             return self._registered(address, answer)
@@ -198,6 +193,7 @@ class BrokerOuterApi:
         if address in self._failing:
             self._failing.discard(address)
             _log.info("registered with name server %s again", address)
+        self.has_registered = True
         header = answer.header(RegisterBrokerResponseHeader)
         table = decode_body(answer.body, KVTable).table if answer.body else {}
         return RegisterBrokerResult(address, header.ha_server_addr, header.master_addr, table)

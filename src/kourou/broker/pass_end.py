@@ -21,6 +21,8 @@ from kourou.store.put_status import PutStatus
 
 _log = logging.getLogger(__name__)
 
+MAX_PASS_BYTES: Final = 1024 * 1024
+"""A pass is written early when it has grown to this: one answer must not wait for everybody's bytes."""
 # What may wait for a sync. A disk that is that far behind takes no more: senders are told to come again.
 MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
 MAX_WAITING_MESSAGES: Final = 200_000
@@ -45,6 +47,8 @@ class PassEnd:
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
         self.waiting_messages = 0
+        # What the last write failed of; None: it did not.
+        self.write_problem: str | None = None
 
     def attach(self, flusher: Flusher) -> None:
         """Whom to ask for a sync; its result comes to `flushed`."""
@@ -59,11 +63,13 @@ class PassEnd:
         try:
             batch = self._store.write_pass()
         except PutFailedError as failed:
+            self.write_problem = str(failed)
             self._count_failed(len(failed.batch.puts))
             failed.batch.answer(failed.status)
             return
         if batch is None:
             return
+        self.write_problem = None
         # While older ones wait, newer ones do too: readers see messages in the order of the log.
         if not self.waits_for_flush and not self._flushing:
             self._confirm(batch)
@@ -96,9 +102,19 @@ class PassEnd:
         """Whether senders wait for a sync."""
         return len(self._flushing) > 0
 
+    @property
+    def is_late(self) -> bool:
+        """Whether senders were told that a sync takes too long, and it is still not done."""
+        return self._flushing.is_late
+
+    @property
+    def has_room(self) -> bool:
+        """False when so much waits for the disk that more would only pile up."""
+        return self.waiting_bytes <= MAX_WAITING_BYTES and self.waiting_messages <= MAX_WAITING_MESSAGES
+
     def check_room(self) -> None:
-        """RequestError when so much waits for the disk that more would only pile up."""
-        if self.waiting_bytes > MAX_WAITING_BYTES or self.waiting_messages > MAX_WAITING_MESSAGES:
+        """RequestError when there is no room."""
+        if not self.has_room:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
                 "[REJECTREQUEST]system busy, start flow control for a while "

@@ -1,5 +1,5 @@
-"""Which request code goes where: all processors of a broker but those of pulls and transactions, in one
-table."""
+"""Which request code goes where: all processors of a broker but those of sends, pulls and transactions, in
+one table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from kourou.broker import (
     reply_processor,
     reset_offset,
     send_back_processor,
-    send_message_processor,
     stats_processor,
     timer_processor,
     topic_processor,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
 
 _MODULES = (
-    send_message_processor,
     reply_processor,
     send_back_processor,
     timer_processor,

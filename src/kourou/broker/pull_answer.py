@@ -8,7 +8,7 @@ from typing import Final
 from kourou.protocol.codes import ResponseCode, SerializeType
 from kourou.protocol.headers.pull import PullMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
-from kourou.store.get_message import GetMessageResult, GetMessageStatus
+from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.transport.request import Request
 
 _PREFIX: Final = Struct(">II")
@@ -60,7 +60,7 @@ def answer_found(request: Request, result: GetMessageResult, broker_id: int, top
     buffers = result.buffers
     # What there is, not what there should be: a length that is wrong would leave the client waiting for ever.
     size = 4 + len(head) + sum(map(len, buffers))
-    request.connection.send_parts([_PREFIX.pack(size, len(head)), head, *buffers], 4 + size)
+    request.connection.send_parts([_PREFIX.pack(size, len(head)) + head, *buffers], 4 + size)
 
 
 def answer_none(

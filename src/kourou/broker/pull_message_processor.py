@@ -3,7 +3,8 @@
 A pull is answered within its pass if its messages are in memory. If they are not, a thread reads
 them. If there are none and the client wants to wait, it waits (long_polling.py). A filter by property
 may have to look at many to find few: it does so in steps (filtered_read.py). Of the pulls of one
-connection that have to wait for the disk a few are under way at a time (pull_lines.py).
+connection that have to wait for the disk a few are under way at a time (pull_lines.py), and whoever reads
+what is old gives way to those who send (read_turns.py).
 Not here: who may pull (pull_checks.py).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.filtered_read import FilteredRead
@@ -28,6 +30,7 @@ from kourou.broker.message_filter import (
 from kourou.broker.pull_answer import answer_found, answer_none, answer_reset, pull_code
 from kourou.broker.pull_checks import ForbiddenType, PullForbiddenError, answer_forbidden, check_pull
 from kourou.broker.pull_lines import PullLines
+from kourou.broker.read_turns import ReadTurns
 from kourou.broker.record_judge import RecordJudge
 from kourou.errors import RequestError
 from kourou.protocol.bodies.heartbeat import MessageModel, SubscriptionData
@@ -36,7 +39,7 @@ from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX
 from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.get_message import GetMessageResult, GetMessageStatus
+from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.transport.dispatcher import answer_failure
 from kourou.transport.request import Processor, Request
 
@@ -59,6 +62,8 @@ class PullMessageProcessor:
         self._lines = PullLines(services.requests)
         self._find_queue = services.store.queues.find
         self._reader = services.store.reader
+        log = services.store.log
+        self._turns = ReadTurns(lambda: log.max_phy_offset)
 
     def processors(self) -> dict[int, Processor]:
         """Who handles which request code."""
@@ -194,12 +199,12 @@ class PullMessageProcessor:
             return
         wanted = self._reader.units_wanted(header.max_msg_nums, is_filtered=pull.codes is not None)
         units = b"" if queue is None else queue.read_units_nowait(header.queue_offset, wanted)
-        result = None if units is None else self._read(pull, queue, units)
-        if result is not None and result.is_loaded:
-            self._finish(pull, result, may_wait=may_wait)
-            return
-        if result is not None:  # in its line a pull keeps no file
-            result.release()
+        if units is not None and (not self._reader.is_old(units) or self._turns.take_nowait()):
+            result = self._read(pull, queue, units)
+            if result.is_loaded:
+                self._finish(pull, result, may_wait=may_wait)
+                return
+            result.release()  # in its line a pull keeps no file
         assert queue is not None, "without a queue nothing is read"
         self._lines.run(pull.request, partial(self._serve_cold, pull, queue, wanted))
 
@@ -220,11 +225,15 @@ class PullMessageProcessor:
 
     async def _serve_cold(self, pull: Pull, queue: ConsumeQueue, wanted: int) -> None:
         """Have the queue's units read first; what they point to may be on disk too."""
+        await self._turns.wait()
+        began_s = perf_counter()
         queue_offset = pull.header.queue_offset
         units = queue.read_units_nowait(queue_offset, wanted)
         if units is None:
             units = await self._services.in_disk_thread(queue.read_units, queue_offset, wanted)
         await self._load_and_answer(pull, self._read(pull, queue, units))
+        # Those from memory take no millisecond, which is what this is counted in.
+        self._services.stats.get_latency((perf_counter() - began_s) * 1000)
 
     def _judge(self, header: PullMessageRequestHeader, wants: PropertyFilter) -> RecordJudge:
         store = self._services.store

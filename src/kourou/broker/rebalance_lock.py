@@ -51,7 +51,10 @@ class RebalanceLockManager:
             if lock is None:
                 continue
             if lock.client_id != client_id:
-                _log.warning("group %s: %s unlocks %s, which %s holds", group, client_id, mq, lock.client_id)
+                _log.warning(
+                    "group %s: %s unlocks %s/%d, which %s holds",
+                    *(group, client_id, mq.topic, mq.queue_id, lock.client_id),
+                )
                 continue
             del locks[mq]
         if not locks:
@@ -78,6 +81,9 @@ class RebalanceLockManager:
         if lock is not None and lock.client_id != client_id:
             if not lock.is_expired(now_ms):
                 return False
-            _log.info("group %s: %s takes %s over, %s let it expire", group, client_id, mq, lock.client_id)
+            _log.info(
+                "group %s: %s takes %s/%d over, %s let it expire",
+                *(group, client_id, mq.topic, mq.queue_id, lock.client_id),
+            )
         locks[mq] = _Lock(client_id, now_ms)
         return True

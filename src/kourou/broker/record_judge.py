@@ -1,7 +1,7 @@
 """RecordJudge: whether records match a filter by property, without waiting for the disk.
 
-It reads the properties of one record after the other in the log's window, and further back in blocks that
-are in the page cache. Its work is bounded: after some records it judges none until it is renewed, so that
+It reads the properties of one record after the other in the log's window, and further back where the log
+is in the page cache. Its work is bounded: after some records it judges none until it is renewed, so that
 others have their turn. A record that is on disk only is noted; `load`, in a thread, makes it judgeable.
 """
 
@@ -12,8 +12,9 @@ from typing import Final
 from kourou.broker.message_filter import PropertyFilter
 from kourou.protocol.record import Buffer
 from kourou.protocol.record_properties import properties_start
-from kourou.store.commit_log import CommitLog, LogWindow
+from kourou.store.commit_log import CommitLog
 from kourou.store.log_file import LogFile
+from kourou.store.log_regions import LogWindow
 
 # About a millisecond: 280 records with one comparison each, fewer with more.
 WORK_PER_TURN: Final = 2_000
@@ -92,7 +93,7 @@ class RecordJudge:
 
     def _find_window(self, phy_offset: int, size_bytes: int) -> bool:
         """Have the record in the view; False when it has to come from disk."""
-        window = self._log.window_at(phy_offset)
+        window = self._log.window_at(phy_offset) or self._log.region_at(phy_offset)
         if window is not None and phy_offset + size_bytes <= window.end:
             self._view, self._start, self._low, self._end = window
             return True

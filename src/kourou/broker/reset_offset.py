@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.change_words import queue_words
 from kourou.broker.client_channel import ClientChannel
 from kourou.broker.record_reads import RecordReads, when_read
 from kourou.errors import KourouError, RemotingError, RequestError
@@ -133,7 +134,11 @@ class ResetOffsetProcessor:
         for queue_id, queue_offset in targets.items():
             self._services.offsets.assign_reset(header.topic, header.group, queue_id, queue_offset)
         _log.info(
-            "%s resets %s in %s: %s", request.connection.remote_address, header.group, header.topic, targets
+            "%s resets %s in %s: %s",
+            request.connection.remote_address,
+            header.group,
+            header.topic,
+            queue_words(targets),
         )
         request.reply(body=encode_body(self._reset_body(header.topic, targets)))
         # Consumers that have read all would hear of it only when their pull has waited long enough.

@@ -1,4 +1,4 @@
-"""The answer to a send: made for every message, so it is a template with six holes.
+"""The answer to a send: made for every message, so it is a template with five holes.
 
 Only an answer with something unusual in it (a failure, the binary header, an id that JSON would
 have to escape) goes the way of all other answers.
@@ -23,15 +23,18 @@ _PUT_OK: Final = PutStatus.PUT_OK
 
 
 class SendAnswer:
-    """Answers the senders of one broker, whose offset ids begin with its `store_host`."""
+    """Answers the senders of one broker, whose offset ids begin with its `store_host`.
 
-    __slots__ = ("_id_prefix", "_region", "_template", "_trace_on")
+    `template` takes a phy_offset, a queue_id, a queue_offset, the id of the message, and the opaque.
+    """
+
+    __slots__ = ("_id_prefix", "_region", "_trace_on", "template")
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
         self._id_prefix = store_host.hex().upper()
         self._region = region
         self._trace_on = trace_on
-        self._template = self._make_template()
+        self.template = self._make_template()
 
     def _make_template(self) -> bytes:
         region = msgspec.json.encode(self._region).decode().replace("%", "%%")
@@ -56,7 +59,7 @@ class SendAnswer:
         # What is alphanumeric, in whatever script, needs no escape in JSON.
         if status is _PUT_OK and request.serialize_type == _JSON and uniq_key.isalnum():
             request.answered = True
-            header = self._template % (phy_offset, queue_id, queue_offset, uniq_key.encode(), request.opaque)
+            header = self.template % (phy_offset, queue_id, queue_offset, uniq_key.encode(), request.opaque)
             size = len(header)
             request.connection.send(_pack_prefix(size + 4, size) + header)
         else:

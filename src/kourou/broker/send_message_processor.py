@@ -13,20 +13,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kourou.broker.born_host import BORN_HOST, note_born_host
 from kourou.broker.delayed_messages import delay
 from kourou.broker.half_messages import check_batch, check_half, half_properties, half_sys_flag, is_half
 from kourou.broker.hooks import SendContext
 from kourou.broker.inner_message import InnerMessage, put_indexed
+from kourou.broker.pass_end import MAX_PASS_BYTES
 from kourou.broker.recall_handle import recall_handle
 from kourou.broker.send_answer import SendAnswer
+from kourou.broker.send_runs import SendRuns
 from kourou.broker.sent_properties import PropertyRewriter, SentProperties, is_delayed
 from kourou.errors import RequestError
-from kourou.protocol.batch import split_batch
 from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
 from kourou.protocol.codes import CommandFlag, MessageSysFlag, PermName, RequestCode, ResponseCode
 from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from kourou.protocol.message_id import UniqueIdGenerator, encode_host, host_text
+from kourou.protocol.message_id import HOST_V4_BYTES, UniqueIdGenerator, host_text
 from kourou.protocol.names import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
@@ -36,9 +38,10 @@ from kourou.protocol.names import (
 )
 from kourou.protocol.properties import MessageConst, properties_from_bytes, set_property
 from kourou.protocol.versions import V3_4_9
+from kourou.store.kernel import Kernel
 from kourou.store.put_status import PutStatus
 from kourou.transport.addresses import parse_address
-from kourou.transport.connection import Connection
+from kourou.transport.connection import RunTaker
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
@@ -47,23 +50,9 @@ if TYPE_CHECKING:
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
-# A pass is written early when it has grown to this: one answer must not wait for everybody's bytes.
-MAX_PASS_BYTES: Final = 1024 * 1024
-
-_BORN_HOST: Final = "bornHost"
 _ONEWAY: Final = CommandFlag.ONEWAY.value
 _MULTI_TAGS: Final = MessageSysFlag.MULTI_TAGS.value
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
-
-
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = SendMessageProcessor(services)
-    return {
-        RequestCode.SEND_MESSAGE: processor.send,
-        RequestCode.SEND_MESSAGE_V2: processor.send_v2,
-        RequestCode.SEND_BATCH_MESSAGE: processor.send_v2,
-    }
 
 
 class SendTarget(NamedTuple):
@@ -100,6 +89,20 @@ class SendMessageProcessor:
             class_loader_hash=services.start_ms,
             now_ms=services.now_ms,
         )
+
+    def processors(self) -> dict[int, Processor]:
+        """Who handles which request code."""
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_v2,
+        }
+
+    def run_taker(self, kernel: Kernel | None) -> RunTaker | None:
+        """What takes many sends at once; None without a kernel."""
+        if kernel is None or len(self._services.store_host) != HOST_V4_BYTES:
+            return None
+        return SendRuns(self._services, kernel, self._targets, self._properties, self._answer).take
 
     def send(self, request: Request) -> None:
         """SEND_MESSAGE, with long names."""
@@ -158,7 +161,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
+            connection.attributes.get(BORN_HOST) or note_born_host(connection),
             header.sys_flag | target.sys_flag,
             header.flag,
             header.reconsume_times,
@@ -225,7 +228,7 @@ class SendMessageProcessor:
             request.body,
             properties_from_bytes(stored),
             header.born_timestamp,
-            connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
+            connection.attributes.get(BORN_HOST) or note_born_host(connection),
             header.sys_flag | target.sys_flag,
             header.flag,
             header.reconsume_times,
@@ -249,7 +252,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
+            connection.attributes.get(BORN_HOST) or note_born_host(connection),
             half_sys_flag(header.sys_flag | target.sys_flag),
             header.flag,
             header.reconsume_times,
@@ -285,11 +288,11 @@ class SendMessageProcessor:
             self._check_special(header, properties)
         connection = request.connection
         done = partial(self._answered_batch, request, queue_id, uniq_key)
-        self._store.put_many(
+        self._store.put_batch(
             self._queue(topic, queue_id),
-            split_batch(request.body),
+            request.body,
             born_timestamp=header.born_timestamp,
-            born_host=connection.attributes.get(_BORN_HOST) or _note_born_host(connection),
+            born_host=connection.attributes.get(BORN_HOST) or note_born_host(connection),
             sys_flag=header.sys_flag,
             reconsume_times=header.reconsume_times,
             done=done,
@@ -421,10 +424,3 @@ def _no_such_queue(request: Request, header: SendHeader, target: SendTarget) -> 
         f"request queueId[{header.queue_id}] is illegal, {_described(target.topic_config)} "
         f"Producer: {request.connection.remote_address}",
     )
-
-
-def _note_born_host(connection: Connection) -> bytes:
-    host, port = parse_address(connection.remote_address)
-    born_host = encode_host(host, port)
-    connection.attributes[_BORN_HOST] = born_host
-    return born_host

@@ -51,6 +51,8 @@ _SPECIAL: Final = frozenset(
     }
 )
 _NOTED: Final = _OURS | _SPECIAL
+NOTED_NAMES: Final = tuple(sorted(name.encode() for name in _NOTED))
+"""A message with one of these needs more than to be stored."""
 
 _DELAYS: Final = PropertyScanner(
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -61,7 +63,7 @@ _DELAYS: Final = PropertyScanner(
 
 
 class PropertyRewriter:
-    """Reads and completes properties for one broker."""
+    """Reads and completes properties for one broker; `own` is what it adds."""
 
     def __init__(self, *, cluster: str, region: str, trace_on: bool) -> None:
         own = {
@@ -69,7 +71,7 @@ class PropertyRewriter:
             MessageConst.PROPERTY_TRACE_SWITCH: "true" if trace_on else "false",
             MessageConst.PROPERTY_CLUSTER: cluster,
         }
-        self._own = properties_to_bytes(encode_properties(own))
+        self.own = properties_to_bytes(encode_properties(own))
 
     def read(self, properties: str, new_uniq_key: Callable[[], str] | None = None) -> SentProperties:
         """The properties of one message; one without a unique id gets a new one, if that is given."""
@@ -93,7 +95,7 @@ class PropertyRewriter:
             properties = _without_ours(properties)
         if properties and properties[-1] != "\x02":
             properties += "\x02"
-        stored = properties.encode("utf-8", "replace") + self._own
+        stored = properties.encode("utf-8", "replace") + self.own
         if not uniq_key and new_uniq_key is not None:
             uniq_key = new_uniq_key()
             stored += f"{_UNIQ_KEY}\x01{uniq_key}\x02".encode()
@@ -102,7 +104,7 @@ class PropertyRewriter:
             uniq_key,
             # Tags that no record can hold are refused when they are put: not worth a hash of megabytes.
             tags_code(tags) if tags and len(tags) <= MAX_PROPERTIES_BYTES else 0,
-            (uniq_key, keys) if uniq_key and keys and " " not in keys else index_keys(uniq_key, keys),
+            index_keys(uniq_key, keys),
             waits,
             noted is not None and not noted.isdisjoint(_SPECIAL),
         )

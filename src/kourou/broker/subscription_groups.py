@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kourou.broker.attributes import GROUP_ATTRIBUTES, apply_changes
+from kourou.broker.change_words import change_words, field_words
 from kourou.broker.config_table import ConfigTable
 from kourou.protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from kourou.protocol.names import (
@@ -111,23 +112,22 @@ class SubscriptionGroupManager(ConfigTable):
         old = self.table.get(config.group_name)
         current = None if old is None else old.attributes
         attributes = apply_changes(current, config.attributes, GROUP_ATTRIBUTES)
-        _log.info("group %s changed from %s to %s", config.group_name, old, config)
-        self.table[config.group_name] = msgspec.structs.replace(config, attributes=attributes)
+        new = msgspec.structs.replace(config, attributes=attributes)
+        if old is None:
+            _log.info("group made: %s", field_words(new))
+        else:
+            _log.info("group %s changed: %s", config.group_name, change_words(old, new))
+        self.table[config.group_name] = new
         self._next_version()
-
-    def disable_consume(self, group: str) -> None:
-        """Let nobody of the group pull any more, until an administrator changes it back."""
-        known = self.table.get(group)
-        if known is not None and known.consume_enable:
-            self.table[group] = msgspec.structs.replace(known, consume_enable=False)
-            self._next_version()
 
     def delete(self, group: str) -> bool:
         """Forget a group and its forbidden bits; False when it is not there."""
         bits = self.forbidden_table.pop(group, None)
         old = self.table.pop(group, None)
         if old is not None or bits is not None:
-            _log.info("group %s deleted: %s", group, old)
+            _log.info(
+                "group %s deleted: %s", group, "forbidden bits only" if old is None else field_words(old)
+            )
             self._next_version()
         return old is not None
 

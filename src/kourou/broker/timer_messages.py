@@ -9,10 +9,12 @@ Not here: reading the topic and delivering (timer_service.py), the formats (stor
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.timer_metrics import TimerMetrics
 from kourou.protocol.tags import java_hash_code
 from kourou.store.commit_log import CommitLog
 from kourou.store.files import Files
@@ -71,6 +73,7 @@ class TimerMessages:
         self._roll_ms = config.timer_roll_window_slot * self.precision_ms
         self._wheel = TimerWheel(files, root / "timerwheel", self.precision_ms)
         self._log = TimerLog(files, *_log_place(files, root / "timerlog", config.mapped_file_size_timer_log))
+        self.metrics = TimerMetrics(files, root)
         self._counter = 0
         self._candidate: TimerCheckpoint | None = None
         self._candidate_end = 0
@@ -84,8 +87,8 @@ class TimerMessages:
 
     # -- start -----------------------------------------------------------------------------------
 
-    def load(self, now_ms: int) -> None:
-        """Take over what the files say. Waits for the disk."""
+    def load(self, now_ms: int, topics: Iterable[str] = ()) -> None:
+        """Take over what the files say; `topics` are those that messages may wait for. Waits for the disk."""
         checkpoint = load_timer_checkpoint(self._files, self._check_path)
         if checkpoint is not None:
             self.queue_offset = checkpoint.queue_offset
@@ -96,6 +99,9 @@ class TimerMessages:
         if checkpoint is not None and checkpoint.last_read_ms > 0:
             oldest_ms = self._floor(now_ms) - (TIMER_WHEEL_SLOTS - _BLANK_SLOTS) * self.precision_ms
             self.read_ms = max(self._floor(checkpoint.last_read_ms), oldest_ms)
+        first_pos = self._wheel.first_pos(self.read_ms)
+        counts = {} if first_pos is None else self._log.count_by_topic(first_pos, self.read_ms)
+        self.metrics.load(counts, topics, now_ms)
 
     def _recover_log(self, checkpoint: TimerCheckpoint | None) -> None:
         """Find the end of the log, and link what the wheel may not know yet."""
@@ -146,7 +152,9 @@ class TimerMessages:
             TimerUnit(prev_pos, magic, write_ms, slot_ms - write_ms, entry.phy_offset, entry.size, topic_hash)
         )
         first_pos, num = (pos, 0) if slot is None else (slot.first_pos, slot.num)
-        self._wheel.put(slot_ms, Slot(first_pos, pos, num - 1 if entry.is_delete else num + 1))
+        count = -1 if entry.is_delete else 1
+        self._wheel.put(slot_ms, Slot(first_pos, pos, num + count))
+        self.metrics.entered(entry.topic, count, now_ms)
         self.is_dirty = True
 
     def _slot_of(self, out_ms: int, write_ms: int) -> tuple[int, int]:
@@ -192,8 +200,10 @@ class TimerMessages:
         """The units of the slot at `read_ms`, oldest first. May wait for the disk."""
         return self._log.chain(slot.last_pos, self.read_ms)
 
-    def slot_done(self) -> None:
-        """All messages of the slot at `read_ms` are delivered."""
+    def slot_done(self, units: Sequence[TimerUnit], now_ms: int) -> None:
+        """All messages of the slot at `read_ms`, which are these, are delivered."""
+        for unit in units:
+            self.metrics.add(unit.topic_hash, 1 if unit.is_delete else -1, now_ms)
         self.read_ms += self.precision_ms
         self._slot_note = None
         self.is_dirty = True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.inner_message import InnerMessage, put
 from kourou.broker.recall_handle import RecallHandle, decode_recall_handle
 from kourou.errors import RequestError
+from kourou.protocol.bodies import encode_body
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from kourou.protocol.message_id import UniqueIdGenerator, encode_host
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 RECALL_TAG: Final = "_RECALL_TAG_"
 
+_NOT_ENABLED: Final = ": timerWheelEnable is false, or was when the broker started"
+
 
 def processors(services: BrokerServices) -> dict[int, Processor]:
     """Who handles which request code."""
@@ -34,6 +37,7 @@ def processors(services: BrokerServices) -> dict[int, Processor]:
     return {
         RequestCode.RECALL_MESSAGE: processor.recall,
         RequestCode.GET_TIMER_CHECK_POINT: processor.get_timer_check_point,
+        RequestCode.GET_TIMER_METRICS: processor.get_timer_metrics,
     }
 
 
@@ -65,8 +69,15 @@ class TimerProcessor:
         """GET_TIMER_CHECK_POINT: how far the timers are, for a slave."""
         timers = self._services.timers
         if timers is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The timer message store is not enabled")
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The checkpoint is null{_NOT_ENABLED}")
         request.reply(body=timers.encoded_checkpoint(self._services.now_ms()))
+
+    def get_timer_metrics(self, request: Request) -> None:
+        """GET_TIMER_METRICS: how many timer messages wait, topic by topic."""
+        timers = self._services.timers
+        if timers is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The timer message store is null{_NOT_ENABLED}")
+        request.reply(body=encode_body(timers.metrics.snapshot(self._services.topics.table)))
 
     def _check_broker(self) -> None:
         services, config = self._services, self._services.config

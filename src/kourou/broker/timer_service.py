@@ -97,6 +97,9 @@ class TimerService:
         try:
             self._timers.drop_candidate()
             run_steps(self._timers.flush_steps(self._services.now_ms()))
+            metrics = self._timers.metrics
+            if metrics.is_dirty:
+                metrics.store(metrics.snapshot(self._services.topics.table))
         except OSError as error:
             _log.error("the timer messages' files cannot be written: %s", error)
 
@@ -171,7 +174,7 @@ class TimerService:
                 left = await self._deliver(wanted[:count], recalled)
                 wanted = left + wanted[count:]
                 await asyncio.sleep(_AFTER_FAILURE_S if left else 0)
-            timers.slot_done()
+            timers.slot_done(units, self._services.now_ms())
 
     async def _recalled(self, units: Sequence[TimerUnit]) -> set[str]:
         """Which messages of a slot are to be left out."""
@@ -245,6 +248,18 @@ class TimerService:
         if now_s - self._expired_s > _DELETE_EXPIRED_S:
             self._expired_s = now_s
             await self._services.in_disk_thread(self._timers.delete_expired)
+            await self._save_metrics()
+
+    async def _save_metrics(self) -> None:
+        metrics = self._timers.metrics
+        if not metrics.is_dirty:
+            return
+        snapshot, metrics.is_dirty = metrics.snapshot(self._services.topics.table), False
+        try:
+            await self._services.in_disk_thread(metrics.store, snapshot)
+        except OSError as error:
+            metrics.is_dirty = True
+            _log.error("how many timer messages wait cannot be written: %s", error)
 
     async def _flush(self) -> None:
         self._flushed_s = asyncio.get_running_loop().time()

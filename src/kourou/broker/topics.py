@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kourou.broker.attributes import TOPIC_ATTRIBUTES, apply_changes, parse_changes
+from kourou.broker.change_words import change_words, field_words
 from kourou.broker.config_table import ConfigTable
 from kourou.broker.name_checks import MAX_QUEUE_NUMS, check_topic_name
 from kourou.broker.system_topics import default_topic_config, system_topic_configs
@@ -142,7 +143,7 @@ class TopicConfigManager(ConfigTable):
             topic_filter_type=default.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        _log.info("topic %s made like %s for %s: %s", topic, default_topic, remote_address, created)
+        _log.info("topic made like %s for %s: %s", default_topic, remote_address, field_words(created))
         return self._put(created)
 
     def _inheritable(self, default_topic: str) -> TopicConfig | None:
@@ -174,7 +175,7 @@ class TopicConfigManager(ConfigTable):
                 topic_sys_flag=sys_flag,
                 order=bool(is_order),
             )
-            _log.info("topic %s made: %s", topic, created)
+            _log.info("topic made: %s", field_words(created))
             return self._put(created)
         if is_order is not None and is_order != known.order:
             return self._put(_with(known, order=is_order))
@@ -191,7 +192,10 @@ class TopicConfigManager(ConfigTable):
         new = _with(config, attributes=apply_changes(current, changes, TOPIC_ATTRIBUTES))
         if new == old:
             return
-        _log.info("topic %s changed from %s to %s", config.topic_name, old, new)
+        if old is None:
+            _log.info("topic made: %s", field_words(new))
+        else:
+            _log.info("topic %s changed: %s", config.topic_name, change_words(old, new))
         self._put(new)
 
     def delete(self, topic: str) -> bool:
@@ -199,7 +203,7 @@ class TopicConfigManager(ConfigTable):
         old = self.table.pop(topic, None)
         if old is None:
             return False
-        _log.info("topic %s deleted: %s", topic, old)
+        _log.info("topic deleted: %s", field_words(old))
         self._next_version()
         self._on_change(None)
         return True

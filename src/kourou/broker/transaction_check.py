@@ -20,8 +20,8 @@ from kourou.broker.half_messages import check_times, property_number, real_place
 from kourou.broker.half_table import ENDED, OPEN
 from kourou.broker.hooks import GivenUpTransaction, TransactionEnd
 from kourou.broker.inner_message import InnerMessage
+from kourou.broker.pass_end import MAX_PASS_BYTES
 from kourou.broker.record_reads import RecordReads, read_records
-from kourou.broker.send_message_processor import MAX_PASS_BYTES
 from kourou.broker.transaction_times import NextStep, TransactionTimes
 from kourou.errors import ProtocolError, RemotingError
 from kourou.protocol.codes import RequestCode

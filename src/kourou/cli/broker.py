@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,16 @@ from kourou.cli.serving import (
     log_name,
     log_place,
     log_start,
+    logged_failure,
     printed_config,
+    probe_line,
     run_folder,
     show_notes,
 )
 from kourou.config import BrokerConfig, load_broker_config
-from kourou.errors import ConfigError
+from kourou.config.option_words import naming_options
 from kourou.logs import LogConfig, logging_to
+from kourou.store.store_lock import StoreLock
 
 if TYPE_CHECKING:
     from kourou.broker.controller import BrokerController
@@ -39,43 +42,40 @@ DEFAULT_PORT = 10_911
 class BrokerOptions(ServerOptions):
     """What a user may ask for on the command line."""
 
+    # RocketMQ keys of --set, with their text.
+    settings: Mapping[str, str] = field(default_factory=dict)
     # A child of `standalone`: no pid file, and it stops when standard input ends.
     is_supervised: bool = False
 
 
 def run_broker(options: BrokerOptions) -> None:
     """Run a broker until a signal stops it, or print its configuration."""
-    config, notes = load_broker_config(options.config_file, _overrides(options), environ=os.environ)
+    config, notes = load_broker_config(
+        options.config_file,
+        {**options.settings, **options.overrides},
+        environ=os.environ,
+        option_names=options.typed,
+    )
     notes += _more_notes(config)
     show_notes(notes)
     if printed_config(config, options):
         return
+    # First of all: nothing is to be written into the log of the broker that works there.
+    StoreLock.check_free(Path(config.store_path_root_dir or "."))
     log = log_config(default_log(config), options)
-    with logging_to(log):
+    with (
+        logging_to(log),
+        logged_failure(COMPONENT),
+        naming_options(options.option_names, options.typed),
+    ):
         log_start(COMPONENT, notes)
         _serve(config, log, options)
-
-
-def _overrides(options: BrokerOptions) -> dict[str, str]:
-    addresses = {} if options.namesrv_addr is None else {"namesrvAddr": options.namesrv_addr}
-    return {**addresses, **options.overrides}
 
 
 def default_log(config: BrokerConfig) -> Path:
     """The log file in the home folder."""
     name = log_name(COMPONENT, config.listen_port, DEFAULT_PORT)
     return Path(config.rocketmq_home or ".") / "logs" / name
-
-
-def parse_settings(texts: Iterable[str]) -> dict[str, str]:
-    """`key=value` texts of the option --set."""
-    settings = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise ConfigError(f"--set {text}: write key=value")
-        settings[key.strip()] = value
-    return settings
 
 
 def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None:
@@ -112,7 +112,8 @@ def _say_booted(broker: BrokerController, log: LogConfig) -> None:
     config = broker.config
     boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"
     names = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
-    print(f"{boot}{names}\n{log_place(log)}", flush=True)
+    probes = probe_line(broker.probe_address)
+    print(f"{boot}{names}\n{log_place(log)}\n{probes}", end="", flush=True)
 
 
 def _more_notes(config: BrokerConfig) -> list[str]:

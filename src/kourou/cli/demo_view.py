@@ -1,73 +1,119 @@
-"""What the demo shows: topics, rates and lag, as a table that changes or as lines."""
+"""What the demo shows: its steps, and topics with rates and lag. Live tables on a terminal, else lines."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
-from typing import Final
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
 
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
 
-from kourou.cli.demo_clients import Flow, Progress
+from kourou.cli.demo_progress import Row
 
-# Rates are those of the last second.
-_WINDOW_S: Final = 1.0
-
-
-@dataclass(frozen=True)
-class Row:
-    """One flow at one moment."""
-
-    flow: Flow
-    progress: Progress
-    in_per_s: float
-    out_per_s: float
+_COLUMNS: Final = ("Topic", "Queues", "Messages", "In/s", "Group", "Out/s", "Lag", "Retries", "Dead")
+_TEXTS: Final = ("Topic", "Group")
 
 
-class FlowRates:
-    """Turns the counts of one flow into rates."""
+class DemoView:
+    """A terminal, or a file. Use it in a `with` block; `brokers` is how many share each topic."""
 
-    def __init__(self, flow: Flow) -> None:
-        self._flow = flow
-        self._samples: deque[tuple[float, Progress]] = deque()
+    def __init__(self, console: Console, brokers: int) -> None:
+        self._console = console
+        self._brokers = brokers
+        self.titles: Sequence[str] = ()
+        """Of all steps, in order."""
+        self._words: dict[str, str] = {}
+        self._done: set[str] = set()
+        self._rows: Sequence[Row] = ()
+        self._began = time.monotonic()
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
-    def add(self, now: float, progress: Progress) -> Row:
-        """The flow as it is at `now`, in seconds of a clock that goes forward."""
-        self._samples.append((now, progress))
-        while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_S:
-            self._samples.popleft()
-        since, before = self._samples[0]
-        seconds = (now - since) or 1.0
-        return Row(
-            self._flow,
-            progress,
-            (progress.stored - before.stored) / seconds,
-            (progress.consumed - before.consumed) / seconds,
-        )
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody looks at it now."""
+        return self._live is not None
+
+    def say(self, title: str, words: str) -> None:
+        """What a step is at."""
+        self._words[title] = words
+        if self._live is not None:
+            self._refresh()
+        else:
+            self._line(f"{title}: {words}")
+
+    def done(self, title: str, words: str) -> None:
+        """What a step has shown."""
+        self._done.add(title)
+        self.say(title, words)
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """All topics as they are now."""
+        self._rows = rows
+        if self._live is not None:
+            self._refresh()
+
+    def show_line(self, row: Row) -> None:
+        """One topic as it is now, where no table is seen."""
+        if self._live is None:
+            self._line(row_words(row))
+
+    def _line(self, words: str) -> None:
+        age_s = time.monotonic() - self._began
+        self._console.print(f"{age_s:5.1f} s  {words}", soft_wrap=True, markup=False)
+
+    def _refresh(self) -> None:
+        assert self._live is not None
+        self._live.update(Group(self._steps(), "", topics_table(self._rows, self._brokers)), refresh=True)
+
+    def _steps(self) -> Table:
+        view = Table.grid(padding=(0, 2, 0, 0))
+        for title in self.titles:
+            is_done, words = title in self._done, self._words.get(title, "")
+            mark = "[green]done[/]" if is_done else "[yellow]…[/]" if words else ""
+            view.add_row(mark, f"[bold]{title}[/]" if words else f"[dim]{title}[/]", words)
+        return view
 
 
-def table(rows: list[Row], title: str) -> Table:
-    """All flows, for a terminal."""
-    view = Table(title=title, title_justify="left")
-    for column in ("Topic", "Queues", "Messages", "In/s", "Group", "Out/s", "Lag"):
-        view.add_column(column, justify="left" if column in ("Topic", "Group") else "right", min_width=8)
+def topics_table(rows: Sequence[Row], brokers: int) -> Table:
+    """All topics in a table."""
+    view = Table(box=None, padding=(0, 2, 0, 0))
+    for column in _COLUMNS:
+        view.add_column(column, justify="left" if column in _TEXTS else "right", no_wrap=True)
     for row in rows:
         flow, progress = row.flow, row.progress
-        numbers = (
+        lag = f"{progress.lag:,}"
+        view.add_row(
+            flow.topic,
+            str(flow.queues * brokers),
             f"{progress.stored:,}",
             f"{row.in_per_s:,.0f}",
+            flow.group,
             f"{row.out_per_s:,.0f}",
-            f"{progress.lag:,}",
+            f"[yellow]{lag}[/]" if progress.lag > row.in_per_s else lag,
+            f"{progress.retries:,}",
+            f"[red]{progress.dead:,}[/]" if progress.dead else "0",
         )
-        lag = f"[yellow]{numbers[3]}[/]" if progress.lag > row.in_per_s else numbers[3]
-        view.add_row(flow.topic, str(flow.queues), numbers[0], numbers[1], flow.group, numbers[2], lag)
     return view
 
 
-def line(row: Row, seconds: float) -> str:
-    """One flow, for a file."""
+def row_words(row: Row) -> str:
+    """One topic in a line."""
     progress = row.progress
     return (
-        f"{seconds:4.1f} s  {row.flow.topic:<9} {progress.stored:>6} messages, in {row.in_per_s:>5.0f}/s, "
-        f"{row.flow.group} out {row.out_per_s:>5.0f}/s, lag {progress.lag}"
+        f"topic {row.flow.topic}: {progress.stored} messages, group {row.flow.group}: lag {progress.lag}, "
+        f"retries {progress.retries}, dead letters {progress.dead}"
     )

@@ -1,13 +1,15 @@
-"""`mqadmin`: the administration commands. Not in this version."""
+"""`mqadmin`: the administration commands, by the name that RocketMQ gives them."""
 
 from __future__ import annotations
 
-from kourou.cli.not_yet import exit_not_yet
+import sys
+
+from kourou.cli.admin.run import main as run_admin
 
 
 def main() -> None:
     """Entry point."""
-    exit_not_yet("mqadmin", "the administration command")
+    run_admin("mqadmin", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kourou.cli.apache_options import ApacheParser
-from kourou.cli.broker import BrokerOptions, parse_settings, run_broker
+from kourou.cli.broker import BrokerOptions, run_broker
+from kourou.cli.pairs import parse_pairs
 from kourou.cli.problems import run_command
+from kourou.standalone.options import BROKER_OPTIONS
 
 PROGRAM = "mqbroker"
 
@@ -16,10 +18,14 @@ PROGRAM = "mqbroker"
 def parse(arguments: Sequence[str] | None) -> BrokerOptions:
     """Turn Apache's options into ours."""
     given = _parser().parse_args(arguments)
+    settings = parse_pairs("--set", given.set or [])
+    addresses = {} if given.namesrvAddr is None else {"namesrvAddr": given.namesrvAddr}
     return BrokerOptions(
         config_file=given.configFile,
-        overrides=parse_settings(given.set or []),
-        namesrv_addr=given.namesrvAddr,
+        # Standalone hands its own options on as keys.
+        overrides=settings if given.supervised else addresses,
+        option_names=BROKER_OPTIONS if given.supervised else {"namesrvAddr": "-n"},
+        settings={} if given.supervised else settings,
         print_config=given.printConfigItem,
         print_important_config=given.printImportantConfig,
         log_file=given.logFile,

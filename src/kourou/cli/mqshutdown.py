@@ -25,13 +25,18 @@ def shut_down(component: str, folder: Path, wait_seconds: float = WAIT_SECONDS) 
     """Ask every server of that kind to stop and wait for its end; False when not all did, or none ran."""
     servers = running_servers(folder, component)
     if not servers:
-        print(f"No mq{component} running.")
+        print(f"No {_name(component)} running.")
         return False
     for server in servers:
-        print(f"The mq{component}({server.pid}) on {server.address} is asked to stop...", flush=True)
+        print(f"The {_name(component)}({server.pid}) on {server.address} is asked to stop...", flush=True)
         _terminate(server)
     deadline = time.monotonic() + wait_seconds
     return all([_wait_end(server, deadline, wait_seconds) for server in servers])
+
+
+def _name(component: str) -> str:
+    """What it is called: two of them have commands of Apache's names."""
+    return component if component == "standalone" else f"mq{component}"
 
 
 def _terminate(server: RunningServer) -> None:
@@ -42,7 +47,7 @@ def _terminate(server: RunningServer) -> None:
 
 
 def _wait_end(server: RunningServer, deadline: float, wait_seconds: float) -> bool:
-    name = f"mq{server.component}({server.pid})"
+    name = f"{_name(server.component)}({server.pid})"
     if _wait_until(lambda: not server.is_running, deadline):
         print(f"The {name} has stopped.")
         return True

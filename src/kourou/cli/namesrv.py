@@ -14,12 +14,15 @@ from kourou.cli.serving import (
     log_name,
     log_place,
     log_start,
+    logged_failure,
     printed_config,
+    probe_line,
     run_folder,
     show_notes,
 )
 from kourou.config import NamesrvConfig, load_namesrv_config
 from kourou.config.home import user_home
+from kourou.config.option_words import naming_options
 from kourou.logs import LogConfig, logging_to
 
 COMPONENT = "namesrv"
@@ -28,13 +31,19 @@ DEFAULT_PORT = 9876
 
 def run_namesrv(options: ServerOptions) -> None:
     """Run a name server until a signal stops it, or print its configuration."""
-    config, notes = load_namesrv_config(options.config_file, options.overrides, environ=os.environ)
+    config, notes = load_namesrv_config(
+        options.config_file, options.overrides, environ=os.environ, option_names=options.typed
+    )
     notes += _more_notes(options, config)
     show_notes(notes)
     if printed_config(config, options):
         return
     log = log_config(default_log(config), options)
-    with logging_to(log):
+    with (
+        logging_to(log),
+        logged_failure(COMPONENT),
+        naming_options(options.option_names, options.typed),
+    ):
         log_start(COMPONENT, notes)
         _serve(config, log)
 
@@ -53,7 +62,7 @@ def _serve(config: NamesrvConfig, log: LogConfig) -> None:
     async def started(server: NameServer) -> None:
         # Scripts wait for the beginning of this line, which is Apache's.
         boot = f"The Name Server boot success. serializeType=JSON, address {server.address}"
-        print(f"{boot}\n{log_place(log)}", flush=True)
+        print(f"{boot}\n{log_place(log)}\n{probe_line(server.probe_address)}", end="", flush=True)
 
     run_server(Service(lambda: NameServer(config), COMPONENT, started, run_folder(os.environ)))
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from kourou.errors import KourouError
+from kourou.errors import KourouError, NameServerNotGivenError
 
 FAILURE = 1
 
@@ -24,12 +24,23 @@ def run_command(program: str, action: Callable[[], None]) -> None:
     try:
         action()
         sys.stdout.flush()
+    except NameServerNotGivenError as error:
+        words = str(error).replace("give it as namesrv='host:9876'", "use -n host:9876")
+        exit_with(program, [words.replace(" (config_file=…)", "")])
     except KourouError as error:
         exit_with(program, str(error).splitlines() or [type(error).__name__])
     except BrokenPipeError:
-        # The reader of our output has gone, `| head` for example. Python writes what is left when
-        # it ends; that must go somewhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(FAILURE)
+    except OSError as error:
+        # A full disk behind `> file`, a file that may not be written: nothing that we could mend.
+        _drop_output()
+        exit_with(program, [str(error)])
     except KeyboardInterrupt:
         exit_with(program, ["interrupted"])
+
+
+def _drop_output() -> None:
+    """Nobody takes our output, as with `| head`. Python writes what is left when it ends: that must go
+    somewhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

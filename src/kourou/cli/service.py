@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeVar
 
 from kourou.errors import KourouError
 from kourou.pidfile import pid_file
+from kourou.transport.event_loop import loop_factory
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def run_server(service: Service[ServerT]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_descriptor_limit()
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(service))
     except (KourouError, KeyboardInterrupt):
         raise
@@ -188,16 +189,6 @@ async def _stop(server: Server, service: Service[ServerT]) -> None:
             await server.stop(times.answers_ms)
     except TimeoutError:
         raise KourouError(f"{service.component} did not stop in order within {times.cut_off_ms} ms") from None
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed, else None for asyncio's own."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 def raise_descriptor_limit() -> None:

@@ -10,7 +10,8 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from kourou import __version__
 from kourou.config.component import ComponentConfig
 from kourou.config.home import state_home
 from kourou.config.properties import format_properties
-from kourou.logs import LogConfig, LogLevel, can_write
+from kourou.errors import KourouError
+from kourou.logs import FILE_ONLY, LogConfig, LogLevel, can_write
 
 _log = logging.getLogger(__name__)
 
@@ -32,12 +34,19 @@ class ServerOptions:
     config_file: Path | None = None
     # RocketMQ keys that options set, with their text.
     overrides: Mapping[str, str] = field(default_factory=dict)
+    # Key to option, for every key that the command has an option of its own for.
+    option_names: Mapping[str, str] = field(default_factory=dict)
     namesrv_addr: str | None = None
     print_config: bool = False
     print_important_config: bool = False
     # None is the default file, CONSOLE no file at all.
     log_file: str | None = None
     log_level: LogLevel = LogLevel.INFO
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """Key to option, for the options that were given."""
+        return {key: option for key, option in self.option_names.items() if key in self.overrides}
 
 
 def show_notes(notes: Iterable[str]) -> None:
@@ -52,6 +61,17 @@ def log_start(component: str, notes: Iterable[str] = ()) -> None:
     _log.info("kourou %s %s, Python %s, process %d", component, __version__, python, os.getpid())
     for note in notes:
         _log.info("note: %s", note)
+
+
+@contextmanager
+def logged_failure(component: str) -> Iterator[None]:
+    """Log what the body fails of: who reads the log later has not seen the terminal."""
+    try:
+        yield
+    except KourouError as error:
+        for line in str(error).splitlines():
+            _log.error("%s ends: %s", component, line, extra=FILE_ONLY)
+        raise
 
 
 def printed_config(config: ComponentConfig, options: ServerOptions) -> bool:
@@ -90,6 +110,11 @@ def log_name(component: str, port: int, default_port: int) -> str:
 def log_place(log: LogConfig) -> str:
     """A line that says where the log is."""
     return f"log file: {log.path}" if log.path else "log: on this console"
+
+
+def probe_line(address: str | None) -> str:
+    """A line that says where health checks are answered; nothing where they are not."""
+    return f"health checks: http://{address}/readyz\n" if address else ""
 
 
 def run_folder(environ: Mapping[str, str]) -> Path:

@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kourou.cli.serving import ServerOptions, log_config, log_start, run_folder
+from kourou.cli.serving import (
+    ServerOptions,
+    log_config,
+    log_start,
+    logged_failure,
+    probe_line,
+    run_folder,
+    show_notes,
+)
 from kourou.config.home import data_home
 from kourou.logs import LogLevel, logging_to
 from kourou.standalone.options import StandaloneOptions
+from kourou.store.store_lock import StoreLock
 
 if TYPE_CHECKING:
     from kourou.standalone.one_process import Standalone
@@ -38,9 +47,13 @@ def default_store() -> Path:
 def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
     """Run name server and brokers until a signal stops them."""
     options.check()
+    options.make_folder()
+    # First of all: nothing is to be written into the log of those who work there.
+    for index in range(options.brokers):
+        StoreLock.check_free(options.store_of(index))
     default = options.log_folder / f"{COMPONENT}.log"
     config = log_config(default, ServerOptions(log_file=log.file, log_level=log.level))
-    with logging_to(config):
+    with logging_to(config), logged_failure(COMPONENT):
         log_start(COMPONENT)
         for unserved in options.unserved_stores:
             _log.warning("%s is not served: --brokers %d is less than it was", unserved, options.brokers)
@@ -52,7 +65,8 @@ def _serve(options: StandaloneOptions) -> None:
     from kourou.cli.service import STORE_STOP, Service, run_server
 
     async def started(server: Standalone | Supervisor) -> None:
-        print(ready_line(server, options), flush=True)
+        show_notes(server.notes)
+        print(f"{ready_line(server, options)}\n{probe_line(server.probe_address)}", end="", flush=True)
         warning = await server.address_warning()
         if warning is not None:
             _log.warning("%s", warning)

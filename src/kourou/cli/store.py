@@ -18,7 +18,10 @@ from kourou.errors import KourouError
 CANNOT_READ = 2
 
 store_app = typer.Typer(
-    name="store", help="Look into a store: check it, show what it holds.", no_args_is_help=True
+    name="store",
+    help="Look into a store: check it, show what it holds.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 _Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the folder that holds `commitlog`.")]
@@ -64,7 +67,7 @@ def check(
     _run("kourou store check", command.run)
 
 
-@store_app.command()
+@store_app.command(short_help="Show what a store holds, or one message of it.")
 def inspect(
     folder: _Folder,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,

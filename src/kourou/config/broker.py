@@ -22,7 +22,10 @@ from kourou.config.remoting import CLIENT_KEYS, RemotingSettings, TlsSettings
 from kourou.config.store_keys import STORE_KEYS
 from kourou.config.store_settings import StoreSettings
 
+# Clients find a broker through the name servers; this is where Apache's listens.
+LISTEN_PORT: Final = 10_911
 MASTER_ID: Final = 0
+SYNC_MASTER: Final = "SYNC_MASTER"
 SLAVE: Final = "SLAVE"
 
 
@@ -46,14 +49,16 @@ class BrokerConfig(BrokerSettings, StoreSettings, RemotingSettings, ComponentCon
         }
     )
 
-    # Clients find a broker through the name servers; this is where Apache's listens.
-    listen_port: int = setting(Key("listenPort", ValueType.INT, 10_911, low=0, high=65_535, important=True))
+    listen_port: int = setting(
+        Key("listenPort", ValueType.INT, LISTEN_PORT, low=0, high=65_535, important=True)
+    )
     # Log and data folder. Apache has no default and refuses to start without.
     rocketmq_home: str | None = setting(Key("rocketmqHome", ValueType.STRING, important=True))
     # Values of keys that are known and without effect, where they are not the default.
     without_effect: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         found = {
             "broker_name": self.broker_name or host_name(),
             "broker_ip1": self.broker_ip1 or advertised_address(self.bind_address),
@@ -79,6 +84,11 @@ class BrokerConfig(BrokerSettings, StoreSettings, RemotingSettings, ComponentCon
         """The keys a broker honours, or has a word for."""
         return _known_keys()
 
+    @classmethod
+    def other_keys(cls) -> KeyTable:
+        """Keys of every other component; loaded when a key is not a broker's."""
+        return _other_keys()
+
     def values(self) -> Iterator[tuple[Key, Value]]:
         """Every key with its value, those without effect included."""
         yield from super().values()
@@ -97,6 +107,14 @@ class BrokerConfig(BrokerSettings, StoreSettings, RemotingSettings, ComponentCon
 def _known_keys() -> KeyTable:
     honoured = (key for _, key in settings_of(BrokerConfig).values())
     return KeyTable([*honoured, *without_effect_keys()])
+
+
+@functools.cache
+def _other_keys() -> KeyTable:
+    from kourou.config.namesrv import namesrv_keys
+    from kourou.config.other_keys import OTHER_KEYS
+
+    return KeyTable([*namesrv_keys(), *OTHER_KEYS])
 
 
 @functools.cache

@@ -94,6 +94,8 @@ _OURS: Final = (
     # The most that one pull may carry, whatever the client asks for: room for bulk readers, such as
     # Spark, without a frame that is too large.
     Key("maxTransferBytesPerPull", _INT, 4_194_304, low=1_024, high=15_728_640, shown=False),
+    # Whether the compiled kernel is used where it is installed; without it Python does the same.
+    Key("compiledKernelEnable", _BOOL, True, shown=False),
 )
 
 _TOPICS: Final = (
@@ -253,7 +255,12 @@ _SENDING: Final = (
         True,
         "half messages are always checked; transactionCheckMax and transactionCheckInterval say how",
     ),
-    *keys(_INT, transactionOpMsgMaxSize=4_096, transactionOpBatchInterval=3_000),
+    *keys(
+        _INT,
+        "each half that ends has an op record of its own, at once; both Apache versions read it",
+        transactionOpMsgMaxSize=4_096,
+        transactionOpBatchInterval=3_000,
+    ),
     *keys(_LONG, _NO_METRICS, transactionMetricFlushInterval=10_000),
     Key("maxDelayTime", _INT, 40, "delay levels are those of messageDelayLevel"),
 )

@@ -5,17 +5,16 @@ Order of weight: options, file, environment, defaults. A file may serve name ser
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kourou.config.broker import MASTER_ID, SLAVE, BrokerConfig, split_values
+from kourou.config.broker import LISTEN_PORT, MASTER_ID, SYNC_MASTER, BrokerConfig, split_values
 from kourou.config.component import attributes_of
 from kourou.config.home import data_home
-from kourou.config.keys import KeyTable
 from kourou.config.properties_file import read_properties
 from kourou.config.settings import Settings, SettingsReader
+from kourou.config.store_keys import NO_REPLICATION
 from kourou.config.tls_file import read_tls_file
 
 NAMESRV_ADDR: Final = "NAMESRV_ADDR"
@@ -30,20 +29,22 @@ def load_broker_config(
     overrides: Mapping[str, str] | None = None,
     *,
     environ: Mapping[str, str] | None = None,
+    option_names: Mapping[str, str] | None = None,
 ) -> tuple[BrokerConfig, list[str]]:
     """Read the configuration; also returns notes for the operator, one line each.
 
-    `overrides` are RocketMQ keys with their text, from options. ConfigError holds every problem.
+    `overrides` are RocketMQ keys with their text, from options; `option_names` says from which, where
+    that is not --set. ConfigError holds every problem.
     """
     environ = environ or {}
-    reader = SettingsReader(BrokerConfig.known_keys(), _other_keys)
+    reader = SettingsReader(BrokerConfig.known_keys(), BrokerConfig.other_keys)
     if environ.get(NAMESRV_ADDR):
         reader.read_values({"namesrvAddr": environ[NAMESRV_ADDR]}, f"environment {NAMESRV_ADDR}")
     if path is not None:
         reader.read_file(read_properties(path), str(path))
     read_tls_file(reader)
-    reader.read_values(overrides or {}, "option")
-    _check_together(reader.settings, "option" if path is None else str(path))
+    reader.read_options(overrides or {}, option_names or {})
+    _check_together(reader.settings)
     reader.settings.check()
     _complete(reader.settings, path, environ)
     attributes, without_effect = split_values(reader.settings.values)
@@ -55,25 +56,33 @@ def load_broker_config(
     return config, reader.settings.notes
 
 
-def _check_together(settings: Settings, source: str) -> None:
-    """What no key alone can know."""
-    values, notes = settings.values, settings.notes
-    is_slave = values.get("brokerRole") == SLAVE
-    broker_id = values.get("brokerId", MASTER_ID)
-    if is_slave and broker_id == MASTER_ID:
-        settings.problems.append(f"{source}: brokerId={MASTER_ID}: a slave's must be greater than 0")
-    elif not is_slave and broker_id != MASTER_ID:
-        notes.append(f"{source}: brokerId={broker_id} has no effect: the id of a master is {MASTER_ID}")
-        values["brokerId"] = MASTER_ID
+def _check_together(settings: Settings) -> None:
+    """What no key alone can know, and what a value leaves out that is taken all the same."""
+    values, given, notes = settings.values, settings.given, settings.notes
     if values.get("fetchNamesrvAddrByAddressServer") and not values.get("rmqAddressServerDomain"):
         settings.problems.append(
-            f"{source}: fetchNamesrvAddrByAddressServer=true: set rmqAddressServerDomain too, the host to ask"
+            f"{given['fetchNamesrvAddrByAddressServer']}: set rmqAddressServerDomain too, the host to ask"
         )
+    if values.get("brokerId", MASTER_ID) != MASTER_ID:
+        notes.append(f"{given['brokerId']} has no effect: the id of a master is {MASTER_ID}")
+        values["brokerId"] = MASTER_ID
     if values.get("mappedFileSizeConsumeQueue") == _MISREAD_QUEUE_SIZE:
         units = _MISREAD_QUEUE_SIZE // _UNIT_BYTES
-        notes.append(
-            f"{source}: mappedFileSizeConsumeQueue={_MISREAD_QUEUE_SIZE} is in bytes: {units} messages"
-        )
+        notes.append(f"{given['mappedFileSizeConsumeQueue']} is in bytes: {units} messages")
+    notes += _replication_notes(settings)
+
+
+def _replication_notes(settings: Settings) -> Iterator[str]:
+    """What is said of slaves, which there are none of."""
+    values, given = settings.values, settings.given
+    if values.get("brokerRole") == SYNC_MASTER:
+        yield f"{given['brokerRole']} works as ASYNC_MASTER: {NO_REPLICATION}"
+    if values.get("slaveReadEnable"):
+        yield f"{given['slaveReadEnable']} has no effect: {NO_REPLICATION}"
+    # One above listenPort is what every broker says, and prints.
+    usual = int(str(values.get("listenPort", LISTEN_PORT))) + 1
+    if values.get("haListenPort") not in (None, usual):
+        yield f"{given['haListenPort']} has no effect: {NO_REPLICATION}"
 
 
 def _complete(settings: Settings, path: Path | None, environ: Mapping[str, str]) -> None:
@@ -89,12 +98,3 @@ def _complete(settings: Settings, path: Path | None, environ: Mapping[str, str])
     # Changes go back to the file that was read, whatever an entry in it says, as in Apache.
     stored = path or values.get("brokerConfigPath") or home / "conf" / "broker.properties"
     values["brokerConfigPath"] = str(Path(str(stored)).absolute())
-
-
-@functools.cache
-def _other_keys() -> KeyTable:
-    """Keys of every other component; loaded when a key is not a broker's."""
-    from kourou.config.namesrv import namesrv_keys
-    from kourou.config.other_keys import OTHER_KEYS
-
-    return KeyTable([*namesrv_keys(), *OTHER_KEYS])

@@ -48,6 +48,7 @@ class BrokerSettings:
     delete_unread_under_pressure: bool = _of("deleteUnreadUnderPressure")
     unread_group_reserved_time: int = _of("unreadGroupReservedTime")
     max_transfer_bytes_per_pull: int = _of("maxTransferBytesPerPull")
+    compiled_kernel_enable: bool = _of("compiledKernelEnable")
 
     # topics and groups
     default_topic_queue_nums: int = _of("defaultTopicQueueNums")
@@ -94,8 +95,6 @@ class BrokerSettings:
     transaction_time_out: int = _of("transactionTimeOut")
     transaction_check_max: int = _of("transactionCheckMax")
     transaction_check_interval: int = _of("transactionCheckInterval")
-    transaction_op_msg_max_size: int = _of("transactionOpMsgMaxSize")
-    transaction_op_batch_interval: int = _of("transactionOpBatchInterval")
 
     # POP
     revive_queue_num: int = _of("reviveQueueNum")

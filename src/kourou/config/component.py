@@ -6,22 +6,27 @@ Not here: their keys (namesrv.py, broker.py), reading them from files (the loade
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from kourou.config.keys import Key, KeyTable, Value, format_value, settings_of
+from kourou.config.keys import BadValueError, Key, KeyTable, Value, format_value, settings_of
 from kourou.config.properties import format_properties
 from kourou.config.properties_file import update_file
 from kourou.config.settings import SettingsReader
+from kourou.errors import ConfigError, UnknownKeyError
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ComponentConfig:
-    """Base of a component's configuration; its settings are the fields of the class."""
+    """Base of a component's configuration; its settings are the fields of the class.
+
+    Made by a program, attributes and their values are checked: ConfigError holds every problem.
+    """
 
     # Whatever configBlackList says: keys that no request may change.
     NEVER_BY_REQUEST: ClassVar[frozenset[str]] = frozenset()
@@ -30,6 +35,24 @@ class ComponentConfig:
     # The other entries of the file, those of another component for example: shown and kept, as
     # Apache does.
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    def __new__(cls, **values: object) -> Self:
+        """Python would name a wrong attribute, but not the right one."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        problems = [_no_attribute(cls, name) for name in values if name not in known]
+        if problems:
+            raise ConfigError(*problems)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        config_type: type = type(self)
+        problems = [
+            problem
+            for attribute, key in settings_of(config_type).values()
+            if (problem := _value_problem(attribute, key, getattr(self, attribute)))
+        ]
+        if problems:
+            raise ConfigError(*problems)
 
     @property
     @abstractmethod
@@ -41,6 +64,11 @@ class ComponentConfig:
         """The keys the component honours, or has a word for."""
         config_type: type = cls
         return KeyTable(key for _, key in settings_of(config_type).values())
+
+    @classmethod
+    @abstractmethod
+    def other_keys(cls) -> KeyTable:
+        """Keys of the other components, and of parts that are not here."""
 
     def to_properties(self) -> str:
         """The configuration as a config request is answered: sorted `key=value` lines, no secrets."""
@@ -66,16 +94,21 @@ class ComponentConfig:
             yield key, getattr(self, attribute)
 
     def updated(self, properties: Mapping[str, str]) -> Self:
-        """A copy with new values. Unknown keys are ignored, as Apache does; a bad value is ConfigError.
+        """A copy with new values. A key that nobody knows is UnknownKeyError, a bad value ConfigError;
+        keys of other components are ignored, as Apache does.
 
         Entries that came from the file without being ours are changed too, so that the file and
         the answer agree.
         """
-        reader = SettingsReader(self.known_keys(), lambda: KeyTable([]))
+        reader = SettingsReader(self.known_keys(), self.other_keys)
         reader.read_values(properties, "request")
-        reader.settings.check()
-        kept = {name: text for name, text in reader.settings.extra.items() if name in self.extra}
-        return self._with(reader.settings.values, {**self.extra, **kept})
+        settings = reader.settings
+        unknown = [words for name, words in settings.unknown.items() if name not in self.extra]
+        if unknown:
+            raise UnknownKeyError(*unknown, *settings.problems)
+        settings.check()
+        kept = {name: text for name, text in settings.extra.items() if name in self.extra}
+        return self._with(settings.values, {**self.extra, **kept})
 
     def _with(self, values: Mapping[str, Value], extra: Mapping[str, str]) -> Self:
         return dataclasses.replace(self, **attributes_of(type(self), values), extra=extra)
@@ -111,3 +144,29 @@ def attributes_of(config_type: type, values: Mapping[str, Value]) -> dict[str, A
 
 def _is_shown(key: Key, value: Value) -> bool:
     return value is not None and not key.secret and (key.shown or value != key.default)
+
+
+def _value_problem(attribute: str, key: Key, value: object) -> str | None:
+    try:
+        key.check_value(value)
+    except BadValueError as error:
+        return f"{attribute}={'***' if key.secret else repr(value)}: {error}"
+    return None
+
+
+def _no_attribute(config_type: type[ComponentConfig], name: str) -> str:
+    """What to write instead; files have RocketMQ's keys, programs write them in Python's spelling."""
+    keyed: type = config_type
+    attributes = {field.name for field in dataclasses.fields(config_type)}
+    by_key = {key_name: attribute for key_name, (attribute, _) in settings_of(keyed).items()}
+    key = config_type.known_keys().find(name)
+    if key is not None and key.name not in by_key:
+        return f"{name}: {config_type.__name__} has no such attribute: {key.instead}"
+    near = by_key[key.name] if key is not None else _nearest(name, attributes)
+    hint = f"; did you mean {near}?" if near else ""
+    return f"{name}: {config_type.__name__} has no such attribute{hint}"
+
+
+def _nearest(name: str, names: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name.lower(), sorted(names), n=1, cutoff=0.75)
+    return close[0] if close else None

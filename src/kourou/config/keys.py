@@ -32,6 +32,14 @@ class ValueType(Enum):
 
 _RANGES: Final = {ValueType.INT: (-(2**31), 2**31 - 1), ValueType.LONG: (-(2**63), 2**63 - 1)}
 
+_PYTHON_TYPES: Final[Mapping[ValueType, tuple[type, ...]]] = {
+    ValueType.BOOL: (bool,),
+    ValueType.INT: (int,),
+    ValueType.LONG: (int,),
+    ValueType.DOUBLE: (int, float),
+    ValueType.STRING: (str,),
+    ValueType.ENUM: (str,),
+}
 
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -63,18 +71,31 @@ class Key:
     important: bool = False
     # Printed even when it has its default; the others only when they were set.
     shown: bool = True
-    # Why any value but the default is refused: one that promises protection which is not there must not
-    # be passed over with a note.
+    # Why any value but the default is refused, or those of `refused_choices` if it has some: one that
+    # promises what is not there must not be passed over with a note.
     refused: str = ""
+    refused_choices: tuple[str, ...] = ()
     # For text with a form of its own: what a value must be, or None where this one is.
     check: Callable[[str], str | None] | None = None
 
     def parse(self, text: str) -> Value:
         """Turn text into a value of the key's type; BadValueError says what is allowed."""
         value = self._parse(text.strip())
-        if self.refused and value != self.default:
+        if self.refused and value != self.default and value in (self.refused_choices or (value,)):
             raise BadValueError(self.refused)
         return value
+
+    def check_value(self, value: object) -> None:
+        """BadValueError if a value that comes from a program is none of the key's; None is one where it
+        is the default. What `refused` says is left to those who start something with it."""
+        if value is None and self.default is None:
+            return
+        if not isinstance(value, _PYTHON_TYPES[self.type]) or isinstance(value, bool) is not self._is_bool:
+            raise BadValueError(f"must be {'True or False' if self._is_bool else self.allowed}")
+        if isinstance(value, str):
+            self._check_text(value)
+        elif self.type in _RANGES and isinstance(value, int):
+            self._check_range(value)
 
     def _parse(self, stripped: str) -> Value:
         match self.type:
@@ -99,6 +120,10 @@ class Key:
             return f"a whole number from {low} to {high}"
         return str(self.type.value)
 
+    @property
+    def _is_bool(self) -> bool:
+        return self.type is ValueType.BOOL
+
     def clamp(self, value: Value) -> Value:
         """The value, moved into the range of a key that says so."""
         if not self.clamped or not isinstance(value, int):
@@ -121,10 +146,13 @@ class Key:
         if not (digits.isascii() and digits.isdigit() and len(text) - len(digits) <= 1 and len(digits) < 20):
             raise self._bad(text)
         value = int(text)
+        self._check_range(value)
+        return value
+
+    def _check_range(self, value: int) -> None:
         low, high = _RANGES[self.type] if self.clamped else self._range()
         if not low <= value <= high:
-            raise self._bad(text)
-        return value
+            raise BadValueError(f"must be {self.allowed}")
 
     def _parse_double(self, text: str) -> float:
         try:
@@ -139,10 +167,15 @@ class Key:
         raise self._bad(text)
 
     def _parse_string(self, text: str) -> str:
+        self._check_text(text)
+        return text
+
+    def _check_text(self, text: str) -> None:
+        if self.type is ValueType.ENUM and text not in self.choices:
+            raise self._bad(text)
         wrong = self.check(text) if self.check is not None else None
         if wrong is not None:
             raise BadValueError(f"must be {wrong}")
-        return text
 
     def _bad(self, text: str) -> BadValueError:
         hint = "; a comment needs a line of its own" if "#" in text else ""

@@ -5,6 +5,7 @@ Not here: reading it from a file and options (namesrv_loader.py), what the keys 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,7 +87,22 @@ class NamesrvConfig(RemotingSettings, ComponentConfig):
         """The file that changes are written to."""
         return self.config_store_path
 
+    @classmethod
+    def other_keys(cls) -> KeyTable:
+        """Keys of every other component; loaded when a key is not a name server's."""
+        return _other_keys()
+
 
 def namesrv_keys() -> KeyTable:
     """The keys a name server honours, or has a word for."""
     return NamesrvConfig.known_keys()
+
+
+@functools.cache
+def _other_keys() -> KeyTable:
+    from kourou.config.broker_keys import BROKER_KEYS
+    from kourou.config.other_keys import OTHER_KEYS
+    from kourou.config.remoting import CLIENT_KEYS
+    from kourou.config.store_keys import STORE_KEYS
+
+    return KeyTable([*BROKER_KEYS, *STORE_KEYS, *CLIENT_KEYS, *OTHER_KEYS])

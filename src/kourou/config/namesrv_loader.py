@@ -6,13 +6,11 @@ the broker's keys in it are named in one note.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 
 from kourou.config.component import attributes_of
 from kourou.config.home import data_home
-from kourou.config.keys import KeyTable
 from kourou.config.namesrv import NamesrvConfig, namesrv_keys
 from kourou.config.properties_file import read_properties
 from kourou.config.settings import Settings, SettingsReader
@@ -24,16 +22,18 @@ def load_namesrv_config(
     overrides: Mapping[str, str] | None = None,
     *,
     environ: Mapping[str, str] | None = None,
+    option_names: Mapping[str, str] | None = None,
 ) -> tuple[NamesrvConfig, list[str]]:
     """Read the configuration; also returns notes for the operator, one line each.
 
-    `overrides` are RocketMQ keys with their text, from options. ConfigError holds every problem.
+    `overrides` are RocketMQ keys with their text, from options; `option_names` says from which, where
+    that is not --set. ConfigError holds every problem.
     """
-    reader = SettingsReader(namesrv_keys(), _other_keys)
+    reader = SettingsReader(namesrv_keys(), NamesrvConfig.other_keys)
     if path is not None:
         reader.read_file(read_properties(path), str(path))
     read_tls_file(reader)
-    reader.read_values(overrides or {}, "option")
+    reader.read_options(overrides or {}, option_names or {})
     reader.settings.check()
     _note_foreign(reader.settings, str(path))
     _complete(reader.settings, path, environ or {})
@@ -59,14 +59,3 @@ def _complete(settings: Settings, path: Path | None, environ: Mapping[str, str])
     values["configStorePath"] = str(Path(str(stored)).absolute())
     kept = values.get("kvConfigPath") or home / "namesrv" / "kvConfig.json"
     values["kvConfigPath"] = str(Path(str(kept)).absolute())
-
-
-@functools.cache
-def _other_keys() -> KeyTable:
-    """Keys of every other component; loaded when a key is not a name server's."""
-    from kourou.config.broker_keys import BROKER_KEYS
-    from kourou.config.other_keys import OTHER_KEYS
-    from kourou.config.remoting import CLIENT_KEYS
-    from kourou.config.store_keys import STORE_KEYS
-
-    return KeyTable([*BROKER_KEYS, *STORE_KEYS, *CLIENT_KEYS, *OTHER_KEYS])

@@ -30,6 +30,9 @@ class RemotingServerSettings:
     bind_address: str = setting(Key("bindAddress", _STRING, "0.0.0.0", important=True))
     # 0 lets the operating system pick a free port.
     listen_port: int = setting(Key("listenPort", _INT, 0, low=0, high=65_535, important=True))
+    # Ours: health checks by HTTP. Off: a port that nobody asked for should not be open.
+    http_port: int | None = setting(Key("httpPort", _INT, low=0, high=65_535, shown=False))
+    http_bind_address: str | None = setting(Key("httpBindAddress", _STRING, shown=False))
     # Brokers register every 30 s; four missed rounds mean that the peer is gone.
     server_channel_max_idle_time_seconds: int = setting(
         Key("serverChannelMaxIdleTimeSeconds", _INT, 120, low=1, high=86_400)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kourou.config.keys import BadValueError, Key, KeyTable, Value, format_value
 from kourou.config.properties import Property
 from kourou.errors import ConfigError
+
+SET: Final = "--set"
 
 
 @dataclass(slots=True)
@@ -23,6 +26,10 @@ class Settings:
     extra: dict[str, str] = field(default_factory=dict)
     # The names of keys that belong to other components.
     foreign: list[str] = field(default_factory=list)
+    # Keys that nobody knows, each with words that say so and name the nearest that somebody does.
+    unknown: dict[str, str] = field(default_factory=dict)
+    # Key name to how it was given, as in `broker.conf:3: brokerId=1` or `--port 1`.
+    given: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -49,7 +56,7 @@ class SettingsReader:
         first_line: dict[str, int] = {}
         for entry in entries:
             where = f"{source}:{entry.line}"
-            self._read(entry.key, entry.value, where)
+            self._read(entry.key, entry.value, where, f"{where}: {entry.key}=")
             if entry.key in first_line:
                 self._note(
                     f"{where}: {entry.key} stands in line {first_line[entry.key]} too; this one counts"
@@ -57,21 +64,30 @@ class SettingsReader:
             first_line.setdefault(entry.key, entry.line)
 
     def read_values(self, values: Mapping[str, str], source: str) -> None:
-        """Read keys given in another way than a file, such as options of a command."""
+        """Read keys given in another way than a file, such as a variable or a request."""
         for name, text in values.items():
-            self._read(name, text, source)
+            self._read(name, text, source, f"{source}: {name}=")
 
-    def _read(self, name: str, text: str, where: str) -> None:
+    def read_options(self, values: Mapping[str, str], option_names: Mapping[str, str]) -> None:
+        """Read keys given by options of a command: those in `option_names` by one of their own, as
+        `--port` for listenPort, the others by --set."""
+        for name, text in values.items():
+            option = option_names.get(name)
+            self._read(name, text, option or SET, f"{option} " if option else f"{SET} {name}=")
+
+    def _read(self, name: str, text: str, where: str, before_value: str) -> None:
         key = self._own.find(name)
         if key is None:
             self._keep(name, text, where)
             return
+        given = before_value + _shown(key, text)
         try:
             value = key.parse(text)
         except BadValueError as error:
-            self.settings.problems.append(f"{where}: {name}={_shown(key, text)}: {error}")
+            self.settings.problems.append(f"{given}: {error}")
         else:
             self.settings.values[key.name] = key.clamp(value)
+            self.settings.given[key.name] = given
             self._note_effect(key, value, where)
 
     def _keep(self, name: str, text: str, where: str) -> None:
@@ -84,6 +100,7 @@ class SettingsReader:
             return
         nearest = (self._own + others).nearest(name)
         hint = f"; did you mean {nearest}?" if nearest else "" if text else "; write key=value"
+        self.settings.unknown[name] = f"unknown key {_printable(name)}{hint}"
         self._note(f"{where}: unknown key {_printable(name)} is ignored{hint}")
 
     def _note_effect(self, key: Key, value: Value, where: str) -> None:

@@ -22,8 +22,9 @@ _NO_LMQ: Final = "light message queues are not in this version"
 _NO_COMPACTION: Final = "compaction topics are not in this version"
 _NO_EXT: Final = "filters are evaluated on the message; there are no bit maps beside the queues"
 _CLIENT_RULES: Final = "what the client asks for rules, up to maxTransferBytesPerPull"
-_LATER_REPLICATION: Final = "replication is not in this version"
-_NO_DLEDGER: Final = "there is no DLedger log; replication is from master to slave (brokerRole)"
+NO_REPLICATION: Final = "replication is not in this version"
+NO_SLAVES: Final = f"{NO_REPLICATION}; run a master (ASYNC_MASTER)"
+_NO_DLEDGER: Final = f"there is no DLedger log, and {NO_REPLICATION}: this broker keeps the only copy"
 _NO_ROCKSDB: Final = "queues, indexes and timers are RocketMQ's files; there is no RocksDB"
 _NO_WRITABLE_MAPS: Final = "files are written with pwrite, not through memory maps"
 _NO_COLD_CONTROL: Final = "cold data is read off the event loop; nobody is slowed down for it"
@@ -220,7 +221,7 @@ _READING: Final = (
         coldDataScanEnable=False,
         dataReadAheadEnable=True,
     ),
-    *keys(_BOOL, _LATER_REPLICATION, readUnCommitted=False),
+    *keys(_BOOL, NO_REPLICATION, readUnCommitted=False),
     *keys(_BOOL, _NO_COMPACTION, searchBcqByCacheEnable=True),
 )
 
@@ -231,13 +232,15 @@ _REPLICATION: Final = (
         "ASYNC_MASTER",
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
         important=True,
+        refused=NO_SLAVES,
+        refused_choices=("SLAVE",),
     ),
     Key("haListenPort", _INT, None, low=0, high=65_535),
-    Key("haMaxGapNotInSync", _INT, 268_435_456, _LATER_REPLICATION, old_names=("haSlaveFallbehindMax",)),
-    *keys(_STRING, _LATER_REPLICATION, haMasterAddress=None),
+    Key("haMaxGapNotInSync", _INT, 268_435_456, NO_REPLICATION, old_names=("haSlaveFallbehindMax",)),
+    *keys(_STRING, NO_REPLICATION, haMasterAddress=None),
     *keys(
         _INT,
-        _LATER_REPLICATION,
+        NO_REPLICATION,
         haSendHeartbeatInterval=5_000,
         haHousekeepingInterval=20_000,
         haTransferBatchSize=32_768,
@@ -248,7 +251,7 @@ _REPLICATION: Final = (
     ),
     *keys(
         _LONG,
-        _LATER_REPLICATION,
+        NO_REPLICATION,
         maxHaTransferByteInSecond=104_857_600,
         haMaxTimeSlaveNotCatchup=15_000,
         maxChecksumRange=1_073_741_824,
@@ -256,7 +259,7 @@ _REPLICATION: Final = (
     ),
     *keys(
         _BOOL,
-        _LATER_REPLICATION,
+        NO_REPLICATION,
         offsetCheckInSlave=False,
         duplicationEnable=False,
         allAckInSyncStateSet=False,

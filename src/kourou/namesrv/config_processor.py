@@ -36,7 +36,8 @@ class ConfigProcessor:
             return
         config = self._state.config.updated(changes)
         self._state.change_config(config)
-        _log.info("configuration changed by %s: %s", request.connection.remote_address, sorted(changes))
+        names = ", ".join(sorted(changes))
+        _log.info("configuration changed by %s: %s", request.connection.remote_address, names)
         self._state.disk.reply_after(request, lambda: config.persist(changes))
 
     def get(self, request: Request) -> None:

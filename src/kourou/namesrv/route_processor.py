@@ -51,11 +51,7 @@ class RouteProcessor:
             request.reply(body=body)
 
     def _refuse_until_ready(self) -> None:
-        config = self._state.config
-        if not config.need_wait_for_service:
-            return
-        # Just started, half of the brokers are not known yet, and clients would take that for the route.
-        if self._state.clock() - self._state.started_ms < config.wait_seconds_for_service * 1000:
+        if self._state.holds_routes_back:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "name server not ready")
 
     def _order_topic_conf(self, topic: str) -> str | None:

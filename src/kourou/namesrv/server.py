@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kourou.config import NamesrvConfig
 from kourou.errors import KourouError
@@ -19,12 +19,15 @@ from kourou.namesrv.state import Clock, NamesrvState
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.client import RemotingClient
-from kourou.transport.configured import client_settings, server_settings
+from kourou.transport.configured import client_settings, server_settings, start_probes
 from kourou.transport.connection import Connection
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Request
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from kourou.transport.http_probe import HttpProbes
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +54,9 @@ class NameServer:
         self._client: RemotingClient | None = None
         self._disk: DiskWorker | None = None
         self._tasks: TaskOwner | None = None
+        self._probes: HttpProbes | None = None
         self._notifications = 0
+        self._is_serving = False
         self._stopping = False
 
     # -- life -------------------------------------------------------------------------------
@@ -61,6 +66,16 @@ class NameServer:
 
         ConfigError says what is wrong with a file, a key or the address.
         """
+        try:
+            self._probes = await start_probes(self._config, self.why_not_ready)
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._is_serving = True
+        _log.info("name server listens on %s", self.address)
+
+    async def _start(self) -> None:
         kv_config = await asyncio.to_thread(_load, self._config)
         self._disk = DiskWorker(self._start_request)
         self._client = RemotingClient(client_settings(self._config))
@@ -74,17 +89,19 @@ class NameServer:
         processors = namesrv_processors(self._state)
         self._server = RemotingServer(processors, server_settings(self._config), on_close=self._closed)
         self._tasks = TaskOwner("namesrv", parent=self._server.tasks)
-        try:
-            await self._server.start()
-        except BaseException:
-            await self.stop()
-            raise
+        await self._server.start()
         self._start_task(self._scan_forever(), "scan-dead-brokers")
-        _log.info("name server listens on %s", self.address)
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
         """Stop in order, within one deadline: requests under way are answered first."""
         self._stopping = True
+        try:
+            await self._stop_serving(timeout_ms)
+        finally:
+            if self._probes is not None:
+                await self._probes.stop()
+
+    async def _stop_serving(self, timeout_ms: int) -> None:
         if self._server is not None:
             await self._server.stop(timeout_ms)
         if self._tasks is not None:
@@ -114,6 +131,26 @@ class NameServer:
     def address(self) -> str:
         """`host:port` as configured; a wildcard host stays as it is."""
         return self._running_server.address
+
+    @property
+    def probe_address(self) -> str | None:
+        """`host:port` where health checks are answered by HTTP; None: nowhere."""
+        return None if self._probes is None else self._probes.address
+
+    async def why_not_ready(self) -> str | None:
+        """Why clients and brokers get nothing from this name server now, in one line; None: they do.
+
+        Ready means that it answers, routes too: it is no matter whether any broker has registered,
+        because brokers wait for name servers, not the reverse.
+        """
+        if self._stopping:
+            return "the name server is stopping"
+        if not self._is_serving:
+            return "the name server is starting"
+        if self.state.holds_routes_back:
+            seconds = self.state.config.wait_seconds_for_service
+            return f"needWaitForService: routes are given {seconds} s after the start"
+        return None
 
     @property
     def state(self) -> NamesrvState:

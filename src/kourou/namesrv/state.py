@@ -38,6 +38,14 @@ class NamesrvState:
         self.routes = RouteInfo(route_settings(config), on_min_broker_id_changed=on_min_broker_id_changed)
         self.views = RouteViews(self.routes.tables)
 
+    @property
+    def holds_routes_back(self) -> bool:
+        """Whether routes are not given yet (`needWaitForService`): just started, half of the brokers are
+        not known, and clients would take that for the route."""
+        config = self.config
+        waited_ms = self.clock() - self.started_ms
+        return config.need_wait_for_service and waited_ms < config.wait_seconds_for_service * 1000
+
     def change_config(self, config: NamesrvConfig) -> None:
         """Go by another configuration from now on. Address, TLS and files are read at start only."""
         self.config = config

@@ -27,6 +27,7 @@ _PREFIX: Final = Struct(">II")
 _unpack_prefix: Final = _PREFIX.unpack_from
 _LENGTH_BYTES: Final = 4
 _PREFIX_BYTES: Final = 8
+_LARGE_BYTES: Final = 16 * 1024
 _MAX_HEADER_BYTES: Final = 0xFF_FFFF
 _MAX_MARK: Final = max(SerializeType) << 24 | _MAX_HEADER_BYTES
 _SERIALIZE_TYPES: Final = frozenset(int(kind) for kind in SerializeType)
@@ -49,20 +50,21 @@ class FrameDecoder:
     made of frames cannot be resynchronised: after the first error every `feed` raises it again.
     """
 
-    __slots__ = ("_failure", "_max_frame_bytes", "_rest", "_wanted_bytes")
+    __slots__ = ("_failure", "_max_frame_bytes", "_rest", "_rest_bytes", "_wanted_bytes")
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
-        # A bytearray, not a list of chunks: a peer that sends a large frame byte by byte must not
-        # make us hold one object per byte, and appending in place copies each byte once.
-        self._rest = bytearray()
+        # Large pieces are kept as they came and put together once. Small ones are gathered: a peer that
+        # sends a large frame byte by byte must not make us hold one object per byte.
+        self._rest: list[bytes | bytearray] = []
+        self._rest_bytes = 0
         self._wanted_bytes = _LENGTH_BYTES
         self._failure: ProtocolError | None = None
 
     @property
     def pending_bytes(self) -> int:
         """Bytes held of a frame that is not complete yet."""
-        return len(self._rest)
+        return self._rest_bytes
 
     @property
     def failure(self) -> ProtocolError | None:
@@ -84,29 +86,51 @@ class FrameDecoder:
             self._cut_whole(data, position, frames)
         except ProtocolError as failure:
             self._failure = failure.with_traceback(None)
-            self._rest = bytearray()
+            self._rest, self._rest_bytes = [], 0
             if not frames:
                 raise
         return frames
 
     def _finish_pending(self, data: bytes, frames: list[RawFrame]) -> int:
         """Complete the unfinished frame from `data`; return how many bytes of it that took."""
-        rest = self._rest
         taken = 0
-        while (missing := self._wanted_bytes - len(rest)) > 0:
+        while (missing := self._wanted_bytes - self._rest_bytes) > 0:
             piece = data[taken : taken + missing]
-            rest += piece
+            self._hold(piece)
             taken += len(piece)
             if len(piece) < missing:
                 return taken
-            if len(rest) == _LENGTH_BYTES:
-                self._wanted_bytes = self._frame_bytes(rest, 0)
-        self._rest = bytearray()
+            if self._rest_bytes == _LENGTH_BYTES:
+                self._wanted_bytes = self._frame_bytes(self._first(_LENGTH_BYTES), 0)
+        frames.append(self._put_together())
+        self._rest, self._rest_bytes = [], 0
         self._wanted_bytes = _LENGTH_BYTES
-        serialize_type, body_at = _body_start(rest, 0, len(rest))
-        view = memoryview(rest)
-        frames.append((serialize_type, bytes(view[_PREFIX_BYTES:body_at]), bytes(view[body_at:])))
         return taken
+
+    def _hold(self, piece: bytes) -> None:
+        rest = self._rest
+        self._rest_bytes += len(piece)
+        if len(piece) >= _LARGE_BYTES:
+            rest.append(piece)
+        elif rest and isinstance(rest[-1], bytearray):
+            rest[-1] += piece
+        else:
+            rest.append(bytearray(piece))
+
+    def _first(self, wanted_bytes: int) -> bytes | bytearray:
+        """So many bytes of what is held, or more."""
+        rest = self._rest
+        return rest[0] if len(rest[0]) >= wanted_bytes else b"".join(rest)
+
+    def _put_together(self) -> RawFrame:
+        frame_bytes = self._rest_bytes
+        prefix = self._first(_PREFIX_BYTES)
+        serialize_type, body_at = _body_start(prefix, 0, frame_bytes)
+        rest: list[bytes | bytearray] = self._rest
+        if len(rest[0]) < body_at:
+            rest = [b"".join(rest)]
+        header = bytes(rest[0][_PREFIX_BYTES:body_at])
+        return serialize_type, header, b"".join((memoryview(rest[0])[body_at:], *rest[1:]))
 
     def _cut_whole(self, data: bytes, position: int, frames: list[RawFrame]) -> None:
         """Cut the frames that lie whole in `data` from `position` on; keep what is left."""
@@ -132,7 +156,7 @@ class FrameDecoder:
         """Hold the beginning of a frame until the rest of it comes."""
         if len(data) - position >= _LENGTH_BYTES:
             self._wanted_bytes = self._frame_bytes(data, position)
-        self._rest += data[position:]
+        self._hold(data[position:])
 
     def _frame_bytes(self, data: bytes | bytearray, position: int) -> int:
         length: int = _LENGTH.unpack_from(data, position)[0]

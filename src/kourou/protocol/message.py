@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from kourou.errors import MessageRefusedError
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.compression import MAX_BODY_BYTES, inflate_body
 from kourou.protocol.message_id import host_text, offset_msg_id
@@ -57,18 +58,18 @@ class Message:
         deliver_time_ms: int = 0,
         wait_store_msg_ok: bool = True,
     ) -> None:
-        if problem := topic_problem(topic):
-            raise ValueError(problem)
+        if problem := topic_problem(_text(topic, "a topic")):
+            raise MessageRefusedError(problem)
         self.topic = topic
         self.body = _checked_body(body)
         if not -(1 << 31) <= flag < 1 << 31:
-            raise ValueError(f"flag {flag} does not fit its 32 bits")
+            raise MessageRefusedError(f"flag {flag} does not fit its 32 bits")
         self.flag = flag
         self._properties: dict[str, str] = {}
         for name, value in (properties or {}).items():
             self.put_user_property(name, value)
         if tags:
-            self.put_property(MessageConst.PROPERTY_TAGS, tags)
+            self.put_property(MessageConst.PROPERTY_TAGS, _text(tags, "tags"))
         if joined_keys := _joined_keys(keys):
             self.put_property(MessageConst.PROPERTY_KEYS, joined_keys)
         if delay_time_level or delay_time_ms or deliver_time_ms:
@@ -85,10 +86,12 @@ class Message:
         }
         given = {name: value for name, value in given.items() if value}
         if len(given) > 1:
-            raise ValueError("give one of delay_time_level, delay_time_ms and deliver_time_ms, not several")
+            raise MessageRefusedError(
+                "give one of delay_time_level, delay_time_ms and deliver_time_ms, not several"
+            )
         for name, value in given.items():
             if value < 0:
-                raise ValueError(f"a message cannot be delayed by {value}: the delay is negative")
+                raise MessageRefusedError(f"a message cannot be delayed by {value}: the delay is negative")
             self.put_property(name, str(value))
 
     @property
@@ -121,9 +124,10 @@ class Message:
         return self._properties.get(name)
 
     def put_user_property(self, name: str, value: str) -> None:
-        """Set a property of the application; ValueError for reserved names and blanks."""
+        """Set a property of the application; MessageRefusedError for reserved names and blanks."""
+        _text(value, f"the value of property {_text(name, 'the name of a property')!r}")
         if problem := property_problem(name, value):
-            raise ValueError(problem)
+            raise MessageRefusedError(problem)
         self._properties[name] = value
 
     def put_property(self, name: str, value: str) -> None:
@@ -179,6 +183,8 @@ class MessageExt(msgspec.Struct, eq=False):
     topic: str
     raw_properties: bytes
     broker_name: str = ""
+    queue_max_offset: int = -1
+    """Where its queue ended when it was pulled: the offset of the next message; -1 when nobody knows."""
     _properties: dict[str, str] | None = None
     _body: bytes | None = None
 
@@ -262,13 +268,25 @@ def _checked_body(body: object) -> bytes:
     raise TypeError(f"a message body is bytes, not {type(body).__name__}{hint}")
 
 
+def _text(value: object, what: str) -> str:
+    """Text that can be written as UTF-8."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is text, not {type(value).__name__} ({value!r:.50})")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise MessageRefusedError(f"{what} cannot be written as UTF-8: {value!r:.50}") from None
+    return value
+
+
 def _joined_keys(keys: str | Iterable[str]) -> str:
     if isinstance(keys, str):
         return keys
     words = list(keys)
     for word in words:
-        if not word or KEY_SEPARATOR in word:
-            raise ValueError(f"key {word!r} is empty or contains a blank, which separates keys")
+        if not _text(word, "a key") or KEY_SEPARATOR in word:
+            raise MessageRefusedError(f"key {word!r} is empty or contains a blank, which separates keys")
     return KEY_SEPARATOR.join(words)
 
 

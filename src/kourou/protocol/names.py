@@ -99,10 +99,13 @@ SYSTEM_GROUPS: Final = frozenset(
 )
 
 _ILLEGAL_CHARACTER: Final = re.compile(r"[^%|a-zA-Z0-9_-]")
+_USUAL_TOPIC: Final = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{TOPIC_MAX_LENGTH}}}").fullmatch
 
 
 def topic_problem(topic: str) -> str | None:
     """Why `topic` is no topic name, or None."""
+    if _USUAL_TOPIC(topic):  # every message asks
+        return None
     prefixed = is_retry_topic(topic) or is_dlq_topic(topic)
     return _name_problem("topic", topic, RETRY_OR_DLQ_TOPIC_MAX_LENGTH if prefixed else TOPIC_MAX_LENGTH)
 
@@ -146,6 +149,11 @@ def user_group_problem(group: str) -> str | None:
 def is_system_topic(topic: str) -> bool:
     """RocketMQ's own by name. Topics named like a cluster or broker are known to the broker only."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_inner_topic(topic: str) -> bool:
+    """None that a user made: RocketMQ's own by name, or of retries, of dead letters, a light one."""
+    return is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic) or is_lmq(topic)
 
 
 def is_system_group(group: str) -> bool:

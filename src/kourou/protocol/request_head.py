@@ -1,12 +1,13 @@
 """The head of a request as a server reads it: head and fields in one go, where that pays.
 
-A send comes by the million, and to decode its head and then its fields costs half as much again as both
+Sends and pulls come by the million, and to decode a head and then its fields costs half as much again as both
 together. Clients write the code first, so the first bytes tell. What such a head does not keep (fields
 that its type does not know) is found by decoding the header again, the general way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from kourou.protocol.codes import SerializeType
 from kourou.protocol.command import decode_head
 from kourou.protocol.command_head import CommandHead
+from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 
 _JSON: Final = SerializeType.JSON.value
@@ -24,7 +26,14 @@ class _SendHead(CommandHead, gc=False, kw_only=True):
     ext_fields: SendMessageRequestHeaderV2 = msgspec.field(name="extFields")
 
 
-_typed: Final = {b'{"code":310,': msgspec.json.Decoder(_SendHead, strict=False).decode}
+class _PullHead(CommandHead, gc=False, kw_only=True):
+    ext_fields: PullMessageRequestHeader = msgspec.field(name="extFields")
+
+
+_typed: Final[dict[bytes, Callable[[bytes], CommandHead]]] = {
+    b'{"code":310,': msgspec.json.Decoder(_SendHead, strict=False).decode,
+    b'{"code":11,"': msgspec.json.Decoder(_PullHead, strict=False).decode,
+}
 
 
 def decode_request_head(serialize_type: int, header: bytes) -> CommandHead:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from kourou.broker.advertised_address import reach_warning
 from kourou.broker.controller import BrokerController
-from kourou.errors import ConfigError
+from kourou.config.option_words import naming_options
 from kourou.namesrv.server import NameServer
-from kourou.standalone.options import StandaloneOptions, broker_config, namesrv_config
+from kourou.standalone.health import start_health_checks
+from kourou.standalone.options import (
+    BROKER_OPTIONS,
+    NAMESRV_OPTIONS,
+    StandaloneOptions,
+    broker_config,
+    namesrv_config,
+)
 from kourou.transport.addresses import join_address
+
+if TYPE_CHECKING:
+    from kourou.transport.http_probe import HttpProbes
 
 _log = logging.getLogger(__name__)
 
@@ -23,25 +34,30 @@ class Standalone:
         self._options = options
         self._namesrv: NameServer | None = None
         self._broker: BrokerController | None = None
+        self._probes: HttpProbes | None = None
+        # What the operator should know of the configuration, once started.
+        self.notes: list[str] = []
 
     async def start(self) -> None:
         """On return clients can send and consume. Errors say which port or store cannot be had."""
-        config, notes = namesrv_config(self._options)
-        self._namesrv = await start_namesrv(NameServer(config))
+        config, self.notes = namesrv_config(self._options)
         try:
-            notes += await self._start_broker(self._options.namesrv_address(self._namesrv.port))
+            self._probes = await start_health_checks(self._options, self.why_not_ready)
+            self._namesrv = await start_namesrv(NameServer(config))
+            await self._start_broker(self._options.namesrv_address(self._namesrv.port))
         except BaseException:
             await self.stop()
             raise
-        for note in notes:
+        for note in self.notes:
             _log.info("note: %s", note)
 
-    async def _start_broker(self, namesrv_addr: str) -> list[str]:
+    async def _start_broker(self, namesrv_addr: str) -> None:
         config, notes = broker_config(self._options, 0, namesrv_addr)
+        self.notes += notes
         broker = BrokerController(config)
-        await broker.start()
+        with naming_options(BROKER_OPTIONS, BROKER_OPTIONS):
+            await broker.start()
         self._broker = broker
-        return notes
 
     async def address_warning(self) -> str | None:
         """What is wrong with the address that clients are told, as far as it can be seen from here."""
@@ -50,10 +66,25 @@ class Standalone:
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
         """The broker first: its clients are told that it goes."""
-        if self._broker is not None:
-            await self._broker.stop(timeout_ms)
-        if self._namesrv is not None:
-            await self._namesrv.stop(timeout_ms)
+        try:
+            if self._broker is not None:
+                await self._broker.stop(timeout_ms)
+            if self._namesrv is not None:
+                await self._namesrv.stop(timeout_ms)
+        finally:
+            if self._probes is not None:
+                await self._probes.stop()
+
+    async def why_not_ready(self) -> str | None:
+        """Why clients cannot work now, in one line; None: name server and broker are ready."""
+        if self._namesrv is None or self._broker is None:
+            return "the broker is starting: its store is opened, and recovered where it was not closed"
+        return await self._namesrv.why_not_ready() or await self._broker.why_not_ready()
+
+    @property
+    def probe_address(self) -> str | None:
+        """`host:port` where health checks are answered by HTTP; None: nowhere."""
+        return None if self._probes is None else self._probes.address
 
     async def wait_failed(self) -> None:
         """Raise what a part died of."""
@@ -98,9 +129,7 @@ class Standalone:
 
 
 async def start_namesrv(server: NameServer) -> NameServer:
-    """Start the name server of a standalone; a port that cannot be had is named with its option."""
-    try:
+    """Start the name server of a standalone; what cannot be had is named with its option."""
+    with naming_options(NAMESRV_OPTIONS, NAMESRV_OPTIONS):
         await server.start()
-    except ConfigError as error:
-        raise ConfigError(f"{error} (--namesrv-port)") from error
     return server

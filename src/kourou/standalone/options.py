@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
@@ -20,6 +21,18 @@ MAX_BROKERS: Final = len(ascii_lowercase)
 _MAX_PORT: Final = 65_535
 _STORE_FOLDERS: Final = ("commitlog", "config")
 
+NAMESRV_OPTIONS: Final = {"bindAddress": "--host", "listenPort": "--namesrv-port"}
+"""Key to option, of the name server."""
+BROKER_OPTIONS: Final = {
+    "bindAddress": "--host",
+    "listenPort": "--broker-port",
+    "brokerIP1": "--advertise",
+    "storePathRootDir": "--store",
+}
+"""Key to option, of the brokers."""
+PROBE_OPTIONS: Final = {"httpPort": "--http-port", "httpBindAddress": "--host"}
+"""Key to option, of the listener for health checks."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StandaloneOptions:
@@ -33,6 +46,8 @@ class StandaloneOptions:
     host: str = LOOPBACK
     # The address that clients are told; the one that is listened on where it is not given.
     advertise: str | None = None
+    # Where health checks of all together are answered by HTTP; None: nowhere.
+    http_port: int | None = None
 
     def check(self) -> None:
         """ConfigError says everything that is wrong with the options."""
@@ -44,7 +59,12 @@ class StandaloneOptions:
         problems = []
         if not 1 <= self.brokers <= MAX_BROKERS:
             problems.append(f"--brokers {self.brokers}: must be from 1 to {MAX_BROKERS}")
-        for option, port in (("--namesrv-port", self.namesrv_port), ("--broker-port", self.broker_port)):
+        ports = {
+            "--namesrv-port": self.namesrv_port,
+            "--broker-port": self.broker_port,
+            "--http-port": self.http_port or 0,
+        }
+        for option, port in ports.items():
             if not 0 <= port <= _MAX_PORT:
                 problems.append(f"{option} {port}: must be from 0 to {_MAX_PORT}; 0 picks a free one")
         last = self.port_of(self.brokers - 1)
@@ -78,6 +98,15 @@ class StandaloneOptions:
         """Where the logs are."""
         return self.store / "logs"
 
+    def make_folder(self) -> None:
+        """Make the folder of the stores. ConfigError: it cannot be made, or nothing can be put into it."""
+        try:
+            self.store.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--store {self.store}: cannot be made: {error.strerror or error}") from error
+        if not os.access(self.store, os.W_OK | os.X_OK):
+            raise ConfigError(f"--store {self.store}: cannot be written; check owner and permissions")
+
     def port_of(self, index: int) -> int:
         """The port asked for by the broker of that number."""
         return self.broker_port and self.broker_port + index * PORT_STEP
@@ -106,7 +135,8 @@ def namesrv_config(options: StandaloneOptions) -> tuple[NamesrvConfig, list[str]
         "kvConfigPath": str(folder / "kvConfig.json"),
         "configStorePath": str(folder / "namesrv.properties"),
     }
-    return load_namesrv_config(_existing(folder / "namesrv.properties"), overrides)
+    path = _existing(folder / "namesrv.properties")
+    return load_namesrv_config(path, overrides, option_names=NAMESRV_OPTIONS)
 
 
 def broker_overrides(options: StandaloneOptions, index: int, namesrv_addr: str) -> dict[str, str]:
@@ -128,7 +158,8 @@ def broker_config(
 ) -> tuple[BrokerConfig, list[str]]:
     """The configuration of the broker of that number; other keys may stand in its file."""
     overrides = broker_overrides(options, index, namesrv_addr)
-    return load_broker_config(_existing(config_file(options, index)), overrides)
+    path = _existing(config_file(options, index))
+    return load_broker_config(path, overrides, option_names=BROKER_OPTIONS)
 
 
 def config_file(options: StandaloneOptions, index: int) -> Path:

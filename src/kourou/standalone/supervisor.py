@@ -12,10 +12,12 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kourou.errors import ConfigError, KourouError
+from kourou.config.host import LOOPBACK
+from kourou.errors import KourouError
 from kourou.namesrv.server import NameServer
+from kourou.standalone.health import start_health_checks
 from kourou.standalone.one_process import start_namesrv
 from kourou.standalone.options import (
     StandaloneOptions,
@@ -26,11 +28,17 @@ from kourou.standalone.options import (
 )
 from kourou.transport.addresses import join_address
 
+if TYPE_CHECKING:
+    from kourou.transport.http_probe import HttpProbes
+
 _log = logging.getLogger(__name__)
 
 # By name: the layers below commands do not import them, but a child is one.
 _BROKER_COMMAND: Final = ("-m", "kourou.cli.mqbroker", "--supervised")
 _BOOTED: Final = re.compile(r"The broker\[(?P<name>.+), (?P<address>\S+)\] boot success")
+_PROBED: Final = re.compile(r"health checks: http://(?P<address>\S+)/readyz")
+# A child that is asked whether it is ready is on this machine, and answers at once or not at all.
+_ASK_TIMEOUT_MS: Final = 2_000
 # A large store that was not closed has to be recovered first.
 _START_TIMEOUT_S: Final = 600.0
 
@@ -42,6 +50,7 @@ class BrokerProcess:
         self.name = name
         self._process = process
         self._booted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._probe_address: str | None = None
         # Ends with the exit code.
         self.ended = asyncio.create_task(self._watch(), name=f"watch-{name}")
 
@@ -50,6 +59,8 @@ class BrokerProcess:
         """Start the broker of that number. Its own session: Ctrl-C is for us, who stop it in order."""
         name = broker_name(index)
         keys = broker_overrides(options, index, namesrv_addr)
+        if options.http_port is not None:
+            keys |= {"httpPort": "0", "httpBindAddress": LOOPBACK}  # for us, who ask it
         arguments = [f"--logFile={options.log_folder / name}.log"]
         arguments += [f"--set={key}={text}" for key, text in keys.items()]
         if config_file(options, index).exists():
@@ -63,8 +74,11 @@ class BrokerProcess:
         """Read what it prints, to the end; the line that says that it serves has its address."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            if booted := _BOOTED.match(line.decode(errors="replace")):
+            text = line.decode(errors="replace")
+            if booted := _BOOTED.match(text):
                 self._booted.set_result(booted["address"])
+            elif probed := _PROBED.match(text):
+                self._probe_address = probed["address"]
         if not self._booted.done():
             self._booted.set_result("")
         return await self._process.wait()
@@ -72,7 +86,16 @@ class BrokerProcess:
     async def wait_booted(self) -> None:
         """Wait until it serves; it says on stderr why it does not."""
         if not await asyncio.shield(self._booted):
-            raise ConfigError(f"{self.name} did not start: exit code {await asyncio.shield(self.ended)}")
+            raise KourouError(f"{self.name} did not start: {end_words(await asyncio.shield(self.ended))}")
+
+    async def why_not_ready(self) -> str | None:
+        """Why clients cannot send to it now; None: they can."""
+        if self._probe_address is None:
+            return f"{self.name} is starting"
+        from kourou.transport.http_probe import ask_readyz
+
+        why_not = await ask_readyz(self._probe_address, _ASK_TIMEOUT_MS)
+        return why_not and f"{self.name}: {why_not}"
 
     @property
     def address(self) -> str:
@@ -81,11 +104,14 @@ class BrokerProcess:
 
     async def stop(self) -> None:
         """Ask it to stop and wait for that."""
-        if self._process.returncode is None:
+        is_running = self._process.returncode is None
+        if is_running:
             self._process.send_signal(signal.SIGTERM)
+        # One that does not serve yet may be ended by the signal, or say itself why it does not start.
+        is_serving = is_running and self._booted.done() and bool(self._booted.result())
         code = await asyncio.shield(self.ended)
-        if code:
-            _log.error("%s ended with exit code %d", self.name, code)
+        if is_serving and code:
+            _log.error("%s did not stop in order: %s", self.name, end_words(code))
 
     def kill(self) -> None:
         """End it now; its store will be recovered at the next start."""
@@ -101,14 +127,19 @@ class Supervisor:
         self._options = options
         self._namesrv: NameServer | None = None
         self._brokers: list[BrokerProcess] = []
+        self._probes: HttpProbes | None = None
+        self._is_stopping = False
+        # What the operator should know of the name server; each broker speaks for itself.
+        self.notes: list[str] = []
 
     async def start(self) -> None:
         """On return every broker serves. If one does not, none is left."""
-        config, notes = namesrv_config(self._options)
-        for note in notes:
+        config, self.notes = namesrv_config(self._options)
+        for note in self.notes:
             _log.info("note: %s", note)
-        self._namesrv = await start_namesrv(NameServer(config))
         try:
+            self._probes = await start_health_checks(self._options, self.why_not_ready)
+            self._namesrv = await start_namesrv(NameServer(config))
             await self._start_brokers(self._options.namesrv_address(self._namesrv.port))
         except BaseException:
             await self.stop()
@@ -122,6 +153,14 @@ class Supervisor:
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
         """Stop all brokers together, then the name server."""
+        self._is_stopping = True
+        try:
+            await self._stop_servers(timeout_ms)
+        finally:
+            if self._probes is not None:
+                await self._probes.stop()
+
+    async def _stop_servers(self, timeout_ms: int) -> None:
         try:
             await asyncio.gather(*(broker.stop() for broker in self._brokers))
         except asyncio.CancelledError:
@@ -132,6 +171,23 @@ class Supervisor:
             if self._namesrv is not None:
                 await self._namesrv.stop(timeout_ms)
 
+    async def why_not_ready(self) -> str | None:
+        """Why clients cannot work now, in one line; None: name server and every broker are ready."""
+        if self._is_stopping:
+            return "all brokers are stopping"
+        if self._namesrv is None or len(self._brokers) < self._options.brokers:
+            return "the brokers are starting"
+        whys = [
+            await self._namesrv.why_not_ready(),
+            *await asyncio.gather(*(broker.why_not_ready() for broker in self._brokers)),
+        ]
+        return "; ".join(why for why in whys if why) or None
+
+    @property
+    def probe_address(self) -> str | None:
+        """`host:port` where health checks are answered by HTTP; None: nowhere."""
+        return None if self._probes is None else self._probes.address
+
     async def wait_failed(self) -> None:
         """Raise when a broker has ended, or the name server died of something."""
         assert self._namesrv is not None, "standalone is not started"
@@ -141,8 +197,8 @@ class Supervisor:
             await asyncio.wait((*ends, failed), return_when=asyncio.FIRST_COMPLETED)
             for broker in self._brokers:
                 if broker.ended.done():
-                    code = broker.ended.result()
-                    raise KourouError(f"{broker.name} ended by itself (exit code {code}); stopping all")
+                    end = end_words(broker.ended.result())
+                    raise KourouError(f"{broker.name} ended by itself ({end}); stopping all")
             failed.result()
         finally:
             failed.cancel()
@@ -162,3 +218,17 @@ class Supervisor:
     def broker_addresses(self) -> list[str]:
         """The brokers, as clients are told."""
         return [broker.address for broker in self._brokers]
+
+
+def end_words(code: int) -> str:
+    """How a process ended.
+
+    >>> end_words(1), end_words(-9)
+    ('exit code 1', 'killed by SIGKILL')
+    """
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -17,12 +17,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 from kourou.errors import StoreFormatError
 from kourou.protocol.record import Buffer
 from kourou.store.files import Files
 from kourou.store.log_file import LogFile, log_file_name, written_end
+from kourou.store.log_regions import LogRegions, LogWindow
 from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
@@ -30,16 +30,6 @@ _log = logging.getLogger(__name__)
 
 class CreateLogFileError(OSError):
     """The next file of the log cannot be made; nothing was written to it."""
-
-
-class LogWindow(NamedTuple):
-    """A part of one file in memory: bytes from `low` to `end`, the one at phy_offset x is
-    `view[x - start]`."""
-
-    view: memoryview
-    start: int
-    low: int
-    end: int
 
 
 class CommitLog:
@@ -64,6 +54,7 @@ class CommitLog:
         self._folders = tuple(sorted(set(folders) - set(read_only_folders), key=str))
         self._all_folders = (*self._folders, *sorted(set(read_only_folders), key=str))
         self._window = read_window_bytes
+        self._regions = LogRegions()
         self._starts: list[int] = []
         self._prepared: LogFile | None = None
         # Held while a file is made: else the owner and `prepare_next` could both make the same one.
@@ -283,21 +274,34 @@ class CommitLog:
         """Bytes of one file if they are in memory; None when they would have to come from disk,
         or are not there at all. Never waits for the disk."""
         log_file = self.file_at(phy_offset)
-        if log_file is None or phy_offset + size_bytes > log_file.end_phy_offset:
+        end = phy_offset + size_bytes
+        if log_file is None or end > log_file.end_phy_offset or end > self.max_phy_offset:
             return None
         position = phy_offset - log_file.start_phy_offset
-        if phy_offset >= self.max_phy_offset - self._window:
+        if phy_offset >= self.window_phy_offset:
             return log_file.mapped()[position : position + size_bytes]
         return log_file.file.pread_nowait(size_bytes, position)
 
+    @property
+    def window_phy_offset(self) -> int:
+        """Where the newest bytes begin, those that are read through a map; 0 or less: all are."""
+        return self.max_phy_offset - self._window
+
     def window_at(self, phy_offset: int) -> LogWindow | None:
-        """What may be read from memory around this byte; None when it would have to come from disk."""
+        """The newest bytes around this one, through the map; None when it is older than those."""
         log_file = self.file_at(phy_offset)
-        low = self.max_phy_offset - self._window
+        low = self.window_phy_offset
         if log_file is None or phy_offset < low:
             return None
         start = log_file.start_phy_offset
-        return LogWindow(log_file.mapped(), start, max(start, low), log_file.end_phy_offset)
+        end = min(log_file.end_phy_offset, self.max_phy_offset)
+        return LogWindow(log_file.mapped(), start, max(start, low), end)
+
+    def region_at(self, phy_offset: int) -> LogWindow | None:
+        """Older bytes around this one, through a map; None when they are not in memory. Worth it for who
+        reads many."""
+        log_file = self.file_at(phy_offset)
+        return None if log_file is None else self._regions.at(log_file, phy_offset, self.max_phy_offset)
 
     def read(self, phy_offset: int, size_bytes: int) -> bytes | None:
         """Bytes of one file, from disk if need be; None when they are not there (any more)."""
@@ -313,6 +317,7 @@ class CommitLog:
         """End the log at `phy_offset`: files behind it are removed, bytes behind it are zero and
         durable on return. Only while no other thread works on the log."""
         self.drop_prepared()
+        self._regions.clear()
         while self.log_files and self._starts[-1] > max(phy_offset, self._starts[0]):
             self._remove(len(self.log_files) - 1)
         if (log_file := self.file_at(phy_offset)) is not None:
@@ -347,7 +352,7 @@ class CommitLog:
             # Also when whoever waits for the step is cancelled: the file is gone all the same.
             if is_removed:
                 del self.log_files[0], self._starts[0]
-                log_file.unmap()
+                self._regions.forget(log_file)
                 self._removed.append(log_file)
         yield from self.close_removed_steps()
         yield partial(self._files.sync_folder, log_file.path.parent)

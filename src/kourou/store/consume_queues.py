@@ -36,6 +36,8 @@ LEAST_FLUSH_BYTES: Final = 4096
 _MAX_LOGGED: Final = 20
 # Searches for the minimum in one step: some ten milliseconds from the page cache.
 _SEARCHES_AT_ONCE: Final = 200
+# Queues that an ordinary round looks at, and whose state is noted, in one go: some milliseconds.
+_LOOKS_AT_ONCE: Final = 5_000
 _NO_FOLDER_NAMES: Final = frozenset({"", ".", ".."})
 
 
@@ -46,6 +48,7 @@ class ConsumeQueues:
     dispatched again, since a queue's files were not what they should have been; None: all is well.
     `problems` says in words what `load` found, `has_snapshot` whether a record of which queues there
     have to be: without it a queue that got lost is not missed. With `read_only` nothing changes on disk.
+    `by_topic` is for looking things up, not for changes.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class ConsumeQueues:
     ) -> None:
         self._files = QueueFiles(files, root, file_size_bytes, open_files)
         self._read_only = read_only
-        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self._dirty: list[ConsumeQueue] = []
         self._mark_dirty = self._dirty.append  # one for all: a bound method each would be megabytes
         self.rebuild_phy_offset: int | None = None
@@ -74,11 +77,11 @@ class ConsumeQueues:
         return self._files.units_per_file
 
     def __len__(self) -> int:
-        return sum(map(len, self._topics.values()))
+        return sum(map(len, self.by_topic.values()))
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made when it is not there; nothing is written until it has units to flush."""
-        queues = self._topics.get(topic)
+        queues = self.by_topic.get(topic)
         if queues is not None:
             queue = queues.get(queue_id)
             if queue is not None:
@@ -87,28 +90,28 @@ class ConsumeQueues:
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue if it is there."""
-        queues = self._topics.get(topic)
+        queues = self.by_topic.get(topic)
         return None if queues is None else queues.get(queue_id)
 
     def topics(self) -> list[str]:
         """The topics that have queues."""
-        return list(self._topics)
+        return list(self.by_topic)
 
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic, in order."""
-        return sorted(self._topics.get(topic, ()))
+        return sorted(self.by_topic.get(topic, ()))
 
     def items(self) -> Iterator[ConsumeQueue]:
         """Every queue. Queues may be added meanwhile, they come or not."""
-        for topic in list(self._topics):
-            yield from list(self._topics.get(topic, {}).values())
+        for topic in list(self.by_topic):
+            yield from list(self.by_topic.get(topic, {}).values())
 
     def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
         # The name becomes a folder: one with a slash would lie, and be deleted, elsewhere.
         if topic in _NO_FOLDER_NAMES or "/" in topic or "\0" in topic or queue_id < 0:
             raise StoreFormatError(self._files.root, f"there can be no queue {topic!r}/{queue_id}")
         queue = ConsumeQueue(topic, queue_id, self._files, self._mark_dirty)
-        self._topics.setdefault(topic, {})[queue_id] = queue
+        self.by_topic.setdefault(topic, {})[queue_id] = queue
         return queue
 
     # -- start -----------------------------------------------------------------------------------
@@ -132,7 +135,7 @@ class ConsumeQueues:
         After a sudden stop only units that were synced can be believed, since one torn between two
         sectors may look whole: `truncate_all` to where that was, and dispatch the log from there.
         """
-        self._topics.clear()
+        self.by_topic.clear()
         self._dirty.clear()
         self.rebuild_phy_offset = None
         self.problems = []
@@ -241,10 +244,16 @@ class ConsumeQueues:
 
     def snapshot_steps(self, covered_phy_offset: int) -> Steps[None]:
         """The same in steps: no queue may be deleted in between."""
-        queues = ((queue.topic, queue.queue_id, queue.state()) for queue in self.items())
-        raw = encode_snapshot(self._files.file_bytes, covered_phy_offset, queues)
-        yield partial(self._files.save_snapshot, raw)
+        states: list[tuple[str, int, QueueState]] = []
+        for queue in self.items():
+            states.append((queue.topic, queue.queue_id, queue.state()))
+            if not len(states) % _LOOKS_AT_ONCE:
+                yield _let_others_go
+        yield partial(self._write_snapshot, covered_phy_offset, states)
         self._files.covered_phy_offset = covered_phy_offset
+
+    def _write_snapshot(self, covered_phy_offset: int, states: list[tuple[str, int, QueueState]]) -> None:
+        self._files.save_snapshot(encode_snapshot(self._files.file_bytes, covered_phy_offset, states))
 
     def _unexpect(self, queues: Collection[ConsumeQueue]) -> None:
         """These are about to go on purpose: after a crash they are not to be missed."""
@@ -268,10 +277,13 @@ class ConsumeQueues:
     def begin_round(self, *, least_bytes: int = LEAST_FLUSH_BYTES) -> FlushRound:
         """A round over all queues with units in memory; tails under `least_bytes` stay for later.
 
-        Only one round at a time. A round counts as covering the log only if `least_bytes` is 0.
+        Only one round at a time. A round counts as covering the log only if `least_bytes` is 0. Others
+        look at some thousand queues only, so that tens of thousands of short tails, which they would leave
+        alone, do not hold up the owner; the next round goes on with the next.
         """
-        dirty = list(dict.fromkeys(self._dirty))
-        self._dirty.clear()
+        looks = _LOOKS_AT_ONCE if least_bytes else len(self._dirty)
+        dirty = list(dict.fromkeys(self._dirty[:looks]))
+        del self._dirty[:looks]
         return FlushRound(self._files, dirty, self._mark_dirty, least_bytes)
 
     def flush_round(self, *, least_bytes: int = LEAST_FLUSH_BYTES, sync: bool = False) -> FlushRound:
@@ -356,17 +368,17 @@ class ConsumeQueues:
             self._delete_queue(queue)
 
     def _delete_queue(self, queue: ConsumeQueue) -> None:
-        del self._topics[queue.topic][queue.queue_id]
+        del self.by_topic[queue.topic][queue.queue_id]
         queue.destroy()
-        if not self._topics[queue.topic]:
-            del self._topics[queue.topic]
+        if not self.by_topic[queue.topic]:
+            del self.by_topic[queue.topic]
 
     def delete_topic(self, topic: str) -> None:
         """Remove a topic's queues, their files and its folder. On disk on return, all of it or nothing.
 
         OSError: all is as before, or, if the topic is gone, not on disk yet.
         """
-        queues = self._topics.get(topic)
+        queues = self.by_topic.get(topic)
         if queues is None:
             return
         self._unexpect(queues.values())
@@ -374,7 +386,7 @@ class ConsumeQueues:
             self._files.move_away(topic, queues)
             for queue in queues.values():
                 queue.retire()
-        del self._topics[topic]
+        del self.by_topic[topic]
         self._files.sync_moved()
         self._files.remove_moved()
 
@@ -386,6 +398,10 @@ class ConsumeQueues:
 def _run_all(searches: Iterable[MinSearch]) -> None:
     for search in searches:
         search.run()
+
+
+def _let_others_go() -> None:
+    """A step that does nothing: whatever else the owner has to do comes in between."""
 
 
 def _is_queue_id(name: str) -> bool:

@@ -8,11 +8,18 @@ Not here: the files (queue_files.py), how a tags code comes about (protocol/tags
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 UNIT: Final = struct.Struct(">qiq")
 UNIT_BYTES: Final = UNIT.size
 BLANK_SIZE: Final = 0x7FFFFFFF
+MANY: Final = 256
+"""More units than these are looked at as arrays."""
+_COLUMNS: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 BLANK_UNIT: Final = UNIT.pack(0, BLANK_SIZE, 0)
 
 
@@ -32,3 +39,21 @@ class CqUnit(NamedTuple):
     def end_phy_offset(self) -> int:
         """The byte of the CommitLog behind the record."""
         return self.phy_offset + self.size
+
+
+def unit_columns(units: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where the records of some units lie, and their sizes; for `MANY` at most."""
+    fields = _units_struct(len(units) // UNIT_BYTES).unpack(units)
+    return fields[0::3], fields[1::3]
+
+
+def unit_arrays(units: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same as arrays, for any number."""
+    columns = np.frombuffer(units, _COLUMNS)
+    return columns["phy_offset"].astype(np.int64), columns["size"].astype(np.int64)
+
+
+@lru_cache(maxsize=MANY)
+def _units_struct(count: int) -> struct.Struct:
+    """Units in one go: half the time of one by one."""
+    return struct.Struct(">" + "qiq" * count)

@@ -79,7 +79,9 @@ class Blank(NamedTuple):
 
 def index_keys(uniq_key: str | None, keys: str | None) -> tuple[str, ...]:
     """The words a record is indexed under: its unique id, then each business key."""
-    words = tuple(word for word in keys.split(" ") if word) if keys else ()
+    if uniq_key and keys and " " not in keys:
+        return uniq_key, keys
+    words = tuple(filter(None, keys.split(" "))) if keys else ()
     return (uniq_key, *words) if uniq_key else words
 
 

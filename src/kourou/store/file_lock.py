@@ -95,6 +95,17 @@ def is_locked(path: Path) -> bool | None:
         os.close(fd)
 
 
+def check_unlocked(path: Path) -> None:
+    """StoreLockedError if some process holds the lock on `path`, as far as that can be told without
+    locking; see `is_locked`."""
+    if is_locked(path):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            raise StoreLockedError(path, _holder_pid(fd))
+        finally:
+            os.close(fd)
+
+
 def _found_lock(fd: int, get_lock: int) -> tuple[int, int]:
     """Type and process of the lock that stands in the way of locking `fd`."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kourou.store.file_lock import FileLock
+from kourou.store.file_system_sync import sync_file_system
+from kourou.store.page_cache import MappedPages
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 # POSIX asks for 16 at least; Linux and macOS take 1024 parts in one call.
 _IOV_MAX: Final = max(os.sysconf("SC_IOV_MAX"), 16)
 _READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+# macOS has no such call.
+_ADVISE: Final[Callable[[int, int, int, int], None] | None] = getattr(os, "posix_fadvise", None)
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _NEW_FILE_MODE: Final = 0o644
 
@@ -97,7 +101,7 @@ class OpenFile:
             return data
         return self._read_rest(data, size_bytes, position)
 
-    def pread_nowait(self, size_bytes: int, position: int) -> bytes | None:
+    def pread_nowait(self, size_bytes: int, position: int) -> bytearray | None:
         """Read what lies wholly in the page cache; None when it does not, or nobody can tell."""
         if not _READ_NOWAIT:
             return None
@@ -110,7 +114,16 @@ class OpenFile:
             if error.errno in _UNSUPPORTED:
                 return None
             raise
-        return bytes(data) if got == size_bytes else None
+        return data if got == size_bytes else None
+
+    def will_need(self, size_bytes: int, position: int) -> None:
+        """Have the system fetch these bytes into the page cache; a hint, which nobody waits for."""
+        if _ADVISE is not None:
+            _ADVISE(self._fd, position, size_bytes, os.POSIX_FADV_WILLNEED)
+
+    def is_resident(self, pages: MappedPages, position: int, end: int) -> bool:
+        """Whether bytes of a map of this file lie in the page cache; False when nobody can tell."""
+        return pages.are_resident(position, end)
 
     def map_readonly(self, size_bytes: int) -> mmap.mmap:
         """Map the first bytes of the file. The map outlives `close()`; a read error in it is a SIGBUS."""
@@ -281,6 +294,17 @@ class Files:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_all(self, path: Path) -> bool:
+        """On return everything written to the file system of this folder is on disk, names too.
+
+        False: the system has no such call, and nothing was done. After an OSError: as `OpenFile.sync`.
+        """
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return sync_file_system(fd)
         finally:
             os.close(fd)
 

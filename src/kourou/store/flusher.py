@@ -38,6 +38,11 @@ class AckLine:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether some have come out of `expire` and wait still."""
+        return self._expired > 0
+
     def hold(self, batch: PutBatch, deadline_ms: int) -> None:
         """Let `batch` wait; its senders do so until `deadline_ms`."""
         self._waiting.append((batch, deadline_ms))

@@ -8,17 +8,22 @@ wait for the disk in a thread of the caller's.
 
 from __future__ import annotations
 
-import enum
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
+from operator import add
 from typing import Final
 
+import numpy as np
+
 from kourou.protocol.record import Buffer
-from kourou.store.commit_log import CommitLog, LogWindow
+from kourou.store.commit_log import CommitLog
 from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import BLANK_SIZE, UNIT
-from kourou.store.log_file import LogFile
+from kourou.store.cq_unit import BLANK_SIZE, MANY, UNIT, UNIT_BYTES, unit_arrays, unit_columns
+from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.kernel import Kernel
+from kourou.store.log_regions import REGION_BYTES, LogWindow
 
 TagsFilter = Callable[[int], bool]
 """Whether a record with this tags code may match; decided from the ConsumeQueue alone."""
@@ -32,87 +37,37 @@ MAX_MESSAGES: Final = 16_384
 """A pull gets no more, whatever it asks for: looking at so many units takes some milliseconds."""
 
 _NOWHERE: Final = LogWindow(memoryview(b""), 0, 1, 0)
-
-
-class GetMessageStatus(enum.Enum):
-    """RocketMQ's words; the name goes out as remark."""
-
-    FOUND = enum.auto()
-    NO_MATCHED_MESSAGE = enum.auto()
-    MESSAGE_WAS_REMOVING = enum.auto()
-    OFFSET_FOUND_NULL = enum.auto()
-    OFFSET_OVERFLOW_BADLY = enum.auto()
-    OFFSET_OVERFLOW_ONE = enum.auto()
-    OFFSET_TOO_SMALL = enum.auto()
-    NO_MATCHED_LOGIC_QUEUE = enum.auto()
-    NO_MESSAGE_IN_QUEUE = enum.auto()
-
-
-class Run:
-    """Records that lie side by side in the log; `data` is None until they are read from disk,
-    out of `log_file`, which is pinned so long."""
-
-    __slots__ = ("data", "log_file", "phy_offset", "size_bytes")
-
-    def __init__(self, phy_offset: int, size_bytes: int) -> None:
-        self.phy_offset = phy_offset
-        self.size_bytes = size_bytes
-        self.data: Buffer | None = None
-        self.log_file: LogFile | None = None
-
-
-@dataclass(slots=True)
-class GetMessageResult:
-    """What a pull found. `next_begin_offset` is where the next one should start."""
-
-    status: GetMessageStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    runs: list[Run] = field(default_factory=list)
-    message_count: int = 0
-    size_bytes: int = 0
-    last_phy_offset: int = 0
-
-    @property
-    def is_loaded(self) -> bool:
-        """False when some of it has to come from disk: `load` it where waiting is allowed, then
-        `release` it in the owner's thread, in any case."""
-        return all(run.data is not None for run in self.runs)
-
-    @property
-    def buffers(self) -> list[Buffer]:
-        """The records' bytes, in order."""
-        return [run.data for run in self.runs if run.data is not None]
-
-    def load(self) -> None:
-        """Read what is not in memory yet; may wait for the disk, in any thread."""
-        for run in self.runs:
-            if run.data is None and run.log_file is not None:
-                position = run.phy_offset - run.log_file.start_phy_offset
-                run.data = run.log_file.file.pread(run.size_bytes, position)
-
-    def release(self) -> None:
-        """Let go of the files that `load` read; in the owner's thread, whether it loaded or not."""
-        for run in self.runs:
-            if run.log_file is not None:
-                run.log_file.unpin()
-                run.log_file = None
+_DENSE: Final = 16
+"""Up to so many bytes of the log for each one that is wanted, a region is looked for around them."""
+_MAX_COPIED_BYTES: Final = 256 * 1024
+"""More are handed on as views of the log, without a copy."""
 
 
 class MessageReader:
     """Reads queues against one log. `damaged` are ranges of the log that hold no records."""
 
-    def __init__(self, log: CommitLog, *, max_transfer_bytes: int, max_filter_units: int) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        *,
+        max_transfer_bytes: int,
+        max_filter_units: int,
+        kernel: Kernel | None = None,
+    ) -> None:
         self._log = log
         self._max_transfer_bytes = max_transfer_bytes
         self._max_filter_units = max_filter_units
+        self._kernel = kernel
         self.damaged: list[tuple[int, int]] = []
 
     def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
         """How many units a read of `max_messages` looks at. With a filter that does not depend on how
         many are asked for: it may let none of them pass."""
         return max(1, self._max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
+
+    def is_old(self, units: bytes) -> bool:
+        """Whether the first of some units points to what is no longer among the newest bytes of the log."""
+        return bool(units) and UNIT.unpack_from(units)[0] < self._log.window_phy_offset
 
     def get_message(
         self,
@@ -135,8 +90,8 @@ class MessageReader:
         assert queue is not None
         if record_filter is not None:
             judge = partial(self._matches, record_filter)
+        is_filtered = tags_filter is not None or judge is not None
         if units is None:
-            is_filtered = tags_filter is not None or judge is not None
             units = queue.read_units(queue_offset, self.units_wanted(max_messages, is_filtered=is_filtered))
         result = GetMessageResult(
             GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset, queue.min_queue_offset, queue.max_queue_offset
@@ -150,29 +105,103 @@ class MessageReader:
             )
             return result
         limit = min(max_bytes or self._max_transfer_bytes, self._max_transfer_bytes)
-        self._gather(result, units, max_messages, limit, tags_filter, judge)
-        self._load_from_memory(result.runs)
+        if is_filtered or not self._take_all(result, units, max_messages, limit):
+            self._take_some(result, units, max_messages, limit, tags_filter, judge)
         return result
 
-    def _load_from_memory(self, runs: Sequence[Run]) -> None:
-        view, start, low, end = _NOWHERE
-        for run in runs:
-            phy_offset = run.phy_offset
-            run_end = phy_offset + run.size_bytes
-            if not low <= phy_offset < end:
-                view, start, low, end = self._log.window_at(phy_offset) or _NOWHERE
-            if low <= phy_offset and run_end <= end:
-                run.data = view[phy_offset - start : run_end - start]
-            else:
-                self._load_nowait(run)
-
-    def _load_nowait(self, run: Run) -> None:
-        run.data = self._log.read_nowait(run.phy_offset, run.size_bytes)
-        if run.data is None and (log_file := self._log.file_at(run.phy_offset)) is not None:
-            log_file.pin()
-            run.log_file = log_file
+    def _take_all(self, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int) -> bool:
+        """Give units from the first one on, as most pulls get them; False, and nothing is given, if they
+        have to be looked at one by one."""
+        if len(units) > MANY * UNIT_BYTES:
+            return self._take_many(result, units, max_messages, max_bytes)
+        if self._kernel is not None and self._gather(self._kernel, result, units, max_messages, max_bytes):
+            return True
+        phy_offsets, sizes = unit_columns(units)
+        total = sum(sizes)
+        if len(sizes) > max_messages or total > max_bytes:
+            # However small the limits, one message is always given: else a reader would stay there.
+            count = max(1, min(max_messages, bisect_right(tuple(accumulate(sizes)), max_bytes)))
+            phy_offsets, sizes = phy_offsets[:count], sizes[:count]
+            total = sum(sizes)
+        ends = tuple(map(add, phy_offsets, sizes))
+        low, high = min(phy_offsets), max(ends)
+        log = self._log
+        if low < log.min_phy_offset or high > log.max_phy_offset or min(sizes) <= 0 or self.damaged:
+            return False
+        result.status = GetMessageStatus.FOUND
+        result.message_count = len(sizes)
+        result.size_bytes = total
+        result.last_phy_offset = phy_offsets[-1]
+        result.next_begin_offset += len(sizes)
+        if ends[-1] - phy_offsets[0] == total:
+            self._load(result, (low,), (high,), low, high, total)
+        else:
+            self._load(result, phy_offsets, ends, low, high, total)
+        return True
 
     def _gather(
+        self, kernel: Kernel, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int
+    ) -> bool:
+        """The same by the compiled kernel, in one copy; False, and nothing is given, where no one window of
+        the log has all of them."""
+        first_phy_offset, first_size, _ = UNIT.unpack_from(units)
+        last_phy_offset, _, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
+        log = self._log
+        window = log.window_at(first_phy_offset)
+        if window is None and last_phy_offset - first_phy_offset < _DENSE * first_size * (
+            len(units) // UNIT_BYTES
+        ):
+            window = log.region_at(first_phy_offset)
+        if window is None or self.damaged:
+            return False
+        view, start, low, end = window
+        low = max(low, log.min_phy_offset)
+        found = kernel.gather(view, start, low, end, units, max_messages, max_bytes, _MAX_COPIED_BYTES)
+        if found is None:
+            return False
+        result.message_count, result.last_phy_offset, records = found
+        result.status = GetMessageStatus.FOUND
+        result.buffers = [records]
+        result.size_bytes = len(records)
+        result.next_begin_offset += result.message_count
+        return True
+
+    def _take_many(self, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int) -> bool:
+        """The same for bulk readers, with nothing done for a single message."""
+        phy_offsets, sizes = unit_arrays(units)
+        if int(sizes.min()) <= 0 or self.damaged:
+            return False
+        count = max(1, min(max_messages, int(np.searchsorted(np.cumsum(sizes), max_bytes, "right"))))
+        phy_offsets, sizes = phy_offsets[:count], sizes[:count]
+        ends = phy_offsets + sizes
+        low, high = int(phy_offsets.min()), int(ends.max())
+        if low < self._log.min_phy_offset or high > self._log.max_phy_offset:
+            return False
+        # A run ends also where a region of the log does: one that goes beyond would be copied.
+        regions = ends // REGION_BYTES
+        gaps = np.flatnonzero((ends[:-1] != phy_offsets[1:]) | (regions[:-1] != regions[1:]))
+        total = int(sizes.sum())
+        result.status = GetMessageStatus.FOUND
+        result.message_count = len(sizes)
+        result.size_bytes = total
+        result.last_phy_offset = int(phy_offsets[-1])
+        result.next_begin_offset += len(sizes)
+        run_begins = phy_offsets[np.append(0, gaps + 1)].tolist()
+        run_ends = ends[np.append(gaps, len(ends) - 1)].tolist()
+        self._load(result, run_begins, run_ends, low, high, total)
+        return True
+
+    def _window(self, phy_offset: int, run_end: int, *, is_dense: bool) -> LogWindow | None:
+        """A piece of the log in memory with a run of it: as much as there is, or but the run itself."""
+        window = self._log.window_at(phy_offset)
+        if window is None and is_dense:
+            window = self._log.region_at(phy_offset)
+        if window is None or run_end > window.end:
+            raw = self._log.read_nowait(phy_offset, run_end - phy_offset)
+            return None if raw is None else LogWindow(memoryview(raw), phy_offset, phy_offset, run_end)
+        return window
+
+    def _take_some(
         self,
         result: GetMessageResult,
         units: bytes,
@@ -181,13 +210,14 @@ class MessageReader:
         tags_filter: TagsFilter | None,
         judge: RecordJudge | None,
     ) -> None:
-        runs = result.runs
+        """Look at the units one by one."""
+        begins: list[int] = []
+        ends: list[int] = []
         run_end = -1
         low, high, damaged = self._log.min_phy_offset, self._log.max_phy_offset, self.damaged
         count = total = 0
         next_offset = result.next_begin_offset
         for phy_offset, size, tags_code in UNIT.iter_unpack(units):
-            # However small the limits, one message is always given: else a reader would stay there.
             if count and (count >= max_messages or total + size > max_bytes):
                 break
             next_offset += 1
@@ -196,7 +226,7 @@ class MessageReader:
             if (
                 phy_offset < low
                 or phy_offset + size > high
-                or size == BLANK_SIZE
+                or not 0 < size < BLANK_SIZE
                 or (damaged and _is_inside(phy_offset, damaged))
             ):
                 if not count:
@@ -208,10 +238,11 @@ class MessageReader:
                     break
                 continue
             if phy_offset == run_end:
-                runs[-1].size_bytes += size
+                ends.pop()
             else:
-                runs.append(Run(phy_offset, size))
+                begins.append(phy_offset)
             run_end = phy_offset + size
+            ends.append(run_end)
             count += 1
             total += size
             result.last_phy_offset = phy_offset
@@ -220,6 +251,47 @@ class MessageReader:
         result.size_bytes = total
         if count:
             result.status = GetMessageStatus.FOUND
+            self._load(result, begins, ends, min(begins), max(ends), total)
+
+    def _load(
+        self,
+        result: GetMessageResult,
+        begins: Sequence[int],
+        ends: Sequence[int],
+        low: int,
+        high: int,
+        total: int,
+    ) -> None:
+        """Put these runs of the log, `total` bytes within [low, high), into the result; those that are not
+        in memory it may load."""
+        result.is_dense = is_dense = high - low < _DENSE * total
+        window = self._window(begins[0], ends[0], is_dense=is_dense)
+        if window is not None and window.low <= low and high <= window.end:
+            view, start = window.view, window.start
+            result.buffers = [
+                view[begin - start : end - start] for begin, end in zip(begins, ends, strict=True)
+            ]
+        else:
+            self._load_runs(result, begins, ends, window, is_dense=is_dense)
+
+    def _load_runs(
+        self,
+        result: GetMessageResult,
+        begins: Sequence[int],
+        ends: Sequence[int],
+        window: LogWindow | None,
+        *,
+        is_dense: bool,
+    ) -> None:
+        """The same where no window has all of them; `window` is that of the first."""
+        view, start, low, end = window or _NOWHERE
+        for phy_offset, run_end in zip(begins, ends, strict=True):
+            if phy_offset < low or run_end > end:
+                view, start, low, end = self._window(phy_offset, run_end, is_dense=is_dense) or _NOWHERE
+            if low <= phy_offset and run_end <= end:
+                result.buffers.append(view[phy_offset - start : run_end - start])
+            elif (log_file := self._log.file_at(phy_offset)) is not None:
+                result.add_cold(log_file, phy_offset, run_end - phy_offset)
 
     def _matches(self, record_filter: RecordFilter, phy_offset: int, size: int) -> bool:
         record = self._log.read_nowait(phy_offset, size) or self._log.read(phy_offset, size)

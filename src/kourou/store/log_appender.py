@@ -9,12 +9,15 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 from kourou.errors import ProtocolError, StorageError, StoreFencedError
-from kourou.protocol.batch import BatchEntry
+from kourou.protocol.batch import BatchEntry, split_batch
 from kourou.protocol.properties import (
     MAX_PROPERTIES_BYTES,
+    NAME_VALUE_SEPARATOR,
     MessageConst,
     PropertyScanner,
     properties_from_bytes,
@@ -31,7 +34,17 @@ from kourou.store.dispatch_request import (
     close_properties,
     index_keys,
 )
-from kourou.store.put_batch import PutBatch, PutDone, PutFailedError
+from kourou.store.kernel import Kernel
+from kourou.store.put_batch import (
+    GrownQueue,
+    IndexedRecord,
+    Put,
+    PutBatch,
+    PutDone,
+    PutFailedError,
+    PutRun,
+    RunRoom,
+)
 from kourou.store.put_status import PutRefusedError, PutStatus, illegal_remark
 
 _log = logging.getLogger(__name__)
@@ -44,16 +57,19 @@ _RECORD_EXTRA_BYTES: Final = 64 * 1024
 # Names that a broker makes out of a group's may be longer than others; so long is a folder's name at most.
 _MAX_GROUP_TOPIC_BYTES: Final = 255
 _GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")
+# One of many that are told together, by the last of them.
+_NOT_TOLD: Final[Put] = (None, 0, 0, True)
 # Prepared or rolled back: the two share a bit. No ConsumeQueue has them.
 _UNLISTED: Final = TRANSACTION_PREPARED & TRANSACTION_ROLLBACK
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+# How the properties begin that most messages of batches have: an id, and nothing else.
+_UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_ID_ONLY: Final = (_UNIQ_KEY + NAME_VALUE_SEPARATOR).encode()
+_ID_ONLY_BYTES: Final = len(_ID_ONLY)
+
 _pack_unit = UNIT.pack
-_scan = PropertyScanner(
-    MessageConst.PROPERTY_TAGS,
-    MessageConst.PROPERTY_KEYS,
-    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-).values
+_scan = PropertyScanner(MessageConst.PROPERTY_TAGS, MessageConst.PROPERTY_KEYS, _UNIQ_KEY).values
 
 
 class LogAppender:
@@ -62,8 +78,11 @@ class LogAppender:
     `refusal` is why puts are refused, for the moment or (`is_fenced`) for good.
     """
 
-    def __init__(self, log: CommitLog, *, max_message_bytes: int, store_host: bytes) -> None:
+    def __init__(
+        self, log: CommitLog, *, max_message_bytes: int, store_host: bytes, kernel: Kernel | None = None
+    ) -> None:
         self._log = log
+        self._kernel = kernel
         self._file_bytes = log.file_bytes
         self._store_host = store_host
         self._batch: PutBatch | None = None
@@ -199,40 +218,152 @@ class LogAppender:
         if self.refusal is not None:
             raise _not_available(self.refusal)
         self._check_batch(entries, sys_flag)
+        if any(entry.raw_properties[-1:] == b"\0" for entry in entries):
+            entries = [
+                entry._replace(raw_properties=close_properties(entry.raw_properties)) for entry in entries
+            ]
         batch = self._batch or self._new_batch()
-        mark, first_queue_offset = batch.mark(queue), queue.next_queue_offset
-        phy_offsets: list[int] = []
-
-        def all_done(status: PutStatus, _: int, __: int) -> None:
-            if done is not None:
-                done(status, phy_offsets, first_queue_offset)
-
+        mark, queue_offset = batch.mark(queue), queue.next_queue_offset
         try:
-            self._reserve(batch, queue, entries, born_host)
-            for left, entry in zip(range(len(entries) - 1, -1, -1), entries, strict=True):
-                tags, keys, uniq_key = _scan(properties_from_bytes(entry.raw_properties))
-                self.put(
-                    queue,
-                    entry.body,
-                    entry.raw_properties,
-                    code_of_tags(tags),
-                    index_keys(uniq_key, keys),
-                    born_timestamp,
-                    born_host,
-                    sys_flag,
-                    entry.flag,
-                    reconsume_times,
-                    0,
-                    None if left else all_done,
-                    wait,
-                )
-                phy_offsets.append(batch.puts[-1][1])
+            encoder = self._reserve(batch, queue, entries, born_host)
         except PutRefusedError:
             batch.rewind(mark)
             raise
+        try:
+            parts, sizes = encoder.batch_parts(
+                entries,
+                queue_offset,
+                batch.end_phy_offset,
+                self._now_ms,
+                born_timestamp,
+                born_host,
+                sys_flag,
+                reconsume_times,
+            )
+        except ProtocolError as error:
+            batch.rewind(mark)
+            raise self._unfit_batch(encoder, entries, born_host, error) from error
+        *phy_offsets, end_phy_offset = accumulate(sizes, initial=batch.end_phy_offset)
+
+        all_done = None if done is None else partial(_tell_batch, done, phy_offsets, queue_offset)
+        batch.parts += parts
+        batch.end_phy_offset = end_phy_offset
+        self._list_batch(batch, queue, entries, phy_offsets, sizes)
+        count = len(entries)
+        batch.puts += [
+            (None, phy_offset, offset, wait)
+            for offset, phy_offset in enumerate(phy_offsets[:-1], queue_offset)
+        ]
+        batch.puts.append((all_done, phy_offsets[-1], queue_offset + count - 1, wait))
+        queue.next_queue_offset = queue_offset + count
+
+    def put_batch(
+        self,
+        queue: ConsumeQueue,
+        body: bytes,
+        *,
+        born_timestamp: int,
+        born_host: bytes,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        done: PutManyDone | None = None,
+        wait: bool = True,
+    ) -> None:
+        """As `put_many`, of a batch as it was sent. ProtocolError: it is none."""
+        if self._kernel is not None and self.refusal is None:
+            batch = self._batch or self._new_batch()
+            encoded = self._kernel.encode_batch(
+                body,
+                queue,
+                queue.queue_id,
+                sys_flag,
+                born_timestamp,
+                reconsume_times,
+                born_host,
+                self._store_host,
+                index_keys,
+                *self._room(batch),
+            )
+            if encoded is not None:
+                records, units, indexed, phy_offsets = encoded
+                queue_offset = queue.next_queue_offset
+                all_done = None if done is None else partial(_tell_batch, done, phy_offsets, queue_offset)
+                last = all_done, phy_offsets[-1], queue_offset + len(units) - 1, wait
+                self._take(batch, records, indexed, [(queue, queue_offset, units)], len(units), last)
+                return
+        self.put_many(
+            queue,
+            split_batch(body),
+            born_timestamp=born_timestamp,
+            born_host=born_host,
+            sys_flag=sys_flag,
+            reconsume_times=reconsume_times,
+            done=done,
+            wait=wait,
+        )
+
+    def put_run(self, encode: Callable[[RunRoom], PutRun | None]) -> int:
+        """Leave pending what `encode` makes for the room that there is; how many messages that are. None of
+        them while puts are refused."""
+        if self.refusal is not None:
+            return 0
+        batch = self._batch or self._new_batch()
+        room = self._room(batch)
+        run = encode(room)
+        if run is None:
+            return 0
+        last = run.done, room.phy_offset, 0, True
+        self._take(batch, run.records, run.indexed, run.grown, run.messages, last)
+        return run.messages
+
+    def _room(self, batch: PutBatch) -> RunRoom:
+        return RunRoom(
+            batch.end_phy_offset,
+            batch.last_phy_offset,
+            self._now_ms,
+            self._max_message_bytes,
+            self._largest,
+        )
+
+    def _take(
+        self,
+        batch: PutBatch,
+        records: bytes,
+        indexed: Sequence[IndexedRecord],
+        grown: Sequence[GrownQueue],
+        messages: int,
+        last: Put,
+    ) -> None:
+        """Add records that were encoded for the end of the batch; the last of them tells for all."""
+        batch.parts.append(records)
+        batch.end_phy_offset += len(records)
+        batch.indexed += indexed
+        for queue, queue_offset, units in grown:
+            gathered = batch.units.get(queue) or batch.grow(queue, queue_offset)
+            gathered += units
+            queue.next_queue_offset = queue_offset + len(units)
+        batch.puts += [_NOT_TOLD] * (messages - 1)
+        batch.puts.append(last)
+
+    def _list_batch(
+        self,
+        batch: PutBatch,
+        queue: ConsumeQueue,
+        entries: Sequence[BatchEntry],
+        phy_offsets: Sequence[int],
+        sizes: Sequence[int],
+    ) -> None:
+        """Units and index keys of records that are in the batch already."""
+        units = batch.units.get(queue) or batch.grow(queue, queue.next_queue_offset)
+        indexed, topic, now_ms = batch.indexed, queue.topic, self._now_ms
+        for (_, _, properties), phy_offset, size in zip(entries, phy_offsets, sizes, strict=True):
+            tags, keys = _tags_and_keys(properties)
+            units.append(_pack_unit(phy_offset, size, code_of_tags(tags) if tags else 0))
+            if keys:
+                indexed.append((topic, keys, phy_offset, now_ms))
 
     def _check_batch(self, entries: Sequence[BatchEntry], sys_flag: int) -> None:
-        body_bytes = sum(len(entry.body) for entry in entries)
+        body_bytes = sum([len(body) for _, body, _ in entries])
         if not entries:
             reason = "the message is illegal: the batch is empty"
         elif sys_flag & TRANSACTION_MASK:
@@ -245,18 +376,18 @@ class LogAppender:
 
     def _reserve(
         self, batch: PutBatch, queue: ConsumeQueue, entries: Sequence[BatchEntry], born_host: bytes
-    ) -> None:
+    ) -> RecordEncoder:
         """Make room for a client's batch, so that its records lie in one file; PutRefusedError when
-        it is too large for any."""
-        encoder = queue.encoder or self._encoder(queue)
-        size = sum(
-            encoder.size(entry.body, close_properties(entry.raw_properties), born_host) for entry in entries
-        )
+        it is too large for any. What encodes them."""
+        encoder: RecordEncoder = queue.encoder or self._encoder(queue)
+        size = len(entries) * (encoder.fixed_bytes + len(born_host))
+        size += sum([len(body) + len(properties) for _, body, properties in entries])
         if size > self._largest:
             details = f"a batch with records of {size} bytes, CommitLog file {self._file_bytes} bytes"
             raise PutRefusedError(PutStatus.MESSAGE_ILLEGAL, illegal_remark(self._max_message_bytes, details))
         if batch.end_phy_offset + size > batch.last_phy_offset:
             self._next_file(batch, batch.end_phy_offset)
+        return encoder
 
     def _new_batch(self) -> PutBatch:
         start = self._log.max_phy_offset
@@ -363,6 +494,28 @@ class LogAppender:
         if len(properties) > MAX_PROPERTIES_BYTES:
             return self._too_large(body, properties, size)
         return PutRefusedError(PutStatus.MESSAGE_ILLEGAL, f"the message is illegal: {error}")
+
+    def _unfit_batch(
+        self, encoder: RecordEncoder, entries: Sequence[BatchEntry], born_host: bytes, error: ProtocolError
+    ) -> PutRefusedError:
+        for _, body, properties in entries:
+            if len(properties) > MAX_PROPERTIES_BYTES:
+                return self._too_large(body, properties, encoder.size(body, properties, born_host))
+        return PutRefusedError(PutStatus.MESSAGE_ILLEGAL, f"the message is illegal: {error}")
+
+
+def _tell_batch(
+    done: PutManyDone, phy_offsets: Sequence[int], queue_offset: int, status: PutStatus, _: int, __: int
+) -> None:
+    done(status, phy_offsets, queue_offset)
+
+
+def _tags_and_keys(properties: bytes) -> tuple[str | None, tuple[str, ...]]:
+    """The tags of a message, and the words that it is indexed under."""
+    if properties.startswith(_ID_ONLY) and _ID_ONLY_BYTES < properties.find(2) == len(properties) - 1:
+        return None, (properties_from_bytes(properties[_ID_ONLY_BYTES:-1]),)
+    tags, keys, uniq_key = _scan(properties_from_bytes(properties))
+    return tags, index_keys(uniq_key, keys)
 
 
 def _not_available(cause: StorageError) -> PutRefusedError:

@@ -24,9 +24,33 @@ Put: TypeAlias = tuple[PutDone | None, int, int, bool]
 # topic, index keys, phy_offset, store_timestamp
 IndexedRecord: TypeAlias = tuple[str, Sequence[str], int, int]
 
+GrownQueue: TypeAlias = tuple[ConsumeQueue, int, list[bytes]]
+"""A queue, its next offset before, and units for it."""
+
 _NOBODY: Final = 0
 _UNWAITED: Final = 1
 _ALL: Final = 2
+
+
+class RunRoom(NamedTuple):
+    """Where a run of records may go: from `phy_offset` on, none ending behind `last_phy_offset`. `now_ms` is
+    the time of the pass; no body and no record may have more bytes than those."""
+
+    phy_offset: int
+    last_phy_offset: int
+    now_ms: int
+    max_body_bytes: int
+    max_record_bytes: int
+
+
+class PutRun(NamedTuple):
+    """Messages that were encoded together, their records one after the other. `done` is for all of them."""
+
+    messages: int
+    records: bytes
+    indexed: list[IndexedRecord]
+    grown: list[GrownQueue]
+    done: PutDone
 
 
 class BatchMark(NamedTuple):

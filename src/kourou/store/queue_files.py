@@ -26,6 +26,8 @@ from kourou.store.files import Files, OpenFile
 _log = logging.getLogger(__name__)
 
 _NAME_DIGITS: Final = 20
+# So many single syncs take longer than one of the whole file system, whatever else it holds.
+_MANY_SYNCS: Final = 256
 
 _FileKey = tuple[str, int, int]  # topic, queue_id, start
 
@@ -126,7 +128,8 @@ class QueueFiles:
 
     def _read_entry_nowait(self, entry: CachedFile, position_in_file: int, size_bytes: int) -> bytes | None:
         try:
-            return entry.file.pread_nowait(size_bytes, position_in_file)
+            raw = entry.file.pread_nowait(size_bytes, position_in_file)
+            return None if raw is None else bytes(raw)
         finally:
             self._readers.give_back(entry)
 
@@ -208,14 +211,18 @@ class QueueFiles:
             keys, self._unsynced = self._unsynced, {}
             folders, self._unsynced_folders = self._unsynced_folders, {}
         try:
-            for key in keys:
-                self._sync_file(self.path(*key))
-            for folder in folders:
-                with suppress(FileNotFoundError):
-                    self.files.sync_folder(folder)
+            if len(keys) + len(folders) < _MANY_SYNCS or not self.files.sync_all(self.root):
+                self._sync_each(keys, folders)
         except OSError as error:
             self._failed_sync = error
             raise
+
+    def _sync_each(self, keys: Iterable[_FileKey], folders: Iterable[Path]) -> None:
+        for key in keys:
+            self._sync_file(self.path(*key))
+        for folder in folders:
+            with suppress(FileNotFoundError):
+                self.files.sync_folder(folder)
 
     def _sync_file(self, path: Path) -> None:
         with suppress(FileNotFoundError), self.files.open(path) as file:

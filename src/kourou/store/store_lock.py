@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from kourou.errors import StorageError
-from kourou.store.file_lock import FileLock
+from kourou.store.file_lock import FileLock, check_unlocked
 from kourou.store.files import Files
+
+_LOCK: Final = "lock"
 
 
 class StoreLock:
@@ -32,7 +35,7 @@ class StoreLock:
 
         StoreLockedError when another process has it, StorageError when the folder cannot be written.
         """
-        path = root / "lock"
+        path = root / _LOCK
         try:
             lock = files.lock(path)
         except OSError as error:
@@ -41,6 +44,12 @@ class StoreLock:
                 f"{path}: cannot be locked: {reason}; check owner and permissions", path
             ) from error
         return cls(files, abort_path or root / "abort", lock)
+
+    @staticmethod
+    def check_free(root: Path) -> None:
+        """StoreLockedError when another process has the store in `root`, as far as that can be told
+        without taking it; nothing is changed."""
+        check_unlocked(root / _LOCK)
 
     def mark_open(self) -> None:
         """Leave `abort`; on return it is on disk. From now on an end without `mark_clean` is a crash."""

@@ -10,10 +10,13 @@ Units are in memory until `write` carries them to the files.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from kourou.store.files import Files, OpenFile
 
@@ -23,12 +26,26 @@ MAGIC_ROLL: Final = 2
 MAGIC_DELETE: Final = 4
 
 _UNIT: Final = Struct(">iqiqiqiiq")
+_COLUMNS: Final = np.dtype(
+    [
+        ("size", ">i4"),
+        ("prev_pos", ">i8"),
+        ("magic", ">i4"),
+        ("write_ms", ">i8"),
+        ("delay_ms", ">i4"),
+        ("phy_offset", ">i8"),
+        ("record_size", ">i4"),
+        ("topic_hash", ">i4"),
+        ("reserved", ">i8"),
+    ]
+)
 _BLANK: Final = Struct(">iqI")
 _BLANK_MAGIC: Final = 0xCBD43194
 _NAME_DIGITS: Final = 20
 # Units of one slot lie scattered among those of others, but mostly near: read at once.
 _BLOCK_BYTES: Final = 64 * 1024
 _MAX_BLOCKS: Final = 64
+_COUNTED_BYTES: Final = 4 * 1024 * 1024
 
 
 class TimerUnit(NamedTuple):
@@ -172,6 +189,23 @@ class TimerLog:
             else:
                 return
 
+    def count_by_topic(self, pos: int, slot_ms: int) -> dict[int, int]:
+        """How many units from `pos` on wait in slots from `slot_ms` on, by the hash of their topic; one that
+        leaves another out counts against it. Of what is in the files; waits for the disk."""
+        counts: dict[int, int] = defaultdict(int)
+        while pos + UNIT_BYTES <= self._written_pos:
+            within = pos % self._file_bytes
+            left_bytes = min(self._file_bytes - _BLANK.size - within, self._written_pos - pos)
+            size_bytes = min(left_bytes, _COUNTED_BYTES) // UNIT_BYTES * UNIT_BYTES
+            if size_bytes <= 0:
+                pos += self._file_bytes - within
+                continue
+            raw = self._file(pos).pread(size_bytes, within)
+            for topic_hash, count in _counted(raw, slot_ms):
+                counts[topic_hash] += count
+            pos += size_bytes
+        return counts
+
     def _read(self, pos: int, size_bytes: int) -> bytes:
         with self._lock:
             if pos >= self._written_pos and self._tail:
@@ -212,6 +246,17 @@ class TimerLog:
             self._files.sync_folder(self._folder)
         self._open[start] = file
         return file
+
+
+def _counted(raw: bytes, slot_ms: int) -> Iterator[tuple[int, int]]:
+    """Hashes of topics, and how many units wait for each."""
+    units = np.frombuffer(raw[: len(raw) // UNIT_BYTES * UNIT_BYTES], dtype=_COLUMNS)
+    is_unit = (units["size"] == UNIT_BYTES) & (units["magic"] & MAGIC_DEFAULT != 0)
+    units = units[is_unit & (units["write_ms"] + units["delay_ms"] >= slot_ms)]
+    hashes, places = np.unique(units["topic_hash"], return_inverse=True)
+    signs = np.where(units["magic"] & MAGIC_DELETE, -1, 1)
+    counts = np.bincount(places, weights=signs, minlength=len(hashes))
+    return zip(hashes.tolist(), counts.astype(np.int64).tolist(), strict=True)
 
 
 def _decode(raw: bytes) -> TimerUnit | None:

@@ -213,6 +213,20 @@ class FaultyFiles(Files):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             self._names.synced(path)
 
+    def sync_all(self, path: Path) -> bool:
+        with self._machine.turn:
+            try:
+                self._machine.call("sync", _absolute(path))
+            except OSError:
+                for unsynced in self._unsynced.values():
+                    unsynced.sync_failed()
+                raise
+            self._machine.stop_here()
+            for unsynced in self._unsynced.values():
+                unsynced.synced()
+            self._names.changes.clear()
+            return True
+
     def lock(self, path: Path) -> FileLock:
         with self._machine.turn:
             path = _absolute(path)

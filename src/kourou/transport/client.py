@@ -41,6 +41,10 @@ class RemotingClient:
         self._dispatch = Dispatcher(processors or {})
         self._budget = InboundBudget(self._config.max_inbound_bytes)
         self._connections: dict[str, asyncio.Task[Connection]] = {}
+        # All whose socket is open, those included that were closed and have bytes to write yet.
+        self._open: set[Connection] = set()
+        self._all_ended = asyncio.Event()
+        self._all_ended.set()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self.tasks = TaskOwner("remoting-client")
@@ -85,19 +89,45 @@ class RemotingClient:
         if task is not None and (connection := _open_connection(task)) is not None:
             connection.close(reason)
 
+    def close_silent(self, address: str, since: float, reason: str) -> None:
+        """Cut the connection to `address` if no byte has come over it after `since` of the loop's clock:
+        what a router has forgotten, or a machine that is gone, never says so by itself."""
+        task = self._connections.get(address)
+        connection = None if task is None else _open_connection(task)
+        if connection is not None and connection.last_heard <= since:
+            del self._connections[address]
+            connection.abort(reason)
+
     async def stop(self, timeout_ms: int = 1_000) -> None:
-        """Close all connections; calls under way hear ConnectionLostError."""
+        """Close all connections; calls under way hear ConnectionLostError. On return no socket is open: a
+        peer that does not take the last bytes within `timeout_ms` is cut off."""
         self._stopped = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         await self.tasks.wait_idle(timeout_ms / 1000)
         self._passes.close()
-        for address, task in list(self._connections.items()):
+        connecting = [task for task in self._connections.values() if not task.done()]
+        for task in connecting:
             task.cancel()
-            self.close_connection(address, "the client stops")
+        if connecting:
+            await asyncio.wait(connecting)
+        self._connections.clear()
+        for connection in list(self._open):
+            connection.close("the client stops")
         await self.tasks.stop()
-        # One turn of the loop lets the transports report their end.
-        await asyncio.sleep(0)
+        if not await self._wait_ended(timeout_ms / 1000):
+            for connection in list(self._open):
+                connection.abort("the client stops")
+            await self._wait_ended(timeout_ms / 1000)
+
+    async def _wait_ended(self, timeout_s: float) -> bool:
+        """Whether all sockets are closed, at the latest after so long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._all_ended.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _connect(self, address: str) -> Connection:
         host, port = parse_address(address)
@@ -126,7 +156,23 @@ class RemotingClient:
         return ConnectError(address, str(error) or type(error).__name__)
 
     def _new_connection(self) -> Connection:
-        return Connection(self._passes, self._dispatch, self._config.limits, self._budget)
+        return Connection(
+            self._passes,
+            self._dispatch,
+            self._config.limits,
+            self._budget,
+            on_open=self._opened,
+            on_close=self._ended,
+        )
+
+    def _opened(self, connection: Connection) -> None:
+        self._open.add(connection)
+        self._all_ended.clear()
+
+    def _ended(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if not self._open:
+            self._all_ended.set()
 
     # -- idle connections ------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kourou.config.remoting import RemotingSettings
 from kourou.transport.settings import (
@@ -14,6 +16,25 @@ from kourou.transport.settings import (
     ServerTlsConfig,
     TlsMode,
 )
+
+if TYPE_CHECKING:
+    from kourou.transport.http_probe import HttpProbes
+
+
+async def start_probes(
+    config: RemotingSettings, why_not_ready: Callable[[], Awaitable[str | None]]
+) -> HttpProbes | None:
+    """The listener for health checks, answering; None where none is configured. ConfigError: it cannot
+    be had."""
+    if config.http_port is None:
+        return None
+    from kourou.transport.http_probe import HttpProbes  # few ask for it, and a start should be short
+
+    host_key = "httpBindAddress" if config.http_bind_address else "bindAddress"
+    host = config.http_bind_address or config.bind_address
+    probes = HttpProbes(host, config.http_port, why_not_ready, host_key=host_key)
+    await probes.start()
+    return probes
 
 
 def server_settings(config: RemotingSettings) -> RemotingServerConfig:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
 from kourou.protocol.command import CommandHead, RemotingCommand, command_of
@@ -34,8 +34,15 @@ _RESPONSE = 1
 _ONEWAY = 2
 # A closing connection whose peer does not take the last answers is cut off after so long.
 _CLOSE_GRACE_S = 3.0
-# Above this one join costs more than handing the pieces to the transport.
-_JOIN_BELOW_BYTES = 128 * 1024
+# A read of so many bytes means that more is waiting. The transport would go on reading, megabytes at a time,
+# while timers and other connections wait: they get their turn first.
+_TURN_BYTES = 128 * 1024
+# Pieces larger than this on average: to join them costs more than to hand them to the transport one by one.
+_JOIN_BELOW_BYTES = 16 * 1024
+
+
+RunTaker: TypeAlias = "Callable[[Connection, list[RawFrame]], int]"
+"""Handles the requests that a read begins with, all at once; how many it has taken."""
 
 
 class InboundBudget:
@@ -69,6 +76,7 @@ class Connection(asyncio.Protocol):
         "_out_bytes",
         "_passes",
         "_reads",
+        "_take_run",
         "_transport",
         "_unsent_oneways",
         "_writable",
@@ -77,6 +85,7 @@ class Connection(asyncio.Protocol):
         "calls",
         "closed",
         "last_active",
+        "last_heard",
         "local_address",
         "remote_address",
     )
@@ -90,6 +99,7 @@ class Connection(asyncio.Protocol):
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        take_run: RunTaker | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._passes = passes
@@ -99,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._budgeted = 0
         self._on_open = on_open
         self._on_close = on_close
+        self._take_run = take_run
         self._decoder = FrameDecoder(limits.max_frame_bytes)
         self._backlog: list[RawFrame] = []
         self._out: list[Buffer] = []
@@ -115,7 +126,7 @@ class Connection(asyncio.Protocol):
         self.calls = PendingCalls(self._loop, "unknown", limits.max_calls)
         self.attributes: dict[str, Any] = {}
         self.closed = False
-        self.last_active = self._loop.time()
+        self.last_active = self.last_heard = self._loop.time()
         self.local_address = "unknown"
         self.remote_address = "unknown"
 
@@ -184,7 +195,7 @@ class Connection(asyncio.Protocol):
     # -- in ---------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        self.last_active = self._loop.time()
+        self.last_active = self.last_heard = self._loop.time()
         self._heard = True
         try:
             frames = self._decoder.feed(data)
@@ -201,8 +212,19 @@ class Connection(asyncio.Protocol):
                 self._handle(frames)
         if self._decoder.failure is not None:
             self._refuse(self._decoder.failure)
+        elif len(data) >= _TURN_BYTES and not self._backlog:
+            self._pause_reading()
+            self._loop.call_soon(self._resume_reading)
 
     def _handle(self, frames: list[RawFrame]) -> None:
+        if self._take_run is not None and not self._write_paused:
+            # Nothing stops a run half-way: its answers leave together, at the end of the pass.
+            frames = frames[self._take_run(self, frames) :]
+            if self.closed:
+                return
+            if self.is_write_paused:
+                self._hold(frames)
+                return
         for index, (serialize_type, header, body) in enumerate(frames):
             try:
                 head = decode_request_head(serialize_type, header)
@@ -227,9 +249,20 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
+    def _resume_reading(self) -> None:
+        if not self._reads or self._write_paused or self._transport is None:
+            return
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def _answered(self, serialize_type: int, head: CommandHead, body: bytes) -> None:
-        if not self.calls.answered(command_of(serialize_type, head, body)):
+        answer = self.calls.take(head.opaque)
+        if answer is None:
             _log.debug("late answer %d from %s dropped", head.opaque, self.remote_address)
+        elif not isinstance(answer, asyncio.Future):
+            answer.set_answer(head, body)
+        elif not answer.done():  # done: the caller was cancelled
+            answer.set_result(command_of(serialize_type, head, body))
 
     def _refuse(self, error: ProtocolError) -> None:
         if self.closed:
@@ -285,7 +318,7 @@ class Connection(asyncio.Protocol):
         try:
             if len(out) == 1:
                 transport.write(out[0])
-            elif self._is_tls or size < _JOIN_BELOW_BYTES:
+            elif self._is_tls or size < len(out) * _JOIN_BELOW_BYTES:
                 transport.write(b"".join(out))
             else:
                 transport.writelines(out)
@@ -331,9 +364,7 @@ class Connection(asyncio.Protocol):
         if backlog:
             self._passes.open()
             self._handle(backlog)
-        if self._reads and not self._write_paused and self._transport is not None:
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
+        self._resume_reading()
 
     # -- calls of ours ----------------------------------------------------------------------
 
@@ -342,7 +373,11 @@ class Connection(asyncio.Protocol):
         if self.closed:
             raise ConnectionLostError(self.remote_address, self._close_reason)
         command.opaque, answer = self.calls.add(command.code, timeout_ms)
-        self.send(command.encode())
+        try:
+            self.send(command.encode())
+        except BaseException:  # what cannot be written is not waited for
+            self.calls.forget(command.opaque, answer)
+            raise
         return answer
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:

@@ -59,7 +59,7 @@ class Listener:
             else:
                 await self._listen_ourselves()
         except OSError as error:
-            raise ConfigError(_bind_problem(config, error)) from error
+            raise ConfigError(bind_problem(config.host, config.port, error)) from error
 
     async def stop(self) -> None:
         """Accept no more. Connections already made are not touched."""
@@ -171,12 +171,15 @@ def _peer_of(accepted: socket.socket) -> str:
         return "unknown"
 
 
-def _bind_problem(config: RemotingServerConfig, error: OSError) -> str:
-    where = f"{config.host or '*'}:{config.port}"
+def bind_problem(
+    host: str, port: int, error: OSError, *, port_key: str = "listenPort", host_key: str = "bindAddress"
+) -> str:
+    """Why `host:port` cannot be listened on, with the keys that say so."""
+    where = f"{host or '*'}:{port}"
     if error.errno == errno.EADDRINUSE:
-        return f"cannot listen on {where}: the port is taken; stop what uses it or choose another listenPort"
+        return f"cannot listen on {where}: the port is taken; stop what uses it or choose another {port_key}"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"cannot listen on {where}: this machine has no such address; check bindAddress"
+        return f"cannot listen on {where}: this machine has no such address; check {host_key}"
     if error.errno == errno.EACCES:
-        return f"cannot listen on {where}: ports below 1024 need special rights; choose another listenPort"
+        return f"cannot listen on {where}: ports below 1024 need special rights; choose another {port_key}"
     return f"cannot listen on {where}: {error.strerror or error}"

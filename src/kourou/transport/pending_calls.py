@@ -7,13 +7,25 @@ through the table when it rings, so a call costs no timer of its own.
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 from kourou.errors import CallTimeoutError, ConnectionLostError, TooManyRequestsError
-from kourou.protocol.command import RemotingCommand
+from kourou.protocol.command import CommandHead, RemotingCommand
 
 _MAX_OPAQUE = 0x7FFF_FFFF
 
 Answer = asyncio.Future[RemotingCommand]
+
+
+class AnswerSink(Protocol):
+    """Who is told how a call ended, in place of a future: it costs no turn of the loop, and reads of the
+    answer what it needs. It never raises: it is called in the middle of a read, for one of many answers."""
+
+    def done(self) -> bool: ...
+
+    def set_answer(self, head: CommandHead, body: bytes, /) -> None: ...
+
+    def set_exception(self, error: Exception, /) -> None: ...
 
 
 class PendingCalls:
@@ -25,7 +37,7 @@ class PendingCalls:
         self._loop = loop
         self._address = address
         self._limit = limit
-        self._calls: dict[int, tuple[Answer, float, int, int]] = {}
+        self._calls: dict[int, tuple[Answer | AnswerSink, float, int, int]] = {}
         self._next_opaque = 0
         self._ring_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -42,24 +54,24 @@ class PendingCalls:
 
     def add(self, code: int, timeout_ms: int) -> tuple[int, Answer]:
         """Enter a call; the future gets the answer, CallTimeoutError or ConnectionLostError."""
+        answer = self._loop.create_future()
+        deadline = self._loop.time() + timeout_ms / 1000
+        return self.enter(code, deadline, timeout_ms, answer), answer
+
+    def enter(self, code: int, deadline: float, timeout_ms: int, answer: Answer | AnswerSink) -> int:
+        """Enter a call that `answer` is told about; `timeout_ms` is what CallTimeoutError says."""
         if len(self._calls) >= self._limit:
             raise TooManyRequestsError(self._address, "calls", self._limit)
         opaque = self.next_opaque()
-        answer = self._loop.create_future()
-        deadline = self._loop.time() + timeout_ms / 1000
         self._calls[opaque] = (answer, deadline, code, timeout_ms)
         if self._timer is None or deadline < self._ring_at:
             self._ring(deadline)
-        return opaque, answer
+        return opaque
 
-    def answered(self, command: RemotingCommand) -> bool:
-        """Hand an answer to its caller. False when nobody waits: late, or never asked."""
-        call = self._calls.pop(command.opaque, None)
-        if call is None:
-            return False
-        if not call[0].done():  # done: the caller was cancelled
-            call[0].set_result(command)
-        return True
+    def take(self, opaque: int) -> Answer | AnswerSink | None:
+        """Whoever waits for this answer, once; None when nobody does: late, or never asked."""
+        call = self._calls.pop(opaque, None)
+        return None if call is None else call[0]
 
     def forget(self, opaque: int, answer: Answer) -> None:
         """Drop a call whose caller went away without its answer."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.connection import Connection, InboundBudget, RunTaker
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.listener import Listener
 from kourou.transport.passes import Passes
@@ -37,11 +37,13 @@ class RemotingServer:
         on_connect: ConnectionHook | None = None,
         on_close: ConnectionHook | None = None,
         passes: Passes | None = None,
+        take_run: RunTaker | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config
         self._on_connect = on_connect
         self._on_close = on_close
+        self._take_run = take_run
         self._dispatch = Dispatcher(processors)
         self._budget = InboundBudget(config.max_inbound_bytes)
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
@@ -119,6 +121,7 @@ class RemotingServer:
             self._budget,
             on_open=self._opened,
             on_close=self._closed,
+            take_run=self._take_run,
         )
 
     def _opened(self, connection: Connection) -> None:

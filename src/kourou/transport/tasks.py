@@ -14,11 +14,13 @@ class TaskOwner:
     """Holds the tasks of one service.
 
     A task that ends with an exception fails the owner: `wait_failed` raises it, the parent's
-    too. `stop` cancels what still runs and waits for it.
+    too. `stop` cancels what still runs and waits for it. `is_logged`: the failure is logged
+    as well, for owners that nobody may wait for.
     """
 
-    def __init__(self, name: str, parent: TaskOwner | None = None) -> None:
+    def __init__(self, name: str, parent: TaskOwner | None = None, *, is_logged: bool = False) -> None:
         self._name = name
+        self._is_logged = is_logged
         self._parent = parent
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -39,10 +41,21 @@ class TaskOwner:
             _log.error("%s failed again", self._name, exc_info=error)
         else:
             self._failure.set_exception(error)
+            if self._is_logged:
+                _log.error("%s failed", self._name, exc_info=error)
 
     @property
     def _has_failed(self) -> bool:
         return self._parent._has_failed if self._parent is not None else self._failure.done()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What failed first; None as long as nothing has."""
+        if self._parent is not None:
+            return self._parent.failure
+        if not self._failure.done() or self._failure.cancelled():
+            return None
+        return self._failure.exception()
 
     async def wait_failed(self) -> None:
         """Wait until something fails and raise that; after `stop`, return."""

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kourou.broker.namesrv_addresses import AddressService, NamesrvAddresses
+from kourou.broker.namesrv_addresses import NamesrvAddresses
 from kourou.config import BrokerConfig
 from kourou.errors import ConnectError, ProtocolError
+from kourou.transport.address_service import AddressService
 
 pytestmark = pytest.mark.e2e
 

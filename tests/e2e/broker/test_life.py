@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,8 @@ from kourou.protocol.bodies import TopicRouteData, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers import GetRouteInfoRequestHeader
+from kourou.store.file_lock import FileLock
+from kourou.store.files import Files
 from kourou.testing.faulty_files import FaultyFiles
 from tests.e2e.broker.broker_kit import Peer, config, messages, running
 
@@ -37,6 +42,54 @@ async def test_a_port_in_use_is_refused_and_the_store_left_in_order(tmp_path: Pa
     assert not (tmp_path / "two" / "store" / "abort").exists()
     async with running(tmp_path / "two") as peer:
         assert (await peer.send()).code == 0
+
+
+async def test_a_broker_that_would_have_no_master_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="brokerRole=SLAVE: replication is not in this version"):
+        await BrokerController(config(tmp_path, broker_role="SLAVE", broker_id=1)).start()
+    assert os.listdir(tmp_path) == []
+
+
+class SlowFiles(Files):
+    """Files of a store that takes its time to open."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def lock(self, path: Path) -> FileLock:
+        assert self.go_on.wait(30)
+        return super().lock(path)
+
+
+async def test_who_waits_for_a_store_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kourou.broker.controller._SLOW_OPEN_S", 0.0)
+    files = SlowFiles()
+    controller = BrokerController(config(tmp_path), files=files)
+    starting = asyncio.ensure_future(controller.start())
+    try:
+        async with asyncio.timeout(10):
+            while "is still being opened" not in caplog.text:  # noqa: ASYNC110 (logging knows no events)
+                await asyncio.sleep(0.01)
+        assert caplog.records[-1].levelname == "WARNING"
+    finally:
+        files.go_on.set()
+        await starting
+        await controller.stop()
+
+
+async def test_a_recovery_says_so_when_it_begins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running(tmp_path) as peer:
+        await peer.send()
+    (tmp_path / "store" / "abort").touch()
+    with caplog.at_level(logging.INFO, logger="kourou.store"):
+        async with running(tmp_path):
+            pass
+    root = tmp_path / "store"
+    first, second = caplog.messages[:2]
+    assert first == f"store {root} was not closed: it is recovered now"
+    assert second.startswith("recovery reads the CommitLog from ")
 
 
 async def test_a_part_that_dies_is_heard(tmp_path: Path) -> None:

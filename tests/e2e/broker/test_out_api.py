@@ -144,17 +144,10 @@ async def test_name_servers_come_and_go_while_the_broker_runs() -> None:
         assert known_topics(second) == {"T", "U"}
 
 
-async def test_one_way_registration() -> None:
-    async with name_servers(1) as servers, broker(namesrv_addr=addresses(servers)) as a:
-        assert await a.api.register_all(topics("T", "U"), oneway=True) == []
-        assert len(await a.api.register_all(topics("T", "U"))) == 1  # after it, on the same connection
-        assert known_topics(servers[0]) == {"T", "U"}
-
-
 async def test_a_name_server_that_is_removed_while_it_is_told_harms_nobody() -> None:
     async with silent_server() as silent, broker(namesrv_addr=silent) as made:
         telling = asyncio.ensure_future(made.api.register_all(topics("T")))
         await asyncio.sleep(0.05)
-        made.api.update_addresses([])
+        made.api.namesrvs.update([])
         assert await telling == []
         assert await made.api.register_all(topics("T")) == []

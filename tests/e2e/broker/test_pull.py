@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from kourou.broker import long_polling
+from kourou.broker import long_polling, read_turns
 from kourou.broker.hooks import BrokerHooks, PullContext
 from kourou.broker.pull_lines import MAX_UNDER_WAY
+from kourou.broker.read_turns import ReadTurns
 from kourou.protocol.bodies import (
     ConsumerData,
     ConsumeType,
@@ -28,7 +29,7 @@ from kourou.protocol.command import RemotingCommand, decode_command
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers.pull import PullMessageResponseHeader
 from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.get_message import GetMessageResult
+from kourou.store.get_message_result import GetMessageResult
 from kourou.store.queue_files import QueueFiles
 from tests.e2e.broker.broker_kit import (
     COMMIT_OFFSET,
@@ -255,6 +256,7 @@ def forget_log(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on no record is found in memory."""
     log = peer.controller.services.store.log
     monkeypatch.setattr(log, "window_at", lambda *_: None)
+    monkeypatch.setattr(log, "region_at", lambda *_: None)
     monkeypatch.setattr(log, "read_nowait", lambda *_: None)
 
 
@@ -277,6 +279,28 @@ async def test_what_is_not_in_memory_is_read_in_a_thread(
         reads = DiskReads(monkeypatch)
         assert bodies(await peer.pull()) == [b"0", b"1", b"2", b"3", b"4"]
         assert are_of_disk(reads.load_threads) and reads.unit_threads == []
+
+
+async def test_pulls_of_what_is_old_take_turns_while_somebody_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
+    turns: list[bool] = []
+    take_nowait = ReadTurns.take_nowait
+
+    def spied(waiting: ReadTurns) -> bool:
+        turns.append(take_nowait(waiting))
+        return turns[-1]
+
+    monkeypatch.setattr(ReadTurns, "take_nowait", spied)
+    async with running(tmp_path) as peer:
+        await send_some(peer, 5)
+        assert bodies(await peer.pull()) == [b"0", b"1", b"2", b"3", b"4"]
+        assert turns == [], "the newest messages wait for nobody"
+        monkeypatch.setattr(peer.controller.services.store.log, "_window", 0)
+        answers = await asyncio.gather(*(peer.pull(queue_offset=offset) for offset in range(5)))
+        assert [bodies(answer)[0] for answer in answers] == [b"0", b"1", b"2", b"3", b"4"]
+        assert turns[:2] == [True, False]
 
 
 @pytest.mark.parametrize("subscription", ["*", "a"])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import struct
 from pathlib import Path
 
 import pytest
 
+from kourou.protocol.bodies import TimerMetricsSerializeWrapper, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import RecallMessageRequestHeader, SendMessageResponseHeader
@@ -213,6 +215,56 @@ async def test_how_far_the_timers_are_can_be_asked(tmp_path: Path) -> None:
         read_ms, log_pos, queue_offset, master_offset, *_ = struct.unpack(">7q", answer.body)
         assert (log_pos, queue_offset, master_offset) == (52, 1, 1)
         assert clock() - 2_000 < read_ms <= clock()
+
+
+async def test_how_many_wait_for_each_topic_can_be_asked(tmp_path: Path) -> None:
+    """GET_TIMER_METRICS; Apache's own file says the same, so that its numbers go on from ours."""
+    clock = Clock()
+    async with clocked(tmp_path, clock) as peer:
+        for number, seconds in enumerate((10, 10, 40)):
+            recalled = await send(peer, f"TIMER_DELAY_SEC\x01{seconds}", f"ID{number}")
+        await peer.send("Other", properties="UNIQ_KEY\x01B\x02TIMER_DELAY_SEC\x0110\x02")
+        assert await waiting_counts(peer, {"TopicTest": 3, "Other": 1})
+        handle = handle_of(recalled)
+        assert handle is not None and (await recall(peer, handle)).code == 0
+        assert await waiting_counts(peer, {"TopicTest": 2, "Other": 1})
+        clock.advance(12_000)
+        assert await waiting_counts(peer, {"TopicTest": 0, "Other": 0})
+    stored = json.loads((tmp_path / "store" / "config" / "timermetrics").read_text())
+    assert {topic: metric["count"] for topic, metric in stored["timingCount"].items()} == {
+        "TopicTest": 0,
+        "Other": 0,
+    }
+    assert stored["dataVersion"]["counter"] >= 5
+    async with clocked(tmp_path, clock) as peer:
+        await send(peer, "TIMER_DELAY_SEC\x0110", "ID9")
+        assert await waiting_counts(peer, {"TopicTest": 1, "Other": 0})
+        answer = await peer.call(RequestCode.GET_TIMER_METRICS)
+        metrics = decode_body(answer.body, TimerMetricsSerializeWrapper)
+        assert metrics.data_version.counter > stored["dataVersion"]["counter"]
+        assert abs(metrics.timing_count["TopicTest"].time_stamp - clock()) < 5_000
+
+
+async def waiting_counts(peer: Peer, expected: dict[str, int]) -> bool:
+    """Wait until so many messages wait."""
+    async with asyncio.timeout(10):
+        while True:
+            answer = await peer.call(RequestCode.GET_TIMER_METRICS)
+            metrics = decode_body(answer.body, TimerMetricsSerializeWrapper)
+            if {topic: metric.count for topic, metric in metrics.timing_count.items()} == expected:
+                return True
+            await asyncio.sleep(0.01)
+
+
+async def test_a_broker_without_timers_has_neither_numbers_nor_progress(tmp_path: Path) -> None:
+    async with clocked(tmp_path, Clock(), timer_wheel_enable=False) as peer:
+        for code, words in (
+            (RequestCode.GET_TIMER_METRICS, "The timer message store is null: timerWheelEnable is false"),
+            (RequestCode.GET_TIMER_CHECK_POINT, "The checkpoint is null: timerWheelEnable is false"),
+        ):
+            answer = await peer.call(code)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert (answer.remark or "").startswith(words)
 
 
 async def test_a_long_way_is_gone_in_steps(tmp_path: Path) -> None:

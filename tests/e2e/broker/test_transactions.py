@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kourou.broker.hooks import BrokerHooks, GivenUpTransaction, TransactionEnd
+from kourou.embed import BrokerHooks, GivenUpTransaction, TransactionEnd
 from kourou.errors import CallTimeoutError
 from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -187,7 +188,10 @@ async def test_who_asked_for_time_and_used_it_up_waits_for_the_check(tmp_path: P
 
 
 async def test_a_slave_ends_no_transaction(tmp_path: Path) -> None:
-    async with running(tmp_path, broker_role="SLAVE", broker_id=1) as peer:
+    async with running(tmp_path) as peer:
+        # A broker does not start as one yet.
+        services = peer.controller.services
+        services.config = replace(services.config, broker_role="SLAVE", broker_id=1)
         async with producing(peer.controller.address) as producer:
             answer = await producer.end(Half("TX1", 0, 0), COMMIT)
             assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE

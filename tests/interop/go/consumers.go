@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
@@ -18,18 +19,29 @@ type inbox struct {
 	names    map[any]bool
 }
 
-func (i *inbox) add(messages []*primitive.MessageExt) {
+// Numbers the calls of all listeners, so that those of two consumers can be put in order.
+var turns atomic.Int64
+
+func (i *inbox) add(ctx context.Context, messages []*primitive.MessageExt) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
+	call, _ := primitive.GetConsumerCtx(ctx)
 	for _, described := range describeAll(messages) {
+		described["broker"] = call.MQ.BrokerName
+		described["receivedMs"] = time.Now().UnixMilli()
+		described["turn"] = turns.Add(1)
 		i.messages = append(i.messages, described)
 		i.names[described["body"]] = true
 	}
 }
 
-func (i *inbox) has(count int) bool {
+// Whether there are so many messages of different names, or with calls so many of any.
+func (i *inbox) has(count int, calls bool) bool {
 	i.lock.Lock()
 	defer i.lock.Unlock()
+	if calls {
+		return len(i.messages) >= count
+	}
 	return len(i.names) >= count
 }
 
@@ -48,6 +60,8 @@ func consumerOptions(o options) []consumer.Option {
 		consumer.WithNsResolver(primitive.NewPassthroughResolver(o.namesrv())),
 		consumer.WithConsumeFromWhere(fromWhere[o.text("from", "FIRST_OFFSET")]),
 		consumer.WithConsumerOrder(o.text("listener", "concurrently") == "orderly"),
+		consumer.WithMaxReconsumeTimes(int32(o.number("maxTimes", -1))),
+		consumer.WithSuspendCurrentQueueTimeMillis(time.Duration(o.number("suspendMs", 1000)) * time.Millisecond),
 	}
 	if when := o.text("time", ""); when != "" {
 		chosen = append(chosen, consumer.WithConsumeTimestamp(when))
@@ -56,6 +70,9 @@ func consumerOptions(o options) []consumer.Option {
 }
 
 func selector(o options) consumer.MessageSelector {
+	if sql := o.text("sql", ""); sql != "" {
+		return consumer.MessageSelector{Type: consumer.SQL92, Expression: sql}
+	}
 	return consumer.MessageSelector{Type: consumer.TAG, Expression: o.text("expression", "*")}
 }
 
@@ -66,9 +83,12 @@ func startConsumer(o options) (any, error) {
 		return nil, err
 	}
 	box := &inbox{names: map[any]bool{}}
-	listener := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
-		box.add(messages)
-		return consumer.ConsumeSuccess, nil
+	judge := newVerdicts(o)
+	listener := func(ctx context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		// Noted last: whoever sees the message may stop the consumer, which then has consumed it.
+		result := judge.result(ctx, messages)
+		box.add(ctx, messages)
+		return result, nil
 	}
 	if err := started.Subscribe(o.text("topic", ""), selector(o), listener); err != nil {
 		return nil, err
@@ -81,7 +101,7 @@ func startConsumer(o options) (any, error) {
 func received(o options) (any, error) {
 	box := inboxes[o.text("consumer", "")]
 	deadline := time.Now().Add(time.Duration(o.number("timeoutMs", 30_000)) * time.Millisecond)
-	for !box.has(o.number("count", 0)) && time.Now().Before(deadline) {
+	for !box.has(o.number("count", 0), o.text("calls", "") == "true") && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	box.lock.Lock()

@@ -23,6 +23,7 @@ func describeSent(message *primitive.Message, result *primitive.SendResult, numb
 	described["keys"] = strings.TrimSpace(message.GetKeys())
 	if result != nil {
 		described["status"] = statusNames[result.Status]
+		described["broker"] = result.MessageQueue.BrokerName
 		described["queueId"] = result.MessageQueue.QueueId
 		described["queueOffset"] = result.QueueOffset + int64(number)
 		setPart(described, "msgId", result.MsgID, number)
@@ -56,6 +57,9 @@ func describeReceived(message *primitive.MessageExt) fields {
 	described["msgId"] = message.MsgId
 	described["offsetMsgId"] = message.OffsetMsgId
 	described["sysFlag"] = message.SysFlag
+	described["bornTimestamp"] = message.BornTimestamp
+	described["storeTimestamp"] = message.StoreTimestamp
+	described["reconsumeTimes"] = message.ReconsumeTimes
 	described["properties"] = message.GetProperties()
 	return described
 }

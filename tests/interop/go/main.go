@@ -59,6 +59,10 @@ var commands = map[string]func(options) (any, error){
 	"poll":           poll,
 	"pull":           pull,
 	"stop":           stop,
+
+	"start-transactions": startTransactions,
+	"send-transactions":  sendTransactions,
+	"checks":             takeChecks,
 }
 
 // What is stopped by name.

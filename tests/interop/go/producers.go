@@ -46,7 +46,7 @@ func startProducer(o options) (any, error) {
 func send(o options) (any, error) {
 	messages := []*primitive.Message{}
 	for number := 0; number < o.number("count", 1); number++ {
-		messages = append(messages, newMessage(o, number))
+		messages = append(messages, newMessage(o, o.number("first", 0)+number))
 	}
 	chosen := producers[o.text("producer", "")]
 	switch o.text("mode", "") {
@@ -118,6 +118,11 @@ func newMessage(o options, number int) *primitive.Message {
 	message.WithTag(tags[number%len(tags)]).WithKeys([]string{"key-" + name})
 	message.WithProperty("number", strconv.Itoa(number))
 	message.WithProperty("words", "für 东京 = \"x\"")
+	levels := strings.Split(o.text("delayLevels", ""), ",")
+	if level, err := strconv.Atoi(levels[number%len(levels)]); err == nil {
+		message.WithDelayTimeLevel(level)
+	}
+	putProperties(o, message, number)
 	message.WithShardingKey(strconv.Itoa(number % o.number("keys", 1)))
 	message.Queue = &primitive.MessageQueue{
 		Topic: message.Topic, BrokerName: o.text("broker", ""), QueueId: o.number("queue", 0),

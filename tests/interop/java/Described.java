@@ -28,10 +28,14 @@ final class Described {
         fields.put("keys", message.getKeys());
         if (result != null) {
             fields.put("status", result.getSendStatus().name());
+            fields.put("broker", result.getMessageQueue().getBrokerName());
             fields.put("queueId", result.getMessageQueue().getQueueId());
             fields.put("queueOffset", result.getQueueOffset() + number);
             fields.put("msgId", result.getMsgId().split(",")[number]);
             fields.put("offsetMsgId", result.getOffsetMsgId().split(",")[number]);
+            if (Since5.recallHandle(result) != null) {
+                fields.put("recallHandle", Since5.recallHandle(result));
+            }
         }
         return fields;
     }

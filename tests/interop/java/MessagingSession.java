@@ -16,6 +16,8 @@ public class MessagingSession {
     private static final Producers PRODUCERS = new Producers();
     private static final PushConsumers PUSH = new PushConsumers();
     private static final PullConsumers PULL = new PullConsumers();
+    private static final Transactions TRANSACTIONS = new Transactions();
+    private static final RequestReply REPLIES = new RequestReply();
 
     public static void main(String[] args) throws Exception {
         System.setOut(System.err);
@@ -49,18 +51,38 @@ public class MessagingSession {
                 return PULL.startPull(options);
             case "start-lite":
                 return PULL.startLite(options);
+            case "start-transactions":
+                return TRANSACTIONS.start(options);
+            case "start-responder":
+                return REPLIES.start(options);
             case "stop":
-                String name = options.text("name");
-                return PRODUCERS.stop(name) || PUSH.stop(name) || PULL.stop(name);
+                return stop(options.text("name"));
             default:
                 return use(options);
         }
+    }
+
+    private static boolean stop(String name) {
+        return PRODUCERS.stop(name) || PUSH.stop(name) || PULL.stop(name) || TRANSACTIONS.stop(name)
+            || REPLIES.stop(name);
     }
 
     private static Object use(Options options) throws Exception {
         switch (options.command) {
             case "send":
                 return PRODUCERS.send(options);
+            case "recall":
+                return PRODUCERS.recall(options);
+            case "send-transactions":
+                return TRANSACTIONS.send(options);
+            case "send-marked":
+                return TRANSACTIONS.sendMarked(options);
+            case "checks":
+                return TRANSACTIONS.checks(options);
+            case "request":
+                return REPLIES.request(PRODUCERS.get(options), options);
+            case "replies":
+                return REPLIES.replies(options);
             case "query":
                 return PRODUCERS.query(options);
             case "view":

@@ -26,7 +26,8 @@ final class Producers {
     private final Map<String, Load> loads = new ConcurrentHashMap<>();
 
     Object start(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group"));
+        boolean hasTrace = options.text("trace", "false").equals("true");
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group"), hasTrace, null);
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setInstanceName(options.text("name"));
         producer.setPollNameServerInterval(1000);
@@ -47,7 +48,7 @@ final class Producers {
         return producer != null;
     }
 
-    private DefaultMQProducer get(Options options) {
+    DefaultMQProducer get(Options options) {
         return producers.get(options.text("producer"));
     }
 
@@ -56,8 +57,9 @@ final class Producers {
     Object send(Options options) throws Exception {
         DefaultMQProducer producer = get(options);
         List<Message> messages = new ArrayList<>();
+        int first = options.number("first", 0);
         for (int number = 0; number < options.number("count"); number++) {
-            messages.add(newMessage(options, number));
+            messages.add(newMessage(options, first + number));
         }
         switch (options.text("mode")) {
             case "async":
@@ -67,7 +69,7 @@ final class Producers {
             default:
                 List<SendResult> results = new ArrayList<>();
                 for (int number = 0; number < messages.size(); number++) {
-                    results.add(sendOne(producer, options, messages.get(number), number));
+                    results.add(sendOne(producer, options, messages.get(number), first + number));
                 }
                 return describe(messages, results, false);
         }
@@ -125,13 +127,19 @@ final class Producers {
         return all;
     }
 
-    private static Message newMessage(Options options, int number) {
+    static Message newMessage(Options options, int number) throws Exception {
         String name = options.text("label") + "-" + number;
         String[] tags = options.text("tags", "TagA").split(",");
         byte[] body = body(name, options.number("size", 0), options.text("padding", "text"));
         Message message = new Message(options.text("topic"), tags[number % tags.length], "key-" + name, body);
         message.putUserProperty("number", String.valueOf(number));
         message.putUserProperty("words", "für 东京 = \"x\"");
+        String[] levels = options.text("delayLevels", "").split(",");
+        if (!levels[number % levels.length].isEmpty()) {
+            message.setDelayTimeLevel(Integer.parseInt(levels[number % levels.length]));
+        }
+        Since5.setTime(message, options);
+        UserProperties.put(message, options, number);
         return message;
     }
 
@@ -150,6 +158,11 @@ final class Producers {
         System.arraycopy(start, 0, body, 0, start.length);
         body[start.length] = '|';
         return body;
+    }
+
+    /** Take back a message that waits for its time. */
+    Object recall(Options options) throws Exception {
+        return Since5.recall(get(options), options.text("topic"), options.text("handle"));
     }
 
     // -- asking -------------------------------------------------------------------------------------------------

@@ -5,12 +5,15 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -18,6 +21,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** Push consumers by name, and what each has received. */
 final class PushConsumers {
     private final Map<String, Inbox> inboxes = new ConcurrentHashMap<>();
+
+    /** Numbers the calls of all listeners, so that those of two consumers can be put in order. */
+    private static final AtomicLong TURNS = new AtomicLong();
 
     /** What one consumer has received, in the order in which its listener was called. */
     private static final class Inbox {
@@ -30,19 +36,30 @@ final class PushConsumers {
             this.isLean = isLean;
         }
 
-        synchronized void add(List<MessageExt> received) {
+        synchronized void add(List<MessageExt> received, MessageQueue queue) {
             for (MessageExt message : received) {
                 String name = Described.name(message.getBody());
-                messages.add(isLean ? name : Described.received(message));
+                messages.add(isLean ? name : described(message, queue));
                 names.add(name);
             }
             notifyAll();
         }
 
-        synchronized List<Object> take(int count, long timeoutMs) throws InterruptedException {
+        private static Object described(MessageExt message, MessageQueue queue) {
+            Map<String, Object> fields = Described.received(message);
+            fields.put("broker", queue.getBrokerName());
+            fields.put("receivedMs", System.currentTimeMillis());
+            fields.put("turn", TURNS.getAndIncrement());
+            return fields;
+        }
+
+        /** All messages, once there are `count` of different names, or with `calls` so many of any. */
+        synchronized List<Object> take(int count, boolean calls, long timeoutMs) throws InterruptedException {
             long deadline = System.currentTimeMillis() + timeoutMs;
-            for (long left = timeoutMs; names.size() < count && left > 0; left = deadline - System.currentTimeMillis()) {
+            long left = timeoutMs;
+            while ((calls ? messages.size() : names.size()) < count && left > 0) {
                 wait(left);
+                left = deadline - System.currentTimeMillis();
             }
             return new ArrayList<>(messages);
         }
@@ -51,7 +68,8 @@ final class PushConsumers {
     Object start(Options options) throws Exception {
         // Of very many messages a lean inbox keeps the names only.
         Inbox inbox = new Inbox(options.text("lean", "false").equals("true"));
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
+        boolean hasTrace = options.text("trace", "false").equals("true");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"), hasTrace, null);
         inbox.consumer = consumer;
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setInstanceName(options.text("instance", options.text("name")));
@@ -66,9 +84,18 @@ final class PushConsumers {
         if (options.text("time", null) != null) {
             consumer.setConsumeTimestamp(options.text("time"));
         }
-        consumer.subscribe(options.text("topic"), options.text("expression", "*"));
-        listen(consumer, inbox, options.text("listener", "concurrently").equals("orderly"));
-        consumer.start();
+        consumer.setMaxReconsumeTimes(options.number("maxTimes", -1));
+        consumer.setSuspendCurrentQueueTimeMillis(options.number("suspendMs", 1000));
+        consumer.setAllocateMessageQueueStrategy(Strategies.of(options.text("strategy", "AVG")));
+        subscribe(consumer, options);
+        listen(consumer, inbox, new Verdicts(options), options.text("listener", "concurrently").equals("orderly"));
+        try {
+            consumer.start();
+        } catch (MQClientException error) {
+            // One whose subscription is refused would go on in the background.
+            consumer.shutdown();
+            throw error;
+        }
         inboxes.put(options.text("name"), inbox);
         return true;
     }
@@ -80,30 +107,55 @@ final class PushConsumers {
         DefaultMQPushConsumer.class.getMethod("setMessageModel", model).invoke(consumer, Enum.valueOf(model, name));
     }
 
-    private static void listen(DefaultMQPushConsumer consumer, Inbox inbox, boolean isOrderly) {
+    @SuppressWarnings("deprecation")
+    private static void subscribe(DefaultMQPushConsumer consumer, Options options) throws Exception {
+        String filterClass = options.text("filterClass", null);
+        if (filterClass != null) {
+            consumer.subscribe(options.text("topic"), filterClass, "class " + filterClass + " { }");
+        } else if (options.text("sql", null) != null) {
+            consumer.subscribe(options.text("topic"), MessageSelector.bySql(options.text("sql")));
+        } else {
+            consumer.subscribe(options.text("topic"), options.text("expression", "*"));
+        }
+    }
+
+    /** Noted last: whoever sees the message in the inbox may stop the consumer, which then has consumed it. */
+    private static void listen(DefaultMQPushConsumer consumer, Inbox inbox, Verdicts verdicts, boolean isOrderly) {
         if (isOrderly) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-                inbox.add(messages);
-                return ConsumeOrderlyStatus.SUCCESS;
+                boolean isFailure = verdicts.isFailure(messages);
+                inbox.add(messages, context.getMessageQueue());
+                return isFailure
+                    ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT : ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                inbox.add(messages);
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                boolean isFailure = verdicts.isFailure(messages);
+                if (verdicts.delayLevel != null) {
+                    context.setDelayLevelWhenNextConsume(verdicts.delayLevel);
+                }
+                inbox.add(messages, context.getMessageQueue());
+                return isFailure
+                    ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
     }
 
+    /** Its inbox stays: a consumer goes on while it stops. */
     boolean stop(String name) {
-        Inbox inbox = inboxes.remove(name);
-        if (inbox != null) {
-            inbox.consumer.shutdown();
+        Inbox inbox = inboxes.get(name);
+        if (inbox == null || inbox.consumer == null) {
+            return false;
         }
-        return inbox != null;
+        inbox.consumer.shutdown();
+        inbox.consumer = null;
+        return true;
     }
 
     Object received(Options options) throws InterruptedException {
-        return inboxes.get(options.text("consumer")).take(options.number("count"), options.number("timeoutMs", 30_000));
+        return inboxes.get(options.text("consumer")).take(
+            options.number("count"), options.text("calls", "false").equals("true"),
+            options.number("timeoutMs", 30_000));
     }
 
     /** The queues of its topics that a consumer owns now, retry topic left out. */

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,20 @@ async def test_bad_values_are_refused(tmp_path: Path, body: bytes) -> None:
     async with admin_broker(tmp_path) as broker:
         code, remark = await broker.tool().refused(RequestCode.UPDATE_BROKER_CONFIG, body=body)
         assert code == 1 and remark
+
+
+async def test_a_key_that_nobody_knows_is_refused_with_the_nearest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with admin_broker(tmp_path) as broker:
+        tool = broker.tool()
+        body = b"fileReservedTime=48\nflushDiskTyp=SYNC_FLUSH\n"
+        with caplog.at_level(logging.INFO):
+            refused = await tool.refused(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        assert refused == (29, "unknown key flushDiskTyp; did you mean flushDiskType?")
+        assert broker.config.file_reserved_time == 72 and "configuration changed" not in caplog.text
+        # A name server's: mqadmin may change one key everywhere.
+        assert (await tool.call(RequestCode.UPDATE_BROKER_CONFIG, body=b"clusterTest=true\n")).code == 0
 
 
 async def test_empty_change_changes_nothing(tmp_path: Path) -> None:
@@ -242,8 +258,9 @@ async def test_queues_of_topics_that_are_not_configured_are_deleted(tmp_path: Pa
 
 
 async def test_old_files_of_the_log_are_deleted_at_any_hour(tmp_path: Path) -> None:
-    # Files get their time from the machine, so that no hour of the day helps: age does.
-    async with admin_broker(tmp_path, delete_when="25") as broker:
+    # Files get their time from the machine: any hour but the one that it will be for the broker.
+    other_hour = (time.localtime().tm_hour + 12) % 24
+    async with admin_broker(tmp_path, delete_when=f"{other_hour:02}") as broker:
         broker.put(*[b"x" * 20_000] * 10)
         broker.store.flush()
         broker.clock.now_ms = (

@@ -26,7 +26,7 @@ PER_FILE = 3  # messages of 20,000 bytes in a file of the log
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[AdminBroker]:
-    async with admin_broker(tmp_path, delete_when="25") as made:
+    async with admin_broker(tmp_path) as made:
         yield made
 
 

@@ -74,16 +74,6 @@ def test_update_and_delete(tmp_path: Path) -> None:
     assert groups.data_version.counter == 2
 
 
-def test_a_group_may_be_stopped(tmp_path: Path) -> None:
-    groups = make(tmp_path).groups
-    groups.update(SubscriptionGroupConfig("CG"))
-    groups.disable_consume("CG")
-    groups.disable_consume("CG")
-    groups.disable_consume("missing")
-    assert not groups.table["CG"].consume_enable
-    assert groups.data_version.counter == 2
-
-
 def test_forbidden_bits_are_of_one_group_and_topic(tmp_path: Path) -> None:
     groups = make(tmp_path).groups
     groups.update_forbidden("CG", "orders", PermName.READ, is_forbidden=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Kit:
         while (slot := timers.next_over(now_ms)) is not None:
             units = timers.units_of(slot)
             found += [(timers.read_ms, self.places.index(unit.phy_offset)) for unit in units]
-            timers.slot_done()
+            timers.slot_done(units, now_ms)
         return found
 
 
@@ -139,14 +140,16 @@ def test_a_slot_that_is_half_delivered_keeps_the_note_back(kit: Kit) -> None:
     """Stopped in the midst of a slot: its deliveries have to be found in the log."""
     timers = kit.open()
     timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
-    assert timers.next_over(NOW_MS + 6_000) is not None
+    slot = timers.next_over(NOW_MS + 6_000)
+    assert slot is not None
+    units = timers.units_of(slot)
     before = kit.store.log.max_phy_offset
     timers.begin_slot()
     put(kit.store, b"delivered")
     kit.store.flush()
     run_steps(timers.flush_steps(NOW_MS))
     assert timers.noted_phy_offset == before
-    timers.slot_done()
+    timers.slot_done(units, NOW_MS)
     run_steps(timers.flush_steps(NOW_MS))
     assert timers.noted_phy_offset == kit.store.log.max_phy_offset
     timers.close()
@@ -221,4 +224,58 @@ def test_files_whose_messages_are_gone_go(kit: Kit) -> None:
     before = len(list(folder.iterdir()))
     timers.delete_expired()
     assert len(list(folder.iterdir())) == before  # all of them are still in the log
+    timers.close()
+
+
+# -- how many wait -------------------------------------------------------------------------------
+
+
+def counts(timers: TimerMessages) -> dict[str, int]:
+    snapshot = timers.metrics.snapshot({"T"})
+    return {topic: metric.count for topic, metric in snapshot.timing_count.items()}
+
+
+def test_messages_are_counted_until_their_slot_is_over(kit: Kit) -> None:
+    timers = kit.open()
+    for number, seconds in enumerate((5, 5, 9)):
+        timers.enter(kit.entry(NOW_MS + seconds * 1_000, number), NOW_MS)
+    assert counts(timers) == {"T": 3}
+    timers.enter(kit.entry(NOW_MS + 5_000, 3, is_delete=True), NOW_MS)
+    assert counts(timers) == {"T": 2}
+    before = timers.metrics.snapshot({"T"}).data_version
+    kit.taken(timers, NOW_MS + 6_000)
+    assert counts(timers) == {"T": 1}
+    assert timers.metrics.snapshot({"T"}).data_version.counter > before.counter
+    assert timers.metrics.snapshot(()).timing_count == {}, "the topic is deleted"
+    timers.close()
+
+
+def test_after_a_kill_those_are_counted_that_still_wait(kit: Kit) -> None:
+    """The log of the timers tells; the file with the numbers is as old as it is."""
+    timers = kit.open(mapped_file_size_timer_log=1040)
+    timers.enter(kit.entry(NOW_MS + 1_000, 0), NOW_MS)
+    timers.metrics.store(timers.metrics.snapshot({"T"}))
+    for number in range(1, 25):
+        timers.enter(kit.entry(NOW_MS + 1_000 + number * 1_000, number), NOW_MS)
+    timers.enter(kit.entry(NOW_MS + 20_000, 29, is_delete=True), NOW_MS)
+    kit.taken(timers, NOW_MS + 6_000)
+    assert counts(timers) == {"T": 19}
+    version = timers.metrics.snapshot({"T"}).data_version
+    kit.store.flush()
+    run_steps(timers.flush_steps(NOW_MS))
+    timers.close()
+    again = kit.open(mapped_file_size_timer_log=1040)
+    assert counts(again) == {"T": 19}
+    assert again.metrics.snapshot({"T"}).data_version.counter <= version.counter
+    again.close()
+
+
+def test_a_file_of_numbers_that_is_damaged_is_written_anew(kit: Kit) -> None:
+    (kit.store.config.root / "config").mkdir(exist_ok=True)
+    (kit.store.config.root / "config" / "timermetrics").write_text("{not json")
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + 5_000), NOW_MS)
+    timers.metrics.store(timers.metrics.snapshot({"T"}))
+    text = (kit.store.config.root / "config" / "timermetrics").read_text()
+    assert json.loads(text)["timingCount"]["T"] == {"count": 1, "timeStamp": NOW_MS}
     timers.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -272,3 +273,17 @@ def test_a_topic_has_no_more_queues_than_anybody_needs(tmp_path: Path, queue_num
     assert caught.value.response_code == ResponseCode.INVALID_PARAMETER
     assert topics.get("%RETRY%CG") is None
     assert topics.create_in_send_back("%RETRY%CG", 65_536, 6).read_queue_nums == 65_536
+
+
+def test_the_log_has_words_of_rocketmq_not_of_python(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = make(tmp_path).topics
+    with caplog.at_level(logging.INFO):
+        topics.update(TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4))
+        topics.update(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4, order=True))
+        topics.delete("T")
+    made, changed, deleted = caplog.messages
+    assert made.startswith('topic made: topicName="T", readQueueNums=4, writeQueueNums=4, perm=6, ')
+    assert changed == "topic T changed: readQueueNums=8 (was 4), order=true (was false)"
+    assert deleted.startswith('topic deleted: topicName="T", readQueueNums=8, ')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kourou import __version__
-from kourou.cli import mqadmin, mqbroker, mqnamesrv, mqshutdown
+from kourou.cli import mqbroker, mqnamesrv, mqshutdown
 from kourou.cli.broker import BrokerOptions
 from kourou.cli.main import app
 from kourou.cli.namesrv import default_log
@@ -17,6 +18,7 @@ from kourou.cli.problems import run_command
 from kourou.cli.serving import ServerOptions, log_path
 from kourou.config import NamesrvConfig
 from kourou.errors import ConfigError
+from kourou.store.file_lock import FileLock
 
 
 @pytest.fixture(autouse=True)
@@ -127,9 +129,7 @@ def test_options_of_kourou_namesrv_become_keys(home: Path) -> None:
 def test_a_bad_option_of_kourou_namesrv_is_one_line() -> None:
     result = CliRunner().invoke(app, ["namesrv", "--port", "70000"])
     assert result.exit_code == 1
-    assert (
-        result.stderr == "kourou namesrv: option: listenPort=70000: must be a whole number from 0 to 65535\n"
-    )
+    assert result.stderr == "kourou namesrv: --port 70000: must be a whole number from 0 to 65535\n"
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,10 @@ def test_a_bad_option_of_kourou_namesrv_is_one_line() -> None:
 def test_mqbroker_takes_apaches_spellings(arguments: list[str]) -> None:
     assert mqbroker.parse(arguments) == BrokerOptions(
         config_file=Path("b.conf"),
-        namesrv_addr="x:1;y:2",
+        overrides={"namesrvAddr": "x:1;y:2"},
+        option_names={"namesrvAddr": "-n"},
+        settings={"brokerName": "a"},
         print_config=True,
-        overrides={"brokerName": "a"},
     )
 
 
@@ -188,11 +189,33 @@ def test_options_of_kourou_broker_become_keys(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["broker", "--set", "brokerName"], "kourou broker: --set brokerName: write key=value"),
+        (["broker", "--set", "brokerName"], "kourou broker: --set brokerName: must be KEY=VALUE"),
         (
             ["broker", "-n", "nowhere"],
-            "kourou broker: option: namesrvAddr=nowhere: must be host:port, several separated by ; as in "
+            "kourou broker: -n nowhere: must be host:port, several separated by ; as in "
             "127.0.0.1:9876;192.168.0.1:9876",
+        ),
+        (
+            ["broker", "--set", "traceOn=1", "--port", "x"],
+            "kourou broker: --set traceOn=1: must be true or false\n"
+            "kourou broker: --port x: must be a whole number from 0 to 65535",
+        ),
+        (
+            ["broker", "--set", "listenPort=x"],
+            "kourou broker: --set listenPort=x: must be a whole number from 0 to 65535",
+        ),
+        (
+            ["broker", "--set", "brokerRole=SLAVE"],
+            "kourou broker: --set brokerRole=SLAVE: replication is not in this version; "
+            "run a master (ASYNC_MASTER)",
+        ),
+        (
+            ["standalone", "--namesrv-port", "abc"],
+            "kourou standalone: --namesrv-port abc: must be a whole number",
+        ),
+        (
+            ["standalone", "--namesrv-port", "99999"],
+            "kourou standalone: --namesrv-port 99999: must be from 0 to 65535; 0 picks a free one",
         ),
         (["standalone", "--brokers", "0"], "kourou standalone: --brokers 0: must be from 1 to 26"),
         (
@@ -206,6 +229,63 @@ def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
     assert (result.exit_code, result.stderr) == (1, line + "\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "beginning", "end"),
+    [
+        (["demo", "--seconds", "x"], 1, "kourou demo: ", "; see kourou demo --help\n"),
+        (
+            ["broker", "--nothing"],
+            1,
+            "kourou broker: No such option: --nothing",
+            "; see kourou broker --help\n",
+        ),
+        (["nothing"], 1, "kourou: No such command 'nothing'", "; see kourou --help\n"),
+        (["store", "check"], 2, "kourou store check: Missing argument", "; see kourou store check --help\n"),
+    ],
+)
+def test_what_cannot_be_read_at_all_is_one_line_too(
+    arguments: list[str], code: int, beginning: str, end: str
+) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)
+    assert result.stderr.startswith(beginning) and result.stderr.endswith(end)
+
+
+def test_without_arguments_there_is_help() -> None:
+    result = CliRunner().invoke(app, [])
+    assert "standalone" in result.output and "Run a broker." in result.output
+
+
+@pytest.mark.parametrize("command", ["standalone", "broker", "namesrv", "demo"])
+def test_help_shows_options_whole_and_flags_without_a_type(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert "…" not in result.stdout and "BOOL" not in result.stdout.upper()
+    assert command not in ("broker", "namesrv") or "--print-important-config" in result.stdout
+
+
+def test_a_store_in_use_is_found_before_anything_is_logged(home: Path) -> None:
+    with FileLock.acquire(made(home / "s" / "broker-a") / "lock"):
+        result = CliRunner().invoke(app, ["standalone", "--store", str(home / "s")])
+        assert result.exit_code == 1
+        assert f"{home}/s/broker-a/lock: the store is in use by process {os.getpid()}" in result.stderr
+        result = CliRunner().invoke(app, ["broker", "-n", "x:1", "--store", str(home / "s" / "broker-a")])
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert "the store is in use by process" in result.stderr
+    assert list(home.rglob("*.log")) == []
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_store_that_cannot_be_made_is_one_line() -> None:
+    result = CliRunner().invoke(app, ["standalone", "--store", "/dev/null/x"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "kourou standalone: --store /dev/null/x: cannot be made: Not a directory\n"
+
+
 def test_the_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"kourou {__version__}\n")
@@ -213,27 +293,21 @@ def test_the_version() -> None:
 
 def test_only_what_exists_is_listed() -> None:
     assert sorted(command.callback.__name__ for command in app.registered_commands if command.callback) == [
+        "admin",
         "broker",
         "demo",
         "namesrv",
+        "ready",
         "standalone",
     ]
 
 
-def test_a_part_that_is_not_here_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(mqadmin.main) == 1
-    err = capsys.readouterr().err
-    assert (
-        "the administration" in err
-        and f"not in this version of Kourou ({__version__})" in err
-        and err.count("\n") == 1
-    )
-
-
-@pytest.mark.parametrize("component", ["namesrv", "broker", "standalone"])
-def test_nothing_to_shut_down(component: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("component", "name"), [("namesrv", "mqnamesrv"), ("broker", "mqbroker"), ("standalone", "standalone")]
+)
+def test_nothing_to_shut_down(component: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(lambda: mqshutdown.main([component])) == 1
-    assert capsys.readouterr().out == f"No mq{component} running.\n"
+    assert capsys.readouterr().out == f"No {name} running.\n"
 
 
 def test_mqshutdown_names_what_it_can_stop(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import ConfigError
-from kourou.logs import LogConfig, LogLevel, can_write, logging_to
+from kourou.logs import FILE_ONLY, LogConfig, LogLevel, can_write, logging_to
 
 log = logging.getLogger("kourou.test")
 
@@ -45,6 +45,17 @@ def test_without_a_file_the_console_hears_all(capsys: pytest.CaptureFixture[str]
     with logging_to(LogConfig(None, LogLevel.DEBUG)):
         log.debug("all")
     assert capsys.readouterr().err.endswith(" DEBUG   kourou.test - all\n")
+
+
+@pytest.mark.parametrize("name", ["a.log", None])
+def test_what_is_told_in_another_way_is_not_on_the_console(
+    name: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = None if name is None else tmp_path / name
+    with logging_to(LogConfig(path)):
+        log.error("told", extra=FILE_ONLY)
+    assert capsys.readouterr().err == ""
+    assert path is None or path.read_text().endswith(" ERROR   kourou.test - told\n")
 
 
 def test_an_exception_is_in_the_file_with_its_traceback(tmp_path: Path) -> None:

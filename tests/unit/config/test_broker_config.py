@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +22,7 @@ from kourou.config.properties import parse_properties, properties_dict
 from kourou.config.properties_file import read_properties
 from kourou.config.remoting import CLIENT_KEYS, RemotingSettings
 from kourou.config.store_keys import STORE_KEYS
-from kourou.errors import ConfigError
+from kourou.errors import ConfigError, UnknownKeyError
 
 ENVIRON = {"HOME": "/home/ann"}
 APACHE = Path(__file__).with_name("apache_broker_config.txt")
@@ -171,8 +174,8 @@ pullMessageThreadPoolNums=128
     assert (config.max_message_size, config.file_reserved_time) == (65_536, 120)
     assert [note.partition(" ")[0] for note in notes] == [
         f"{path}:{line}:" for line in (16, 17, 21, 22, 23)
-    ] + [f"{path}:"]
-    assert notes[-1].endswith("mappedFileSizeConsumeQueue=300000 is in bytes: 15000 messages")
+    ] + [f"{path}:12:"]
+    assert notes[-1].endswith(": mapedFileSizeConsumeQueue=300000 is in bytes: 15000 messages")
     texts = properties_dict(parse_properties(config.to_properties()))
     assert texts["storePathConsumeQueue"] == "/usr/local/rocketmq/store/consumequeue"
     assert texts["sendMessageThreadPoolNums"] == "128"
@@ -202,9 +205,9 @@ def test_all_problems_are_reported_together_with_file_line_key_value_and_what_is
     tmp_path: Path,
 ) -> None:
     text = (
-        "brokerPermission=99\nflushDiskType=SYNC\ndeleteWhen=4am\nnamesrvAddr=localhost\nbrokerRole=SLAVE\n"
+        "brokerPermission=99\nflushDiskType=SYNC\ndeleteWhen=4am\nnamesrvAddr=localhost\n"
+        "fetchNamesrvAddrByAddressServer=true\nmessageDelayLevel=1s soon\n"
     )
-    text += "messageDelayLevel=1s soon\n"
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
     path = tmp_path / "broker.conf"
@@ -215,15 +218,14 @@ def test_all_problems_are_reported_together_with_file_line_key_value_and_what_is
         f"{path}:4: namesrvAddr=localhost: must be host:port, several separated by ; as in "
         "127.0.0.1:9876;192.168.0.1:9876",
         f"{path}:6: messageDelayLevel=1s soon: must be numbers with s, m, h or d, as in 1s 5s 1m",
-        f"{path}: brokerId=0: a slave's must be greater than 0",
+        f"{path}:5: fetchNamesrvAddrByAddressServer=true: set rmqAddressServerDomain too, the host to ask",
     )
 
 
 def test_the_id_of_a_master_is_zero_whatever_the_file_says(tmp_path: Path) -> None:
     config, notes = load(tmp_path, "brokerId=3")
     assert config.broker_id == 0
-    assert notes == [f"{tmp_path / 'broker.conf'}: brokerId=3 has no effect: the id of a master is 0"]
-    assert load(tmp_path, "brokerId=3\nbrokerRole=SLAVE")[0].is_slave
+    assert notes == [f"{tmp_path / 'broker.conf'}:1: brokerId=3 has no effect: the id of a master is 0"]
 
 
 def test_an_unknown_key_is_a_note_with_the_nearest_known_one(tmp_path: Path) -> None:
@@ -269,7 +271,7 @@ def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_request_changes_known_keys_with_and_without_effect(tmp_path: Path) -> None:
     config, _ = load(tmp_path, "# mine\nbrokerName=a\n")
-    changes = {"brokerPermission": "4", "sendMessageThreadPoolNums": "9", "no": "1"}
+    changes = {"brokerPermission": "4", "sendMessageThreadPoolNums": "9", "kvConfigPath": "/x"}
     changed = config.updated(changes)
     assert (changed.broker_permission, config.broker_permission) == (4, 6)
     assert changed.without_effect == {"sendMessageThreadPoolNums": 9}
@@ -284,6 +286,15 @@ def test_a_request_with_a_bad_value_changes_nothing() -> None:
         BrokerConfig().updated({"brokerPermission": "x"})
 
 
+def test_a_request_with_a_key_that_nobody_knows_changes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnknownKeyError) as caught:
+        BrokerConfig().updated({"brokerPermission": "4", "flushDiskTyp": "SYNC_FLUSH"})
+    assert caught.value.problems == ("unknown key flushDiskTyp; did you mean flushDiskType?",)
+    # One that the file has is kept in step with the file, whoever it is for.
+    config, _ = load(tmp_path, "site=north")
+    assert config.updated({"site": "south"}).extra == {"site": "south"}
+
+
 def test_paths_and_tls_are_never_changed_by_a_request() -> None:
     always = {"configBlackList", "brokerConfigPath", "storePathRootDir", "tls.server.mode", "rocketmqHome"}
     assert always <= BrokerConfig().black_list
@@ -294,6 +305,76 @@ def test_secrets_are_not_printed(tmp_path: Path) -> None:
     config, _ = load(tmp_path, "tls.server.keyPassword=hush\ninitAuthenticationUser=hush\n")
     assert isinstance(config, ComponentConfig)
     assert "hush" not in config.to_properties() + repr(config)
+
+
+# -- made by a program ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"flush_disk_type": "BOGUS"}, "flush_disk_type='BOGUS': must be ASYNC_FLUSH or SYNC_FLUSH"),
+        ({"listen_port": "abc"}, "listen_port='abc': must be a whole number from 0 to 65535"),
+        ({"listen_port": 65_536}, "listen_port=65536: must be a whole number from 0 to 65535"),
+        ({"listen_port": True}, "listen_port=True: must be a whole number from 0 to 65535"),
+        ({"trace_on": "true"}, "trace_on='true': must be True or False"),
+        ({"broker_name": 7}, "broker_name=7: must be text"),
+        ({"flush_disk_type": None}, "flush_disk_type=None: must be ASYNC_FLUSH or SYNC_FLUSH"),
+        ({"delete_when": "4am"}, "delete_when='4am': must be hours from 0 to 23, as in 04 or 04;16"),
+        ({"tls_server_key_password": 7}, "tls_server_key_password=***: must be text"),
+        ({"listenPort": 1}, "listenPort: BrokerConfig has no such attribute; did you mean listen_port?"),
+        ({"listen_prt": 1}, "listen_prt: BrokerConfig has no such attribute; did you mean listen_port?"),
+        ({"qqq": 1}, "qqq: BrokerConfig has no such attribute"),
+        (
+            {"brokerFastFailureEnable": True},
+            "brokerFastFailureEnable: BrokerConfig has no such attribute: no queues stand before thread "
+            "pools; what waits is bounded by connection and by bytes",
+        ),
+    ],
+)
+def test_what_a_program_may_not_write(values: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(**values)
+    assert caught.value.problems == (problem,)
+
+
+def test_all_problems_of_a_program_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(**{"listen_port": -1, "trace_on": 1})
+    assert len(caught.value.problems) == 2
+
+
+def test_a_configuration_can_be_copied() -> None:
+    config = BrokerConfig(listen_port=7)
+    assert copy.deepcopy(config) == pickle.loads(pickle.dumps(config)) == dataclasses.replace(config)
+
+
+# -- replication, which there is none of ------------------------------------------------------------
+
+
+def test_a_slave_is_refused(tmp_path: Path) -> None:
+    problem = "brokerRole=SLAVE: replication is not in this version; run a master (ASYNC_MASTER)"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "brokerId=1\nbrokerRole=SLAVE")
+    assert caught.value.problems == (f"{tmp_path / 'broker.conf'}:2: {problem}",)
+    with pytest.raises(ConfigError, match="replication is not in this version"):
+        BrokerConfig().updated({"brokerRole": "slave"})
+
+
+def test_what_has_no_effect_without_slaves_is_said(tmp_path: Path) -> None:
+    text = "brokerRole=SYNC_MASTER\nslaveReadEnable=true\nhaListenPort=7\nenableDLegerCommitLog=true\n"
+    config, notes = load(tmp_path, text)
+    path = tmp_path / "broker.conf"
+    assert notes == [
+        f"{path}:4: enableDLegerCommitLog has no effect: there is no DLedger log, and replication is not in "
+        "this version: this broker keeps the only copy",
+        f"{path}:1: brokerRole=SYNC_MASTER works as ASYNC_MASTER: replication is not in this version",
+        f"{path}:2: slaveReadEnable=true has no effect: replication is not in this version",
+        f"{path}:3: haListenPort=7 has no effect: replication is not in this version",
+    ]
+    assert (config.broker_role, config.is_slave) == ("SYNC_MASTER", False)
+    silent = "brokerRole=ASYNC_MASTER\nslaveReadEnable=false\nlistenPort=20911\nhaListenPort=20912\n"
+    assert load(tmp_path, silent)[1] == []
 
 
 # -- keys that promise protection -----------------------------------------------------------------
@@ -309,8 +390,11 @@ def test_access_control_that_is_not_there_is_refused(tmp_path: Path, name: str) 
         config.updated({name: "true"})
 
 
-# Op messages of transactions: shown and kept for those who batch them.
-_OF_OP_MESSAGES = {"transactionOpMsgMaxSize", "transactionOpBatchInterval"}
+@pytest.mark.parametrize("name", ["transactionOpMsgMaxSize", "transactionOpBatchInterval"])
+def test_op_messages_that_are_not_gathered_say_so(tmp_path: Path, name: str) -> None:
+    _, notes = load(tmp_path, f"{name}=50\n")
+    (note,) = notes
+    assert f"{name} has no effect: each half that ends has an op record of its own" in str(note)
 
 
 def test_each_attribute_is_read_by_somebody() -> None:
@@ -322,6 +406,6 @@ def test_each_attribute_is_read_by_somebody() -> None:
         name
         for name, (attribute, _) in settings_of(BrokerConfig).items()
         # Its own line is one; a key that is read by its name at the start (config) counts too.
-        if name not in sockets | _OF_OP_MESSAGES and words[attribute] < 2 and words[name] < 3
+        if name not in sockets and words[attribute] < 2 and words[name] < 3
     ]
     assert unread == []

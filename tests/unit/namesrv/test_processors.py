@@ -399,6 +399,19 @@ async def test_black_listed_keys_cannot_be_changed(namesrv: MemoryNamesrv, peer:
     assert namesrv.state.config is before
 
 
+async def test_a_key_that_nobody_knows_is_refused_with_the_nearest(
+    namesrv: MemoryNamesrv, peer: Peer
+) -> None:
+    before = namesrv.state.config
+    body = b"enableTopicList=false\nenableTopicLst=false\n"
+    answer = await peer.call(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
+    assert problem(answer) == (
+        ResponseCode.INVALID_PARAMETER,
+        "unknown key enableTopicLst; did you mean enableTopicList?",
+    )
+    assert namesrv.state.config is before
+
+
 @pytest.mark.parametrize("body", [b"enableTopicList=maybe\n", b"\xff\xfe"])
 async def test_a_bad_value_changes_nothing(namesrv: MemoryNamesrv, peer: Peer, body: bytes) -> None:
     before = namesrv.state.config

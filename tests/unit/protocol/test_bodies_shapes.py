@@ -99,6 +99,15 @@ FIVE: list[tuple[Any, str]] = [
     (b.ConsumerOffsetSerializeWrapper, '{"offsetTable":{"T@CG":{0:5,1:7}}}'),
     (b.ConsumerOffsetSerializeWrapper, f'{{"dataVersion":{VERSION},"offsetTable":{{}}}}'),
     (b.DelayOffsetSerializeWrapper, f'{{"dataVersion":{VERSION},"offsetTable":{{1:100,2:50}}}}'),
+    (
+        b.OffsetMovedEvent,
+        '{"consumerGroup":"CG","messageQueue":{"brokerName":"b","queueId":0,"topic":"T"},'
+        '"offsetNew":9,"offsetRequest":3}',
+    ),
+    (
+        b.TimerMetricsSerializeWrapper,
+        f'{{"dataVersion":{VERSION},"timingCount":{{"T":{{"count":3,"timeStamp":1794763710998}}}}}}',
+    ),
     (b.KVTable, '{"table":{"k":"v"}}'),
     (b.KVConfigSerializeWrapper, '{"configTable":{"ORDER_TOPIC_CONFIG":{"T":"broker-a:4"},"empty":{}}}'),
     (b.TopicList, '{"brokerAddr":"10.0.0.1:10911","topicList":["T"]}'),

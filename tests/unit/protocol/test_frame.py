@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import tracemalloc
 
@@ -37,6 +38,25 @@ def test_byte_by_byte() -> None:
     decoder = FrameDecoder()
     frames = [frame for at in range(2 * len(FRAME)) for frame in decoder.feed((FRAME * 2)[at : at + 1])]
     assert frames == FrameDecoder().feed(FRAME * 2)
+
+
+@pytest.mark.parametrize("header_bytes", [0, 10, 40_000])
+@pytest.mark.parametrize(
+    "sizes", [[1], [3], [5, 20_000], [20_000], [16_384, 1, 1, 16_383], [40_007, 2], [100_000], [1, 200_000]]
+)
+def test_large_frames_in_large_and_small_pieces(header_bytes: int, sizes: list[int]) -> None:
+    header, body = b"h" * header_bytes, bytes(range(256)) * 300
+    stream = encode_frame(0, header, body) + FRAME + encode_frame(1, header, body)
+    decoder = FrameDecoder()
+    frames, at = [], 0
+    for size in itertools.cycle(sizes):
+        frames += decoder.feed(stream[at : at + size])
+        at += size
+        if at >= len(stream):
+            break
+    assert frames == [(0, header, body), (0, b'{"code":1}', b"body"), (1, header, body)]
+    assert all(type(part) is bytes for frame in frames for part in frame[1:])
+    assert decoder.pending_bytes == 0
 
 
 def test_no_bytes_are_no_frames() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kourou.store import consume_queues
 from kourou.store.consume_queues import ConsumeQueues
 from kourou.store.files import Files, OpenFile
 from kourou.store.queue_recovery import QueueState
@@ -195,3 +196,15 @@ def test_names_that_are_no_utf8_come_back() -> None:
     assert snapshot is not None
     assert (snapshot.file_bytes, snapshot.covered_phy_offset) == (100, 7)
     assert snapshot.queues == {("caf\udce9", 3): state, ("", 0): state}
+
+
+def test_the_owner_gets_its_turns_while_many_queues_are_noted(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume_queues, "_LOOKS_AT_ONCE", 2)
+    queues = load(store)
+    steps = list(queues.snapshot_steps(COVERED))
+    assert len(steps) == 2  # 3 queues: a pause behind two, then the file
+    for step in steps:
+        step()
+    assert_whole(load(store))

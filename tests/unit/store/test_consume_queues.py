@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StoreFormatError
+from kourou.store import consume_queues
 from kourou.store.consume_queues import ConsumeQueues
 from kourou.store.files import Files
 from kourou.testing.faulty_files import FaultyFiles
@@ -229,6 +230,52 @@ def test_units_that_were_not_synced_are_dropped_and_dispatched_again(tmp_path: P
     last.load()
     assert last.is_complete
     assert read_all(last.get("orders", 0)) == [message(number) for number in range(690)]
+
+
+class NoSyncAll(FaultyFiles):
+    """A system without a sync for everything."""
+
+    def sync_all(self, path: Path) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("make_files", [FaultyFiles, NoSyncAll])
+def test_many_queues_are_on_disk_after_a_sync(tmp_path: Path, make_files: type[FaultyFiles]) -> None:
+    files = make_files()
+    queues = open_queues(tmp_path, files)
+    for number in range(300):
+        append(queues.get("orders", number), 2)
+    queues.flush_round(least_bytes=0)
+    before = len(files.sync_points)
+    queues.flush_round(least_bytes=0, sync=True)
+    syncs = len(files.sync_points) - before
+    assert syncs == 1 if make_files is FaultyFiles else syncs > 600
+    files.crash(lambda times: False)
+    again = open_queues(tmp_path, files)
+    assert all(read_all(again.get("orders", number)) == [message(0), message(1)] for number in range(300))
+
+
+def test_after_a_failed_sync_of_many_no_other_succeeds(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    queues = open_queues(tmp_path, files)
+    for number in range(300):
+        append(queues.get("orders", number), 2)
+    files.fail("sync")
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            queues.flush_round(least_bytes=0, sync=True)
+
+
+def test_an_ordinary_round_looks_at_some_queues_and_the_next_at_others(
+    queues: ConsumeQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume_queues, "_LOOKS_AT_ONCE", 4)
+    for number in range(10):
+        append(queues.get("orders", number), 3 if number < 9 else 9)
+    written = [queues.flush_round(least_bytes=100).unit_count for _ in range(3)]
+    assert written == [0, 0, 9]
+    assert queues.unflushed_queues == 9
+    assert queues.flush_round(least_bytes=0).queue_count == 9
 
 
 def test_few_files_are_open_however_many_queues_are_read(tmp_path: Path) -> None:

@@ -128,6 +128,16 @@ def test_a_read_error_is_no_cache_miss(file: OpenFile, monkeypatch: pytest.Monke
         file.pread_nowait(10, 0)
 
 
+def test_what_will_be_needed_is_a_hint_and_changes_nothing(
+    file: OpenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.pwrite(b"there", 0)
+    file.will_need(1 << 20, 0)
+    monkeypatch.setattr("kourou.store.files._ADVISE", None)
+    file.will_need(1 << 20, 0)
+    assert file.pread(10, 0) == b"there"
+
+
 def test_a_map_shows_later_writes_and_outlives_the_file(file: OpenFile) -> None:
     file.set_length(BLOCK_BYTES)
     view = file.map_readonly(BLOCK_BYTES)

@@ -12,7 +12,10 @@ import pytest
 from kourou.protocol.record import decode_record, decode_records
 from kourou.protocol.tags import tags_code
 from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.get_message import MAX_MESSAGES, GetMessageResult, GetMessageStatus
+from kourou.store.cq_unit import MANY, UNIT
+from kourou.store.files import OpenFile
+from kourou.store.get_message import MAX_MESSAGES
+from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.steps import run_steps
 from tests.unit.store.message_stores import (
@@ -34,6 +37,16 @@ def kit(tmp_path: Path) -> Iterator[StoreKit]:
 @pytest.fixture
 def store(kit: StoreKit) -> MessageStore:
     return kit.open()
+
+
+@pytest.fixture
+def bulk_store(kit: StoreKit) -> MessageStore:
+    """Many messages, four of queue 0 and one of another in turn, in large files."""
+    opened = kit.open(commit_log_file_bytes=1 << 20, consume_queue_file_bytes=4_096 * 20)
+    for _ in range((MANY + 203) // 4 + 1):
+        fill(opened, 4)
+        fill(opened, 1, queue_id=1)
+    return opened
 
 
 def fill(store: MessageStore, count: int, *, tags: str = "", size: int = 200, queue_id: int = 0) -> None:
@@ -201,18 +214,51 @@ def test_a_pull_ends_at_a_file_of_the_queue_and_goes_on_there(store: MessageStor
 def test_neighbours_in_the_log_are_one_run(store: MessageStore) -> None:
     fill(store, 6)
     result = get(store, 1, 4)
-    assert [(run.phy_offset, run.size_bytes) for run in result.runs] == [(200, 800)]
-    assert len(result.buffers) == 1
+    assert [len(buffer) for buffer in result.buffers] == [800]
+    assert numbers(result) == [1, 2, 3, 4]
 
 
 def test_runs_end_where_other_queues_and_files_come_between(store: MessageStore) -> None:
     for _ in range(3):
         fill(store, 2)
         fill(store, 1, queue_id=1)
-    assert [run.phy_offset for run in get(store, 0).runs] == [0, 600, 1200]
+    assert numbers(get(store, 0)) == [0, 1] * 3
     fill(store, 20)
-    runs = [(run.phy_offset, run.size_bytes) for run in get(store, 6).runs]
-    assert runs == [(1800, 11 * 200), (LOG_FILE_BYTES, 9 * 200)]
+    assert numbers(get(store, 6)) == list(range(20))
+
+
+def together(result: GetMessageResult) -> bytes:
+    return b"".join(map(bytes, result.buffers))
+
+
+@pytest.mark.parametrize("max_bytes", [None, 100_000, 250, 1])
+@pytest.mark.parametrize("max_messages", [MANY + 200, MANY + 50, MANY + 1])
+def test_bulk_readers_get_what_others_get_piece_by_piece(
+    bulk_store: MessageStore, max_messages: int, max_bytes: int | None
+) -> None:
+    bulk = get(bulk_store, 3, max_messages, max_bytes=max_bytes)
+    pieces, at = [], 3
+    while at < bulk.next_begin_offset:
+        piece = get(bulk_store, at, min(32, bulk.next_begin_offset - at))
+        pieces.append(together(piece))
+        at = piece.next_begin_offset
+    assert together(bulk) == b"".join(pieces)
+    assert (bulk.status.name, bulk.message_count) == ("FOUND", bulk.next_begin_offset - 3)
+    assert (bulk.size_bytes, bulk.last_phy_offset) == (len(together(bulk)), piece.last_phy_offset)
+    expected = max_messages if max_bytes is None else max(1, min(max_messages, max_bytes // 200))
+    assert bulk.message_count == expected
+
+
+def test_bulk_readers_get_runs(bulk_store: MessageStore) -> None:
+    result = get(bulk_store, 0, MANY + 200)
+    assert len(result.buffers) == (MANY + 200) // 4, "four by four they lie side by side"
+
+
+def test_bulk_readers_are_given_messages_around_damage(bulk_store: MessageStore) -> None:
+    whole = get(bulk_store, 0, MANY + 200)
+    bulk_store.reader.damaged.append((200, 400))
+    result = get(bulk_store, 0, MANY + 200)
+    assert together(result) == together(whole)[:200] + together(whole)[400:]
 
 
 # -- filters -------------------------------------------------------------------------------------
@@ -291,11 +337,102 @@ def cold_store(kit: StoreKit) -> MessageStore:
 def test_old_messages_are_left_to_a_thread_that_may_wait(cold_store: MessageStore) -> None:
     result = get(cold_store, 0, 3, wait=False)
     assert answer(result) == ("FOUND", 3, 0, 45)
-    assert (result.is_loaded, result.buffers) == (False, [])
+    assert (result.is_loaded, result.buffers) == (False, [b""])
     result.load()
     assert result.is_loaded
     assert numbers(result) == [0, 1, 2]
     result.release()
+
+
+def fill_side_by_side(store: MessageStore, count: int, queues: int = 3) -> None:
+    """`count` messages in each queue, dealt out in turn: no two of a queue are neighbours in the log."""
+    for number in range(count):
+        for queue_id in range(queues):
+            put(store, b"%03d" % number + body_for(197), queue_id=queue_id)
+
+
+def test_cold_messages_between_those_of_other_queues_take_few_reads(
+    kit: StoreKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = kit.open(read_window_bytes=0)
+    fill_side_by_side(store, 12)
+    faulty(kit).chill()
+    result = get(store, 0, wait=False)
+    reads: list[int] = []
+    pread = OpenFile.pread
+
+    def spied(file: OpenFile, size_bytes: int, position: int) -> bytes:
+        reads.append(size_bytes)
+        return pread(file, size_bytes, position)
+
+    monkeypatch.setattr(OpenFile, "pread", spied)
+    result.load()
+    result.release()
+    assert numbers(result) == list(range(12))
+    assert len(reads) == len(store.log.log_files), "one read for each file of the log"
+
+
+@pytest.mark.parametrize(("queues", "is_dense"), [(3, True), (40, False)])
+def test_what_lies_behind_is_fetched_for_one_who_reads_most_of_it(
+    kit: StoreKit, monkeypatch: pytest.MonkeyPatch, queues: int, is_dense: bool
+) -> None:
+    store = kit.open(read_window_bytes=0)
+    fill_side_by_side(store, 12, queues)
+    faulty(kit).chill()
+    hints: list[int] = []
+    monkeypatch.setattr(OpenFile, "will_need", lambda file, size_bytes, position: hints.append(position))
+    result = get(store, 0, wait=False)
+    result.load()
+    result.release()
+    assert numbers(result) == list(range(12))
+    assert bool(hints) is is_dense
+
+
+def test_the_newest_messages_are_not_old(kit: StoreKit) -> None:
+    store = kit.open(read_window_bytes=300)
+    fill(store, 45)
+    queue = store.queues.get("orders", 0)
+    reader = store.reader
+    assert reader.is_old(queue.read_units(0, 1)) and not reader.is_old(queue.read_units(44, 1))
+    assert not reader.is_old(b""), "there is nothing to read"
+
+
+def test_old_messages_in_the_page_cache_are_read_through_a_map(kit: StoreKit) -> None:
+    store = kit.open(read_window_bytes=0)
+    fill_side_by_side(store, 12)
+    region = store.log.region_at(0)
+    assert region is not None and region.end == LOG_FILE_BYTES
+    result = get(store, 0, wait=False)
+    assert result.is_loaded and numbers(result) == list(range(12))
+    assert store.log.region_at(400) is region, "believed for a while"
+    newest = store.log.region_at(store.log.max_phy_offset - 1)
+    assert newest is not None and newest.end == store.log.max_phy_offset, "behind it nothing is written"
+
+
+def test_a_log_that_is_cold_has_no_regions(kit: StoreKit) -> None:
+    store = kit.open(read_window_bytes=0)
+    fill_side_by_side(store, 12)
+    faulty(kit).chill()
+    assert store.log.region_at(0) is None
+
+
+def test_a_file_that_is_deleted_is_let_go_of(kit: StoreKit) -> None:
+    store = kit.open(read_window_bytes=0)
+    fill_side_by_side(store, 20)
+    assert store.log.region_at(0) is not None
+    oldest = store.log.log_files[0]
+    delete_first_file(store)
+    assert store.log.region_at(0) is None
+    assert oldest._map is None, "its blocks are freed"
+
+
+def test_units_that_point_nowhere_are_passed_over(store: MessageStore) -> None:
+    fill(store, 5)
+    queue = store.queues.find("orders", 0)
+    assert queue is not None
+    for nowhere in ((0, 0, 0), (-1, 200, 0), (0, -5, 0), (store.log.max_phy_offset - 10, 200, 0)):
+        units = UNIT.pack(*nowhere) + queue.read_units(1, 4)
+        assert numbers(store.reader.get_message(queue, 0, 32, units=units)) == [1, 2, 3, 4]
 
 
 def test_the_newest_messages_never_wait(cold_store: MessageStore) -> None:

@@ -158,6 +158,22 @@ async def test_a_peer_that_does_not_read_is_not_read_until_it_does(bench: MakeBe
     assert b.peer.reading
 
 
+async def test_a_peer_that_sends_much_lets_others_have_their_turn(bench: MakeBench) -> None:
+    b = bench()
+    b.receive(request(ECHO, 1, body=b"x" * 200_000))
+    assert not b.peer.reading
+    turns: list[str] = []
+    asyncio.get_running_loop().call_soon(lambda: turns.append("another"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert turns == ["another"] and b.peer.reading
+    b.receive(request(ECHO, 2, body=b"x" * 200_000))
+    b.connection.stop_reading()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not b.peer.reading, "a server that stops does not begin again"
+
+
 async def test_a_peer_that_never_reads_is_given_up(
     bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kourou.errors import CallTimeoutError, ConnectionLostError, TooManyRequestsError
-from kourou.protocol.command import RemotingCommand
+from kourou.protocol.command import CommandHead
 from kourou.transport.pending_calls import PendingCalls
 
 
@@ -15,16 +15,28 @@ def table(limit: int = 10) -> PendingCalls:
     return PendingCalls(asyncio.get_running_loop(), "10.0.0.1:10911", limit)
 
 
-def answer_to(opaque: int) -> RemotingCommand:
-    return RemotingCommand(code=0, opaque=opaque, flag=1)
+class Sink:
+    """Is told how a call ended, in place of a future."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def done(self) -> bool:
+        return bool(self.told)
+
+    def set_answer(self, head: CommandHead, body: bytes) -> None:
+        self.told.append((head.code, body))
+
+    def set_exception(self, error: Exception) -> None:
+        self.told.append(error)
 
 
 async def test_answer_reaches_the_call_with_its_opaque() -> None:
     calls = table()
     first, first_answer = calls.add(105, 1000)
     second, second_answer = calls.add(105, 1000)
-    assert calls.answered(answer_to(second))
-    assert (await second_answer).opaque == second
+    assert calls.take(second) is second_answer
+    assert calls.take(second) is None
     assert not first_answer.done()
     calls.fail_all("end of test")
     with pytest.raises(ConnectionLostError):
@@ -33,7 +45,20 @@ async def test_answer_reaches_the_call_with_its_opaque() -> None:
 
 
 async def test_an_answer_nobody_waits_for_is_reported() -> None:
-    assert not table().answered(answer_to(7))
+    assert table().take(7) is None
+
+
+async def test_a_sink_hears_of_timeouts_and_of_the_end() -> None:
+    calls = table()
+    late, cut = Sink(), Sink()
+    now = asyncio.get_running_loop().time()
+    calls.enter(310, now + 1, 1_000, late)
+    opaque = calls.enter(310, now + 60, 60_000, cut)
+    calls.expire(now + 30)
+    assert isinstance(late.told[0], CallTimeoutError) and not cut.told
+    calls.fail_all("reset")
+    assert isinstance(cut.told[0], ConnectionLostError)
+    assert calls.take(opaque) is None
 
 
 async def test_only_calls_past_their_deadline_expire() -> None:
@@ -68,7 +93,7 @@ async def test_a_full_table_refuses_with_its_limit() -> None:
     opaque, _ = calls.add(105, 1000)
     with pytest.raises(TooManyRequestsError, match="1 calls to 10.0.0.1:10911"):
         calls.add(105, 1000)
-    calls.answered(answer_to(opaque))
+    calls.take(opaque)
     calls.add(105, 1000)
     calls.fail_all("end of test")
 

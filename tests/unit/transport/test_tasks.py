@@ -71,3 +71,15 @@ async def test_a_task_that_is_cancelled_by_a_stranger_is_heard() -> None:
         with pytest.raises(RuntimeError, match="sleeper"):
             await owner.wait_failed()
     await owner.stop()
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+async def test_a_failure_is_logged_where_nobody_may_wait_for_it(
+    caplog: pytest.LogCaptureFixture, is_logged: bool
+) -> None:
+    owner = TaskOwner("client", is_logged=is_logged)
+    owner.start(dies(), "reader")
+    with pytest.raises(OSError, match="gone"):
+        await owner.wait_failed()
+    assert [record.getMessage() for record in caplog.records] == ["client failed"] * is_logged
+    await owner.stop()

@@ -82,6 +82,7 @@ from kourou.protocol.bodies.message_queue import (
 from kourou.protocol.bodies.offsets import (
     ConsumerOffsetSerializeWrapper,
     DelayOffsetSerializeWrapper,
+    OffsetMovedEvent,
     OffsetSerializeWrapper,
     QueryCorrectionOffsetBody,
 )
@@ -126,6 +127,10 @@ from kourou.protocol.bodies.subscription import (
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
+)
+from kourou.protocol.bodies.timers import (
+    TimerMetric,
+    TimerMetricsSerializeWrapper,
 )
 from kourou.protocol.bodies.topics import (
     DataVersion,
@@ -192,6 +197,7 @@ __all__ = [
     "MessageQueueForC",
     "MessageRequestMode",
     "MessageRequestModeSerializeWrapper",
+    "OffsetMovedEvent",
     "OffsetSerializeWrapper",
     "OffsetWrapper",
     "PolicyEntryInfo",
@@ -219,6 +225,8 @@ __all__ = [
     "SubscriptionGroupConfig",
     "SubscriptionGroupList",
     "SubscriptionGroupWrapper",
+    "TimerMetric",
+    "TimerMetricsSerializeWrapper",
     "TopicConfig",
     "TopicConfigAndQueueMapping",
     "TopicConfigList",

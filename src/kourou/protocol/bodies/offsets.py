@@ -31,3 +31,12 @@ class QueryCorrectionOffsetBody(Body):
     """Queue id to the offset another group should be set to (308)."""
 
     correction_offsets: dict[Int32, Int64] = {}
+
+
+class OffsetMovedEvent(Body):
+    """A message of OFFSET_MOVED_EVENT: a group asked for messages that are deleted, and was moved on."""
+
+    consumer_group: str = ""
+    message_queue: MessageQueue | None = None
+    offset_request: Int64 = 0
+    offset_new: Int64 = 0

@@ -29,6 +29,8 @@ from kourou.protocol.headers.broker_admin import (
     GetBrokerConfigResponseHeader,
     RemoveBrokerRequestHeader,
     ResetMasterFlushOffsetHeader,
+    SetCommitLogReadModeRequestHeader,
+    SwitchTimerEngineRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
 from kourou.protocol.headers.by_code import (
@@ -281,6 +283,8 @@ __all__ = [
     "SendMessageRequestHeader",
     "SendMessageRequestHeaderV2",
     "SendMessageResponseHeader",
+    "SetCommitLogReadModeRequestHeader",
+    "SwitchTimerEngineRequestHeader",
     "UnRegisterBrokerRequestHeader",
     "UnregisterClientRequestHeader",
     "UpdateAclRequestHeader",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kourou.protocol.headers.command_header import CommandHeader, Int64
+from kourou.protocol.headers.command_header import CommandHeader, Int64, wire_names
 
 __all__ = [
     "AddBrokerRequestHeader",
@@ -11,6 +11,8 @@ __all__ = [
     "GetBrokerConfigResponseHeader",
     "RemoveBrokerRequestHeader",
     "ResetMasterFlushOffsetHeader",
+    "SetCommitLogReadModeRequestHeader",
+    "SwitchTimerEngineRequestHeader",
     "ViewBrokerStatsDataRequestHeader",
 ]
 
@@ -62,3 +64,17 @@ class ResetMasterFlushOffsetHeader(CommandHeader, kw_only=True):
     """RESET_MASTER_FLUSH_OFFSET."""
 
     master_flush_offset: Int64
+
+
+class SetCommitLogReadModeRequestHeader(
+    CommandHeader, kw_only=True, rename=wire_names(read_ahead_mode="READ_AHEAD_MODE")
+):
+    """SET_COMMITLOG_READ_MODE: "0" as the kernel does by default, "1" for random reads."""
+
+    read_ahead_mode: str
+
+
+class SwitchTimerEngineRequestHeader(CommandHeader, kw_only=True, rename=wire_names(engine_type="E_T")):
+    """SWITCH_TIMER_ENGINE of 5.5: R for the timeline in RocksDB, F for the time wheel in files."""
+
+    engine_type: str

@@ -104,6 +104,8 @@ REQUEST_HEADERS: Final[Mapping[int, type[CommandHeader]]] = {
     Code.REMOVE_BROKER: broker_admin.RemoveBrokerRequestHeader,
     Code.EXCHANGE_BROKER_HA_INFO: broker_admin.ExchangeHAInfoRequestHeader,
     Code.RESET_MASTER_FLUSH_OFFSET: broker_admin.ResetMasterFlushOffsetHeader,
+    Code.SET_COMMITLOG_READ_MODE: broker_admin.SetCommitLogReadModeRequestHeader,
+    Code.SWITCH_TIMER_ENGINE: broker_admin.SwitchTimerEngineRequestHeader,
     Code.UPDATE_AND_CREATE_ACL_CONFIG: acl.CreateAccessConfigRequestHeader,
     Code.DELETE_ACL_CONFIG: acl.DeleteAccessConfigRequestHeader,
     Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: acl.UpdateGlobalWhiteAddrsConfigRequestHeader,

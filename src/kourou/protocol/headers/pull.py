@@ -48,7 +48,10 @@ class PullMessageResponseHeader(CommandHeader, kw_only=True):
 class QueryMessageRequestHeader(
     CommandHeader, kw_only=True, rename=wire_names(unique_key_query="_UNIQUE_KEY_QUERY")
 ):
-    """QUERY_MESSAGE. With `unique_key_query` the key is a unique id; `index_type` came with 5.5."""
+    """QUERY_MESSAGE. With `unique_key_query` the key is a unique id.
+
+    `index_type` and `last_key`, after which an index in RocksDB goes on, came with 5.5.
+    """
 
     topic: str
     key: str
@@ -57,6 +60,7 @@ class QueryMessageRequestHeader(
     end_timestamp: Int64
     unique_key_query: bool | None = None
     index_type: str | None = None
+    last_key: str | None = None
 
 
 class QueryMessageResponseHeader(CommandHeader, kw_only=True):

@@ -1,0 +1,17 @@
+"""Django's commands for the example.
+
+pip install kourou django
+python manage.py migrate
+python manage.py consume_orders
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
+    execute_from_command_line(sys.argv)

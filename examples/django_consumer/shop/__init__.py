@@ -1,0 +1,1 @@
+"""A shop that bills orders it gets by messages."""

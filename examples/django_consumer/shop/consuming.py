@@ -1,0 +1,30 @@
+"""How a command of Django's consumes. No Django here: the command hands in what it does with a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kourou import MessageExt, PushConsumer
+
+
+def with_fresh_connections(
+    handler: Callable[[MessageExt], None], close_old_connections: Callable[[], None]
+) -> Callable[[MessageExt], None]:
+    """Do for each message what Django does for each request: drop database connections that are too old
+    or broken. Handlers run in threads of the consumer, and each thread has connections of its own."""
+
+    def handle(message: MessageExt) -> None:
+        close_old_connections()
+        try:
+            handler(message)
+        finally:
+            close_old_connections()
+
+    return handle
+
+
+def consume(namesrv: str, topic: str, handler: Callable[[MessageExt], None], *, concurrency: int) -> None:
+    """Consume until Ctrl-C or SIGTERM; handlers that run then finish first."""
+    with PushConsumer("billing", namesrv=namesrv, concurrency=concurrency, consume_from="first") as consumer:
+        consumer.subscribe(topic, handler)
+        consumer.run()

@@ -1,0 +1,11 @@
+"""What the shop keeps."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Bill(models.Model):
+    """One for each order: the order's key is unique, so a message that comes twice makes no second one."""
+
+    order_id = models.CharField(max_length=100, unique=True)

@@ -1,0 +1,27 @@
+"""An order, and how it travels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from kourou import Message, MessageExt
+
+TOPIC = "Orders"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What somebody wants to buy."""
+
+    order_id: str
+    cents: int
+
+    def to_message(self, topic: str) -> Message:
+        """The message that carries it; it can be found by the order's id."""
+        return Message(topic, json.dumps(asdict(self)).encode(), tags="placed", keys=[self.order_id])
+
+    @classmethod
+    def of(cls, message: MessageExt) -> Order:
+        """The order of a message."""
+        return cls(**json.loads(message.body))

@@ -1,0 +1,1050 @@
+/* kourou_kernel: the hot path of a broker, compiled. Optional: without it the same is done in Python.
+
+   encode_sends   ordinary sends out of one read of a socket: records, units, index keys, answers
+   encode_batch   the messages of one batch: records, units, index keys
+   gather         the records of a pull, one after the other
+
+   What is not quite ordinary is left alone: the caller goes its own way from there on. So nothing here
+   reports what is wrong with a request, and nothing here changes an object of the caller's. All that comes
+   from a peer is looked at with its length; a field that the general way might take otherwise is not taken.
+   The bytes are those that the general way makes: tests/unit/kernel compares both. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INTERFACE 2
+
+enum { SEND_MESSAGE_V2 = 310, JSON = 0, ONEWAY = 2 };
+enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
+enum { HOST_BYTES = 8, HEAD_BYTES = 88, UNIT_BYTES = 20, PLACE_BYTES = 16 };
+enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_QUEUES = 256 };
+
+static PyObject *crc32_function;
+static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic;
+
+/* -- bytes ----------------------------------------------------------------------------------------- */
+
+struct span {
+    const char *at;
+    Py_ssize_t size;
+};
+
+static struct span span_of(PyObject *bytes)
+{
+    return (struct span){PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
+}
+
+static int is_text(struct span span, const char *text)
+{
+    return span.size == (Py_ssize_t)strlen(text) && memcmp(span.at, text, (size_t)span.size) == 0;
+}
+
+static char *put_be(char *out, uint64_t value, int bytes)
+{
+    for (int i = bytes - 1; i >= 0; i--, value >>= 8)
+        out[i] = (char)value;
+    return out + bytes;
+}
+
+static char *put_span(char *out, struct span span)
+{
+    memcpy(out, span.at, (size_t)span.size);
+    return out + span.size;
+}
+
+static uint64_t get_be(const unsigned char *in, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value = value << 8 | in[i];
+    return value;
+}
+
+/* -- JSON: one object of plain values, in ASCII ------------------------------------------------------- */
+
+struct cursor {
+    const char *at, *end;
+};
+
+struct value {
+    struct span span;
+    int is_string, has_escape;
+};
+
+static void skip_blanks(struct cursor *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r'))
+        c->at++;
+}
+
+static int take(struct cursor *c, char wanted)
+{
+    skip_blanks(c);
+    if (c->at >= c->end || *c->at != wanted)
+        return 0;
+    c->at++;
+    return 1;
+}
+
+static int read_string(struct cursor *c, struct value *value)
+{
+    if (!take(c, '"'))
+        return 0;
+    value->span.at = c->at;
+    value->is_string = 1;
+    value->has_escape = 0;
+    for (; c->at < c->end; c->at++) {
+        unsigned char sign = (unsigned char)*c->at;
+        if (sign == '"') {
+            value->span.size = c->at++ - value->span.at;
+            return 1;
+        }
+        if (sign < 0x20 || sign >= 0x80)
+            return 0;
+        if (sign == '\\') {
+            value->has_escape = 1;
+            c->at++; /* what follows is looked at when the text is read */
+        }
+    }
+    return 0;
+}
+
+/* A string, or a bare word such as a number; no object, no array. */
+static int read_value(struct cursor *c, struct value *value)
+{
+    skip_blanks(c);
+    if (c->at < c->end && *c->at == '"')
+        return read_string(c, value);
+    value->span.at = c->at;
+    value->is_string = value->has_escape = 0;
+    while (c->at < c->end && ((*c->at >= '0' && *c->at <= '9') || (*c->at >= 'a' && *c->at <= 'z') || *c->at == '-'))
+        c->at++;
+    value->span.size = c->at - value->span.at;
+    return value->span.size > 0;
+}
+
+static int is_number(const struct value *value, int64_t low, int64_t high, int64_t *number)
+{
+    const char *at = value->span.at, *end = at + value->span.size;
+    int is_negative = at < end && *at == '-';
+    if (is_negative)
+        at++;
+    /* 18 digits fit whatever they are; a zero in front is no number in JSON. */
+    if (at >= end || end - at > 18 || (*at == '0' && (end - at > 1 || is_negative)))
+        return 0;
+    int64_t found = 0;
+    for (; at < end; at++) {
+        if (*at < '0' || *at > '9')
+            return 0;
+        found = found * 10 + (*at - '0');
+    }
+    *number = is_negative ? -found : found;
+    return *number >= low && *number <= high;
+}
+
+static int is_plain_text(const struct value *value)
+{
+    return value->is_string && !value->has_escape;
+}
+
+static int is_bool(const struct value *value, int *flag)
+{
+    *flag = is_text(value->span, "true");
+    return !value->has_escape && (*flag || is_text(value->span, "false"));
+}
+
+static int hex_digit(char sign)
+{
+    if (sign >= '0' && sign <= '9')
+        return sign - '0';
+    sign |= 0x20;
+    return sign >= 'a' && sign <= 'f' ? sign - 'a' + 10 : -1;
+}
+
+/* The text of a string value, at most as long as it; its length, or -1. */
+static Py_ssize_t unescape(const struct value *value, char *out)
+{
+    const char *at = value->span.at, *end = at + value->span.size;
+    char *begin = out;
+    while (at < end) {
+        const char *plain = memchr(at, '\\', (size_t)(end - at));
+        out = put_span(out, (struct span){at, (plain ? plain : end) - at});
+        if (plain == NULL)
+            break;
+        at = plain + 1;
+        if (at >= end)
+            return -1;
+        char sign = *at++;
+        if (sign == 'u') {
+            int code = 0;
+            for (int i = 0; i < 4; i++, at++) {
+                int digit = at < end ? hex_digit(*at) : -1;
+                if (digit < 0)
+                    return -1;
+                code = code << 4 | digit;
+            }
+            if (code == 0 || code >= 0x80)
+                return -1;
+            *out++ = (char)code;
+        } else {
+            static const char signs[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+            const char *known = sign ? strchr(signs, sign) : NULL;
+            if (known == NULL)
+                return -1;
+            *out++ = meant[known - signs];
+        }
+    }
+    return out - begin;
+}
+
+/* -- the head of a send ------------------------------------------------------------------------------- */
+
+struct send {
+    int64_t opaque, flag, queue_id, sys_flag, born_timestamp, message_flag, reconsume_times;
+    struct span topic;
+    struct value properties;
+    unsigned seen; /* a bit for each field, 'a' the lowest */
+};
+
+#define FIELD(letter) (1u << ((letter) - 'a'))
+#define NEEDED (FIELD('i') - 1 + FIELD('i')) /* a to i: a message without properties is none of ours */
+
+static int read_field(char letter, const struct value *value, struct send *send)
+{
+    int64_t number;
+    int flag;
+    switch (letter) {
+    case 'a': case 'c': case 'n':
+        return is_plain_text(value);
+    case 'b':
+        send->topic = value->span;
+        return is_plain_text(value) && value->span.size > 0 && value->span.size <= MAX_TOPIC_BYTES;
+    case 'd': case 'l':
+        return is_number(value, INT32_MIN, INT32_MAX, &number);
+    case 'e':
+        return is_number(value, 0, INT32_MAX, &send->queue_id);
+    case 'f':
+        return is_number(value, 0, INT32_MAX, &send->sys_flag) && !(send->sys_flag & TRANSACTION_BITS);
+    case 'g':
+        return is_number(value, INT64_MIN, INT64_MAX, &send->born_timestamp);
+    case 'h':
+        return is_number(value, INT32_MIN, INT32_MAX, &send->message_flag);
+    case 'i':
+        send->properties = *value;
+        return value->is_string;
+    case 'j':
+        return is_number(value, INT32_MIN, INT32_MAX, &send->reconsume_times);
+    case 'k':
+        return is_bool(value, &flag);
+    case 'm':
+        return is_bool(value, &flag) && !flag;
+    default:
+        return is_plain_text(value);
+    }
+}
+
+static int read_fields(struct cursor *c, struct send *send)
+{
+    struct value key, value;
+    if (send->seen || !take(c, '{'))
+        return 0; /* of two, the last one counts: let others find that out */
+    do {
+        if (!read_string(c, &key) || key.has_escape || !take(c, ':') || !read_value(c, &value))
+            return 0;
+        char letter = key.span.size == 1 ? *key.span.at : 0;
+        if (!read_field(letter, &value, send))
+            return 0;
+        if (letter >= 'a' && letter <= 'n') {
+            if (send->seen & FIELD(letter))
+                return 0;
+            send->seen |= FIELD(letter);
+        }
+    } while (take(c, ','));
+    return take(c, '}');
+}
+
+static int read_send(struct span header, struct send *send)
+{
+    struct cursor c = {header.at, header.at + header.size};
+    struct value key, value;
+    int64_t code = 0, version;
+    memset(send, 0, sizeof *send);
+    if (!take(&c, '{'))
+        return 0;
+    do {
+        if (!read_string(&c, &key) || key.has_escape || !take(&c, ':'))
+            return 0;
+        int is_fine;
+        if (is_text(key.span, "extFields"))
+            is_fine = read_fields(&c, send);
+        else if (!read_value(&c, &value) || value.has_escape)
+            is_fine = 0;
+        else if (is_text(key.span, "code"))
+            is_fine = !value.is_string && is_number(&value, SEND_MESSAGE_V2, SEND_MESSAGE_V2, &code);
+        else if (is_text(key.span, "flag"))
+            is_fine = !value.is_string && is_number(&value, 0, ONEWAY, &send->flag) && send->flag != 1;
+        else if (is_text(key.span, "opaque"))
+            is_fine = !value.is_string && is_number(&value, INT64_MIN, INT64_MAX, &send->opaque);
+        else if (is_text(key.span, "version"))
+            is_fine = !value.is_string && is_number(&value, INT64_MIN, INT64_MAX, &version);
+        else if (is_text(key.span, "remark"))
+            is_fine = 0;
+        else
+            is_fine = value.is_string;
+        if (!is_fine)
+            return 0;
+    } while (take(&c, ','));
+    if (!take(&c, '}'))
+        return 0;
+    skip_blanks(&c);
+    return c.at == c.end && code == SEND_MESSAGE_V2 && (send->seen & NEEDED) == NEEDED;
+}
+
+/* -- properties ---------------------------------------------------------------------------------------- */
+
+struct properties {
+    struct span text, uniq_key, tags, keys;
+};
+
+/* Take the next pair off properties; false when there is none. One without a value has an empty one. */
+static int next_pair(struct span *rest, struct span *name, struct span *value)
+{
+    const char *at = rest->at, *end = at + rest->size;
+    if (at >= end)
+        return 0;
+    const char *stop = memchr(at, 2, (size_t)(end - at));
+    if (stop == NULL)
+        stop = end;
+    const char *mark = memchr(at, 1, (size_t)(stop - at));
+    *name = (struct span){at, (mark ? mark : stop) - at};
+    *value = (struct span){mark ? mark + 1 : stop, mark ? stop - mark - 1 : 0};
+    rest->at = stop < end ? stop + 1 : end;
+    rest->size = end - rest->at;
+    return 1;
+}
+
+static int is_noted(struct span name, PyObject *noted)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(noted); i++) {
+        PyObject *item = PyTuple_GET_ITEM(noted, i);
+        if (!PyBytes_Check(item))
+            return 1;
+        struct span other = span_of(item);
+        if (other.size == name.size && memcmp(other.at, name.at, (size_t)name.size) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int is_alphanumeric(struct span span)
+{
+    for (Py_ssize_t i = 0; i < span.size; i++) {
+        char sign = span.at[i];
+        if (!((sign >= '0' && sign <= '9') || (sign >= 'A' && sign <= 'Z') || (sign >= 'a' && sign <= 'z')))
+            return 0;
+    }
+    return span.size > 0;
+}
+
+/* False for a message that has to be looked at: without an id, with a delay, or that does not wait. */
+static int read_properties(struct span text, PyObject *noted, struct properties *found)
+{
+    struct span rest = text, name, value;
+    memset(found, 0, sizeof *found);
+    found->text = text;
+    while (next_pair(&rest, &name, &value)) {
+        if (is_text(name, "UNIQ_KEY")) {
+            if (value.size)
+                found->uniq_key = value;
+        } else if (is_text(name, "TAGS")) {
+            if (value.size)
+                found->tags = value;
+        } else if (is_text(name, "KEYS")) {
+            if (value.size)
+                found->keys = value;
+        } else if (is_text(name, "WAIT")) {
+            if (is_text(value, "false"))
+                return 0;
+        } else if (is_noted(name, noted)) {
+            return 0;
+        }
+    }
+    return is_alphanumeric(found->uniq_key);
+}
+
+static int32_t java_hash(struct span span)
+{
+    uint32_t code = 0;
+    for (Py_ssize_t i = 0; i < span.size; i++)
+        code = 31 * code + (unsigned char)span.at[i];
+    return (int32_t)code;
+}
+
+/* -- a run of sends ------------------------------------------------------------------------------------ */
+
+struct queue {
+    PyObject *queue, *topic, *topic_part, *units;
+    int64_t first, next;
+    uint32_t magic;
+};
+
+struct run {
+    /* what does not change */
+    PyObject *noted, *index_keys, *targets, *configs, *broker_config, *topics;
+    struct span own, template, store_host, born_host;
+    int64_t last_phy_offset, now_ms, max_body, max_record;
+    /* the topic of the message before: most are of the same */
+    struct span topic;
+    PyObject *target, *queues_of_topic;
+    /* what comes out of it */
+    PyObject *records, *answers, *places, *indexed;
+    char *record, *answer, *place;
+    int64_t phy_offset;
+    struct queue queues[MAX_QUEUES];
+    int queue_count;
+    char *text; /* room for the properties of one message */
+    Py_ssize_t frame_count; /* there is room for so many */
+};
+
+static int64_t int_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *number = PyObject_GetAttr(object, name);
+    if (number == NULL)
+        return -1;
+    int64_t value = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    return value;
+}
+
+/* Whether messages of the topic may be taken without a look: 1, 0, or -1 with an error set. */
+static int find_topic(struct run *run, struct span topic)
+{
+    if (run->target != NULL && run->topic.size == topic.size
+        && memcmp(run->topic.at, topic.at, (size_t)topic.size) == 0)
+        return 1;
+    PyObject *name = PyUnicode_DecodeASCII(topic.at, topic.size, NULL);
+    if (name == NULL)
+        return -1;
+    PyObject *target = PyDict_GetItemWithError(run->targets, name);
+    PyObject *config = PyDict_GetItemWithError(run->configs, name);
+    PyObject *queues = PyDict_GetItemWithError(run->topics, name);
+    Py_DECREF(name);
+    if (PyErr_Occurred())
+        return -1;
+    if (target == NULL || config == NULL || queues == NULL || !PyTuple_Check(target)
+        || PyTuple_GET_SIZE(target) != 5 || !PyDict_Check(queues))
+        return 0;
+    /* topic_config, broker_config, queue_nums, sys_flag, is_retry */
+    if (PyTuple_GET_ITEM(target, 0) != config || PyTuple_GET_ITEM(target, 1) != run->broker_config
+        || PyTuple_GET_ITEM(target, 4) != Py_False)
+        return 0;
+    /* Held: a checksum of a large body lets other threads run. */
+    Py_INCREF(target);
+    Py_INCREF(queues);
+    Py_XSETREF(run->target, target);
+    Py_XSETREF(run->queues_of_topic, queues);
+    run->topic = topic;
+    return 1;
+}
+
+/* What is needed of a queue; NULL, with or without an error set, where it cannot be used here. */
+static struct queue *open_queue(struct run *run, PyObject *queue)
+{
+    if (run->queue_count == MAX_QUEUES)
+        return NULL;
+    PyObject *encoder = PyObject_GetAttr(queue, name_encoder);
+    if (encoder == NULL || encoder == Py_None) {
+        Py_XDECREF(encoder);
+        return NULL;
+    }
+    struct queue *found = &run->queues[run->queue_count];
+    memset(found, 0, sizeof *found);
+    found->queue = Py_NewRef(queue);
+    found->first = found->next = int_attribute(queue, name_next_queue_offset);
+    found->magic = (uint32_t)int_attribute(encoder, name_magic);
+    run->queue_count++; /* from here on it is freed with the others */
+    if (!PyErr_Occurred() && (found->topic_part = PyObject_GetAttr(encoder, name_topic_part)) != NULL
+        && (found->topic = PyObject_GetAttr(queue, name_topic)) != NULL)
+        found->units = PyList_New(0);
+    Py_DECREF(encoder);
+    if (found->units == NULL || !PyBytes_Check(found->topic_part)
+        || PyBytes_GET_SIZE(found->topic_part) > 2 + MAX_TOPIC_BYTES)
+        return NULL;
+    return found;
+}
+
+/* The queue of a message; NULL, with or without an error set, where it cannot be taken here. */
+static struct queue *find_queue(struct run *run, int64_t queue_id)
+{
+    PyObject *number = PyLong_FromLongLong(queue_id);
+    if (number == NULL)
+        return NULL;
+    PyObject *queue = PyDict_GetItemWithError(run->queues_of_topic, number);
+    Py_DECREF(number);
+    if (queue == NULL)
+        return NULL;
+    for (int i = 0; i < run->queue_count; i++)
+        if (run->queues[i].queue == queue)
+            return &run->queues[i];
+    return open_queue(run, queue);
+}
+
+static PyObject *keys_of(struct run *run, const struct properties *found)
+{
+    struct span id = found->uniq_key.size ? found->uniq_key : (struct span){"", 0};
+    PyObject *uniq_key = PyUnicode_DecodeASCII(id.at, id.size, NULL);
+    PyObject *keys = PyUnicode_DecodeASCII(found->keys.size ? found->keys.at : "", found->keys.size, NULL);
+    PyObject *words = NULL;
+    if (uniq_key == NULL || keys == NULL)
+        ;
+    else if (found->uniq_key.size && found->keys.size && memchr(found->keys.at, ' ', (size_t)found->keys.size) == NULL)
+        words = PyTuple_Pack(2, uniq_key, keys);
+    else
+        words = PyObject_CallFunctionObjArgs(run->index_keys, uniq_key, keys, NULL);
+    Py_XDECREF(uniq_key);
+    Py_XDECREF(keys);
+    return words;
+}
+
+static int note_index(struct run *run, struct queue *queue, const struct properties *found)
+{
+    PyObject *keys = keys_of(run, found);
+    if (keys != NULL && PyTuple_Check(keys) && PyTuple_GET_SIZE(keys) == 0) {
+        Py_DECREF(keys);
+        return 1;
+    }
+    PyObject *phy_offset = PyLong_FromLongLong(run->phy_offset);
+    PyObject *now_ms = PyLong_FromLongLong(run->now_ms);
+    PyObject *entry = keys && phy_offset && now_ms ? PyTuple_Pack(4, queue->topic, keys, phy_offset, now_ms) : NULL;
+    int is_done = entry != NULL && PyList_Append(run->indexed, entry) == 0;
+    Py_XDECREF(keys);
+    Py_XDECREF(phy_offset);
+    Py_XDECREF(now_ms);
+    Py_XDECREF(entry);
+    return is_done;
+}
+
+static int note_unit(struct run *run, struct queue *queue, int64_t size, int64_t tags_code)
+{
+    char raw[UNIT_BYTES];
+    put_be(put_be(put_be(raw, (uint64_t)run->phy_offset, 8), (uint64_t)size, 4), (uint64_t)tags_code, 8);
+    PyObject *unit = PyBytes_FromStringAndSize(raw, sizeof raw);
+    int is_done = unit != NULL && PyList_Append(queue->units, unit) == 0;
+    Py_XDECREF(unit);
+    return is_done;
+}
+
+/* The template of an answer has what `%` of Python's bytes takes: the phy_offset, the queue, the queue_offset,
+   the id of the message and the opaque, in this order. */
+static char *put_answer(
+    char *out, struct span template, const struct send *send, const struct properties *found,
+    int64_t phy_offset, int64_t queue_offset)
+{
+    long long numbers[] = {send->queue_id, queue_offset, send->opaque};
+    char *begin = out;
+    const char *at = template.at, *end = at + template.size;
+    int next = 0;
+    out += 8;
+    while (at < end) {
+        const char *hole = memchr(at, '%', (size_t)(end - at));
+        out = put_span(out, (struct span){at, (hole ? hole : end) - at});
+        if (hole == NULL)
+            break;
+        at = hole + 2;
+        if (hole[1] == 's')
+            out = put_span(out, found->uniq_key);
+        else if (hole[1] == 'd')
+            out += sprintf(out, "%lld", numbers[next++]);
+        else if (hole[1] == '0') {
+            out += sprintf(out, "%016llX", (long long)phy_offset);
+            at += 3; /* %016X */
+        } else
+            *out++ = '%';
+    }
+    put_be(begin, (uint64_t)(out - begin - 4), 4);
+    put_be(begin + 4, (uint64_t)(out - begin - 8), 4);
+    return out;
+}
+
+static int is_template(struct span template)
+{
+    static const char *wanted[] = {"016X", "d", "d", "s", "d"};
+    size_t next = 0;
+    const char *end = template.at + template.size;
+    for (const char *at = template.at; at < end; at++) {
+        if (*at != '%')
+            continue;
+        if (++at < end && *at == '%')
+            continue;
+        if (next == 5 || end - at < (Py_ssize_t)strlen(wanted[next])
+            || memcmp(at, wanted[next], strlen(wanted[next])) != 0)
+            return 0;
+        next++;
+    }
+    return next == 5;
+}
+
+static void put_record(
+    struct run *run, struct queue *queue, const struct send *send, const struct properties *found,
+    struct span body, uint32_t crc, int64_t sys_flag, int64_t size)
+{
+    char *out = run->record;
+    out = put_be(out, (uint64_t)size, 4);
+    out = put_be(out, queue->magic, 4);
+    out = put_be(out, crc, 4);
+    out = put_be(out, (uint64_t)send->queue_id, 4);
+    out = put_be(out, (uint64_t)send->message_flag, 4);
+    out = put_be(out, (uint64_t)queue->next, 8);
+    out = put_be(out, (uint64_t)run->phy_offset, 8);
+    out = put_be(out, (uint64_t)sys_flag, 4);
+    out = put_be(out, (uint64_t)send->born_timestamp, 8);
+    out = put_span(out, run->born_host);
+    out = put_be(out, (uint64_t)run->now_ms, 8);
+    out = put_span(out, run->store_host);
+    out = put_be(out, (uint64_t)send->reconsume_times, 4);
+    out = put_be(out, 0, 8); /* of no transaction */
+    out = put_be(out, (uint64_t)body.size, 4);
+    out = put_span(out, body);
+    out = put_span(out, span_of(queue->topic_part));
+    out = put_be(out, (uint64_t)(found->text.size + run->own.size), 2);
+    out = put_span(out, found->text);
+    run->record = put_span(out, run->own);
+}
+
+/* One message: 1 when it is taken, 0 when it is not ours to take, -1 with an error set. */
+static int encode_send(struct run *run, struct span header, PyObject *body_object)
+{
+    struct send send;
+    struct properties found;
+    struct queue *queue;
+    struct span body = span_of(body_object);
+    if (!read_send(header, &send) || body.size > run->max_body)
+        return 0;
+    int is_known = find_topic(run, send.topic);
+    if (is_known <= 0)
+        return is_known;
+    int64_t queue_nums = PyLong_AsLongLong(PyTuple_GET_ITEM(run->target, 2));
+    int64_t more_flags = PyLong_AsLongLong(PyTuple_GET_ITEM(run->target, 3));
+    if (PyErr_Occurred())
+        return -1;
+    Py_ssize_t length = unescape(&send.properties, run->text);
+    if (send.queue_id >= queue_nums || length < 0)
+        return 0;
+    if (length > 0 && run->text[length - 1] != 2)
+        run->text[length++] = 2;
+    if (length + run->own.size > MAX_PROPERTIES_BYTES
+        || !read_properties((struct span){run->text, length}, run->noted, &found))
+        return 0;
+    queue = find_queue(run, send.queue_id);
+    if (queue == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    int64_t size = HEAD_BYTES + body.size + PyBytes_GET_SIZE(queue->topic_part) + 2 + length + run->own.size;
+    if (size > run->max_record || size > INT32_MAX || run->phy_offset + size > run->last_phy_offset)
+        return 0;
+    PyObject *checksum = PyObject_CallOneArg(crc32_function, body_object);
+    if (checksum == NULL)
+        return -1;
+    uint32_t crc = (uint32_t)PyLong_AsUnsignedLong(checksum) & 0x7FFFFFFF;
+    Py_DECREF(checksum);
+    if (!note_unit(run, queue, size, found.tags.size ? java_hash(found.tags) : 0) || !note_index(run, queue, &found))
+        return -1;
+    put_record(run, queue, &send, &found, body, crc, (send.sys_flag | more_flags) & ~HOST_V6_BITS, size);
+    if (send.flag != ONEWAY)
+        run->answer = put_answer(run->answer, run->template, &send, &found, run->phy_offset, queue->next);
+    run->place = put_be(put_be(run->place, (uint64_t)run->phy_offset, 8), (uint64_t)queue->next, 8);
+    run->phy_offset += size;
+    queue->next++;
+    return 1;
+}
+
+/* Header and body of a frame; false for what is not one of JSON. */
+static int read_frame(PyObject *frame, PyObject **header, PyObject **body)
+{
+    if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3)
+        return 0;
+    *header = PyTuple_GET_ITEM(frame, 1);
+    *body = PyTuple_GET_ITEM(frame, 2);
+    PyObject *type = PyTuple_GET_ITEM(frame, 0);
+    int overflow;
+    return PyLong_Check(type) && PyLong_AsLongAndOverflow(type, &overflow) == JSON && PyBytes_Check(*header)
+           && PyBytes_Check(*body);
+}
+
+/* Room for everything that `frames` can become. */
+static int make_room(struct run *run, PyObject *frames)
+{
+    PyObject *header, *body;
+    Py_ssize_t count = 0, headers = 0, bodies = 0, longest = 0;
+    for (; count < PyList_GET_SIZE(frames); count++) {
+        if (!read_frame(PyList_GET_ITEM(frames, count), &header, &body))
+            break;
+        headers += PyBytes_GET_SIZE(header);
+        bodies += PyBytes_GET_SIZE(body);
+        if (PyBytes_GET_SIZE(header) > longest)
+            longest = PyBytes_GET_SIZE(header);
+    }
+    run->frame_count = count;
+    Py_ssize_t each = HEAD_BYTES + 2 + MAX_TOPIC_BYTES + 2 + 1 + run->own.size;
+    run->records = PyBytes_FromStringAndSize(NULL, headers + bodies + count * each);
+    run->answers = PyBytes_FromStringAndSize(NULL, headers + count * (8 + run->template.size + 4 * 24));
+    run->places = PyBytes_FromStringAndSize(NULL, count * PLACE_BYTES);
+    run->indexed = PyList_New(0);
+    run->text = PyMem_Malloc((size_t)longest + 2);
+    if (run->records == NULL || run->answers == NULL || run->places == NULL || run->indexed == NULL)
+        return 0;
+    if (run->text == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    run->record = PyBytes_AS_STRING(run->records);
+    run->answer = PyBytes_AS_STRING(run->answers);
+    run->place = PyBytes_AS_STRING(run->places);
+    return 1;
+}
+
+static PyObject *grown_queues(struct run *run)
+{
+    PyObject *grown = PyList_New(0);
+    for (int i = 0; grown != NULL && i < run->queue_count; i++) {
+        struct queue *queue = &run->queues[i];
+        if (queue->next == queue->first)
+            continue;
+        PyObject *entry = Py_BuildValue("(OLO)", queue->queue, (long long)queue->first, queue->units);
+        if (entry == NULL || PyList_Append(grown, entry) < 0)
+            Py_CLEAR(grown);
+        Py_XDECREF(entry);
+    }
+    return grown;
+}
+
+static PyObject *result_of(struct run *run, Py_ssize_t taken)
+{
+    PyObject *grown = NULL;
+    if (_PyBytes_Resize(&run->records, run->record - PyBytes_AS_STRING(run->records)) < 0
+        || _PyBytes_Resize(&run->answers, run->answer - PyBytes_AS_STRING(run->answers)) < 0
+        || _PyBytes_Resize(&run->places, run->place - PyBytes_AS_STRING(run->places)) < 0
+        || (grown = grown_queues(run)) == NULL)
+        return NULL;
+    return Py_BuildValue("(nOOOON)", taken, run->records, run->indexed, run->answers, run->places, grown);
+}
+
+static void clear(struct run *run)
+{
+    Py_XDECREF(run->target);
+    Py_XDECREF(run->queues_of_topic);
+    for (int i = 0; i < run->queue_count; i++) {
+        Py_XDECREF(run->queues[i].queue);
+        Py_XDECREF(run->queues[i].topic);
+        Py_XDECREF(run->queues[i].topic_part);
+        Py_XDECREF(run->queues[i].units);
+    }
+    Py_XDECREF(run->records);
+    Py_XDECREF(run->answers);
+    Py_XDECREF(run->places);
+    Py_XDECREF(run->indexed);
+    PyMem_Free(run->text);
+}
+
+PyDoc_STRVAR(encode_sends_doc,
+"encode_sends(frames, setup, targets, configs, broker_config, topics, born_host,\n"
+"             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
+"\n"
+"The ordinary sends at the beginning of `frames`, as records for the log from `phy_offset` on: how many they\n"
+"are, the records, what to index, the answers, the places (phy_offset and queue_offset, 8 bytes each), and\n"
+"for each queue that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
+"setup: (own properties, noted names, template of an answer, store_host, index_keys).");
+
+static PyObject *encode_sends(PyObject *module, PyObject *args)
+{
+    PyObject *frames, *own, *template, *store_host, *born_host, *header, *body, *result = NULL;
+    long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
+    (void)module;
+    struct run *run = PyMem_Calloc(1, sizeof *run);
+    if (run == NULL)
+        return PyErr_NoMemory();
+    if (!PyArg_ParseTuple(
+            args, "O!(SO!SSO)O!O!OO!SLLLLL", &PyList_Type, &frames, &own, &PyTuple_Type, &run->noted, &template,
+            &store_host, &run->index_keys, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
+            &run->broker_config, &PyDict_Type, &run->topics, &born_host, &phy_offset, &last_phy_offset, &now_ms,
+            &max_body, &max_record)) {
+        PyMem_Free(run);
+        return NULL;
+    }
+    run->own = span_of(own);
+    run->template = span_of(template);
+    run->store_host = span_of(store_host);
+    run->born_host = span_of(born_host);
+    run->phy_offset = phy_offset;
+    run->last_phy_offset = last_phy_offset;
+    run->now_ms = now_ms;
+    run->max_body = max_body;
+    run->max_record = max_record;
+    if (run->store_host.size != HOST_BYTES || run->born_host.size != HOST_BYTES || !is_template(run->template))
+        PyErr_SetString(PyExc_ValueError, "a host is not of IPv4, or the template of an answer is another one");
+    else if (make_room(run, frames)) {
+        Py_ssize_t taken = 0;
+        int is_taken = 1;
+        while (taken < run->frame_count && taken < PyList_GET_SIZE(frames)) {
+            if (!read_frame(PyList_GET_ITEM(frames, taken), &header, &body))
+                break;
+            is_taken = encode_send(run, span_of(header), body);
+            if (is_taken <= 0)
+                break;
+            taken++;
+        }
+        if (is_taken >= 0)
+            result = taken ? result_of(run, taken) : Py_NewRef(Py_None);
+    }
+    clear(run);
+    PyMem_Free(run);
+    return result;
+}
+
+/* -- a batch -------------------------------------------------------------------------------------------- */
+
+enum { ENTRY_HEAD_BYTES = 20, ENTRY_LENGTH_BYTES = 2 };
+
+static int is_ascii(struct span span)
+{
+    for (Py_ssize_t i = 0; i < span.size; i++)
+        if ((unsigned char)span.at[i] >= 0x80)
+            return 0;
+    return 1;
+}
+
+/* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
+   no value, which makes an earlier one count, or one that is not ASCII. */
+static int read_stored(struct span text, struct properties *found)
+{
+    struct span rest = text, name, value;
+    memset(found, 0, sizeof *found);
+    found->text = text;
+    while (next_pair(&rest, &name, &value)) {
+        struct span *wanted = is_text(name, "UNIQ_KEY") ? &found->uniq_key
+                              : is_text(name, "TAGS")   ? &found->tags
+                              : is_text(name, "KEYS")   ? &found->keys
+                                                        : NULL;
+        if (wanted == NULL)
+            continue;
+        if (value.size == 0 || !is_ascii(value))
+            return 0;
+        *wanted = value;
+    }
+    /* With a zero at their end they would pass for cut off. */
+    return text.size == 0 || text.at[text.size - 1] != 0;
+}
+
+static int checksum(struct span body, uint32_t *crc)
+{
+    PyObject *view = PyMemoryView_FromMemory((char *)body.at, body.size, PyBUF_READ);
+    PyObject *number = view == NULL ? NULL : PyObject_CallOneArg(crc32_function, view);
+    Py_XDECREF(view);
+    if (number == NULL)
+        return 0;
+    *crc = (uint32_t)PyLong_AsUnsignedLong(number) & 0x7FFFFFFF;
+    Py_DECREF(number);
+    return 1;
+}
+
+/* One entry at the beginning of `rest`: 1 and how long it is, 0 when it is not ours to take, -1 on an error. */
+static int encode_entry(
+    struct run *run, struct queue *queue, struct send *send, struct span rest, int64_t *body_left, Py_ssize_t *length)
+{
+    struct properties found;
+    const unsigned char *at = (const unsigned char *)rest.at;
+    uint32_t crc;
+    if (rest.size < ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES)
+        return 0;
+    int64_t size = (int32_t)get_be(at, 4), body_size = (int32_t)get_be(at + 16, 4);
+    send->message_flag = (int32_t)get_be(at + 12, 4);
+    if (body_size < 0 || body_size > rest.size - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES || body_size > *body_left)
+        return 0;
+    struct span body = {rest.at + ENTRY_HEAD_BYTES, (Py_ssize_t)body_size};
+    int64_t text_size = (int16_t)get_be(at + ENTRY_HEAD_BYTES + body_size, 2);
+    if (text_size < 0 || size != ENTRY_HEAD_BYTES + body_size + ENTRY_LENGTH_BYTES + text_size || size > rest.size
+        || !read_stored((struct span){body.at + body_size + ENTRY_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
+        return 0;
+    int64_t record = HEAD_BYTES + body_size + PyBytes_GET_SIZE(queue->topic_part) + 2 + text_size;
+    if (run->phy_offset + record > run->last_phy_offset)
+        return 0;
+    if (!checksum(body, &crc) || !note_unit(run, queue, record, found.tags.size ? java_hash(found.tags) : 0))
+        return -1;
+    if ((found.uniq_key.size || found.keys.size) && !note_index(run, queue, &found))
+        return -1;
+    put_record(run, queue, send, &found, body, crc, send->sys_flag, record);
+    run->phy_offset += record;
+    queue->next++;
+    *body_left -= body_size;
+    *length = (Py_ssize_t)size;
+    return 1;
+}
+
+PyDoc_STRVAR(encode_batch_doc,
+"encode_batch(body, queue, queue_id, sys_flag, born_timestamp, reconsume_times, born_host, store_host, index_keys,\n"
+"             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
+"\n"
+"The messages of a batch as records for the log from `phy_offset` on: the records, units, what to index, and\n"
+"where each record lies. None when one of them is not ordinary, or there is no room for all.");
+
+static PyObject *encode_batch(PyObject *module, PyObject *args)
+{
+    PyObject *body, *queue_object, *born_host, *store_host, *phy_offsets = NULL, *result = NULL;
+    long long queue_id, sys_flag, born_timestamp, reconsume_times;
+    long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
+    struct send send = {0};
+    int is_taken = 0;
+    (void)module;
+    struct run *run = PyMem_Calloc(1, sizeof *run);
+    if (run == NULL)
+        return PyErr_NoMemory();
+    if (!PyArg_ParseTuple(
+            args, "SOLLLLSSOLLLLL", &body, &queue_object, &queue_id, &sys_flag, &born_timestamp, &reconsume_times,
+            &born_host, &store_host, &run->index_keys, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
+        PyMem_Free(run);
+        return NULL;
+    }
+    run->own = (struct span){"", 0};
+    run->store_host = span_of(store_host);
+    run->born_host = span_of(born_host);
+    run->phy_offset = phy_offset;
+    run->last_phy_offset = last_phy_offset;
+    run->now_ms = now_ms;
+    send.queue_id = queue_id;
+    send.sys_flag = sys_flag & ~HOST_V6_BITS;
+    send.born_timestamp = born_timestamp;
+    send.reconsume_times = reconsume_times;
+    struct span rest = span_of(body);
+    struct queue *queue = open_queue(run, queue_object);
+    if (queue == NULL || rest.size == 0 || run->store_host.size != HOST_BYTES || run->born_host.size != HOST_BYTES
+        || sys_flag & TRANSACTION_BITS || queue_id < 0 || queue_id > INT32_MAX || sys_flag < 0 || sys_flag > INT32_MAX
+        || reconsume_times < INT32_MIN || reconsume_times > INT32_MAX)
+        goto done;
+    Py_ssize_t entries = 0, each = HEAD_BYTES + PyBytes_GET_SIZE(queue->topic_part) + 2;
+    for (struct span left = rest; left.size >= ENTRY_HEAD_BYTES; entries++) {
+        int64_t size = (int32_t)get_be((const unsigned char *)left.at, 4);
+        if (size < ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES || size > left.size)
+            goto done;
+        left.at += size;
+        left.size -= (Py_ssize_t)size;
+    }
+    /* A record has `each` bytes where an entry has 22. */
+    int64_t total = rest.size + entries * (each - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES);
+    if (total > max_record || total > INT32_MAX)
+        goto done;
+    run->records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    run->indexed = PyList_New(0);
+    phy_offsets = PyList_New(entries);
+    if (run->records == NULL || run->indexed == NULL || phy_offsets == NULL)
+        goto done;
+    run->record = PyBytes_AS_STRING(run->records);
+    int64_t body_left = max_body;
+    for (Py_ssize_t i = 0, length; i < entries; i++) {
+        PyObject *number = PyLong_FromLongLong(run->phy_offset);
+        if (number == NULL)
+            goto done;
+        PyList_SET_ITEM(phy_offsets, i, number);
+        is_taken = encode_entry(run, queue, &send, rest, &body_left, &length);
+        if (is_taken <= 0)
+            goto done;
+        rest.at += length;
+        rest.size -= length;
+    }
+    if (rest.size == 0)
+        result = Py_BuildValue("(OOOO)", run->records, queue->units, run->indexed, phy_offsets);
+done:
+    Py_XDECREF(phy_offsets);
+    clear(run);
+    PyMem_Free(run);
+    return result != NULL || PyErr_Occurred() ? result : Py_NewRef(Py_None);
+}
+
+/* -- pulls ---------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(gather_doc,
+"gather(view, start, low, end, units, max_messages, max_bytes, max_copied)\n"
+"\n"
+"The records that `units` point to, from the first on, one after the other: how many, where the last one lies,\n"
+"and their bytes. At most `max_messages` and `max_bytes`, but one in any case. They are in `view`, which has\n"
+"the log from `start` on; from `low` to `end` it may be read. None if one of them lies elsewhere, or if there\n"
+"would be more than `max_copied` to copy.");
+
+static PyObject *gather(PyObject *module, PyObject *args)
+{
+    Py_buffer view, units;
+    long long start, low, end, max_bytes, max_copied;
+    Py_ssize_t max_messages, count = 0;
+    PyObject *records = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "y*LLLy*nLL", &view, &start, &low, &end, &units, &max_messages, &max_bytes, &max_copied))
+        return NULL;
+    if (low < start)
+        low = start;
+    if (end > start + view.len)
+        end = start + view.len;
+    if (max_messages > units.len / UNIT_BYTES)
+        max_messages = units.len / UNIT_BYTES;
+    int64_t total = 0, last = 0;
+    const unsigned char *unit = units.buf;
+    for (; count < max_messages; count++, unit += UNIT_BYTES) {
+        int64_t at = (int64_t)get_be(unit, 8);
+        int32_t size = (int32_t)get_be(unit + 8, 4);
+        if (count && total + size > max_bytes)
+            break;
+        if (at < low || size <= 0 || at > end - size || total + size > max_copied) {
+            count = 0;
+            break;
+        }
+        total += size;
+        last = at;
+    }
+    if (count && (records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total)) != NULL) {
+        char *out = PyBytes_AS_STRING(records);
+        unit = units.buf;
+        for (Py_ssize_t i = 0; i < count; i++, unit += UNIT_BYTES)
+            out = put_span(
+                out, (struct span){(const char *)view.buf + ((int64_t)get_be(unit, 8) - start),
+                                   (Py_ssize_t)get_be(unit + 8, 4)});
+    }
+    PyBuffer_Release(&view);
+    PyBuffer_Release(&units);
+    if (records == NULL)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return Py_BuildValue("(nLN)", count, (long long)last, records);
+}
+
+/* -- module --------------------------------------------------------------------------------------------- */
+
+static PyMethodDef functions[] = {
+    {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
+    {"encode_batch", encode_batch, METH_VARARGS, encode_batch_doc},
+    {"gather", gather, METH_VARARGS, gather_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "kourou_kernel", "The hot path of a Kourou broker, compiled.", -1, functions,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit_kourou_kernel(void)
+{
+    PyObject *zlib = PyImport_ImportModule("zlib");
+    if (zlib == NULL)
+        return NULL;
+    crc32_function = PyObject_GetAttrString(zlib, "crc32");
+    Py_DECREF(zlib);
+    name_next_queue_offset = PyUnicode_InternFromString("next_queue_offset");
+    name_encoder = PyUnicode_InternFromString("encoder");
+    name_topic = PyUnicode_InternFromString("topic");
+    name_topic_part = PyUnicode_InternFromString("topic_part");
+    name_magic = PyUnicode_InternFromString("magic");
+    PyObject *module = PyModule_Create(&definition);
+    if (PyErr_Occurred() || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

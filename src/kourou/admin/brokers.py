@@ -1,0 +1,168 @@
+"""Brokers: their state, their configuration, and what they are told to clean up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kourou.admin.namesrvs import ServerConfig, properties_of, server_configs
+from kourou.admin.session import Admin
+from kourou.admin.targets import Outcome, ask_each, on_each
+from kourou.config.properties import format_properties
+from kourou.errors import KourouError
+from kourou.protocol.bodies import ConsumeStatsList, HARuntimeInfo, KVTable, decode_body
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.headers.broker_admin import ResetMasterFlushOffsetHeader
+from kourou.protocol.headers.groups import GetConsumeStatsInBrokerHeader
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRuntime:
+    """The state of one broker, by the names that it gives it."""
+
+    address: str
+    table: dict[str, str]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQueueLag:
+    """How far a group is on one queue."""
+
+    topic: str
+    group: str
+    broker_name: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
+    last_timestamp: int
+    """The store time of the last message that was consumed."""
+
+    @property
+    def diff(self) -> int:
+        """How many messages it has still to consume."""
+        return self.broker_offset - self.consumer_offset
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConsumeStats:
+    """How far all groups of a broker are, in the order in which it tells."""
+
+    address: str
+    queues: list[GroupQueueLag]
+    total_diff: int
+
+
+@dataclass(frozen=True, slots=True)
+class HaStatus:
+    """How far replication is, as one broker sees it."""
+
+    address: str
+    status: HARuntimeInfo | None
+    problem: str = ""
+
+
+# -- state -------------------------------------------------------------------------------------------
+
+
+async def broker_runtime(admin: Admin, address: str) -> dict[str, str]:
+    """The state of one broker."""
+    answer = await admin.call(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    return decode_body(answer.body, KVTable).table
+
+
+async def broker_runtimes(admin: Admin, addresses: Sequence[str]) -> list[BrokerRuntime]:
+    """The state of several brokers, sorted by address."""
+    answers = await ask_each(sorted(addresses), lambda address: broker_runtime(admin, address))
+    return [
+        BrokerRuntime(address, {}, str(answer))
+        if isinstance(answer, KourouError)
+        else BrokerRuntime(address, answer)
+        for address, answer in answers
+    ]
+
+
+async def broker_consume_stats(
+    admin: Admin, address: str, *, is_order: bool = False, timeout_ms: int | None = None
+) -> BrokerConsumeStats:
+    """How far the groups of a broker are; `is_order` asks for those only that consume in order."""
+    header = GetConsumeStatsInBrokerHeader(is_order=is_order)
+    answer = await admin.call(address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
+    body = decode_body(answer.body, ConsumeStatsList)
+    queues = [
+        GroupQueueLag(
+            queue.topic,
+            group,
+            queue.broker_name,
+            queue.queue_id,
+            stats.offset_table[queue].broker_offset,
+            stats.offset_table[queue].consumer_offset,
+            stats.offset_table[queue].last_timestamp,
+        )
+        for groups in body.consume_stats_list
+        for group, topics in groups.items()
+        for stats in topics
+        for queue in sorted(stats.offset_table)
+    ]
+    return BrokerConsumeStats(address, queues, body.total_diff)
+
+
+async def ha_statuses(admin: Admin, addresses: Sequence[str]) -> list[HaStatus]:
+    """How far replication is on several brokers (5.x)."""
+
+    async def ask(address: str) -> HARuntimeInfo:
+        answer = await admin.call(address, RequestCode.GET_BROKER_HA_STATUS)
+        return decode_body(answer.body, HARuntimeInfo)
+
+    return [
+        HaStatus(address, None, str(answer)) if isinstance(answer, KourouError) else HaStatus(address, answer)
+        for address, answer in await ask_each(addresses, ask)
+    ]
+
+
+# -- configuration -----------------------------------------------------------------------------------
+
+
+async def broker_configs(admin: Admin, addresses: Sequence[str]) -> list[ServerConfig]:
+    """The configuration of several brokers."""
+
+    async def ask(address: str) -> dict[str, str]:
+        return properties_of((await admin.call(address, RequestCode.GET_BROKER_CONFIG)).body)
+
+    return server_configs(await ask_each(addresses, ask))
+
+
+async def update_broker_config(admin: Admin, addresses: Sequence[str], key: str, value: str) -> list[Outcome]:
+    """Change one key of brokers while they run."""
+    body = format_properties({key: value}).encode("utf-8")
+    return await on_each(
+        addresses, lambda address: admin.call(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    )
+
+
+async def reset_master_flush_offset(admin: Admin, address: str, phy_offset: int) -> None:
+    """Tell a slave how far its master is on disk (5.x)."""
+    header = ResetMasterFlushOffsetHeader(master_flush_offset=phy_offset)
+    await admin.call(address, RequestCode.RESET_MASTER_FLUSH_OFFSET, header)
+
+
+# -- cleaning up -------------------------------------------------------------------------------------
+
+
+async def clean_expired_consume_queues(admin: Admin, addresses: Sequence[str]) -> list[Outcome]:
+    """Delete index files that point at messages that are gone."""
+    return await _tell(admin, addresses, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+
+async def clean_unused_topics(admin: Admin, addresses: Sequence[str]) -> list[Outcome]:
+    """Delete the files of topics that do not exist any more."""
+    return await _tell(admin, addresses, RequestCode.CLEAN_UNUSED_TOPIC)
+
+
+async def delete_expired_commit_logs(admin: Admin, addresses: Sequence[str]) -> list[Outcome]:
+    """Delete messages that were kept long enough, now and not at the hour for it."""
+    return await _tell(admin, addresses, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+
+async def _tell(admin: Admin, addresses: Sequence[str], code: RequestCode) -> list[Outcome]:
+    return await on_each(addresses, lambda address: admin.call(address, code))

@@ -1,0 +1,198 @@
+"""How far a consumer group is: offsets of each queue, lag, rate."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.connections import consumer_connection, replica_addresses
+from kourou.admin.session import Admin
+from kourou.admin.topics import topic_names
+from kourou.errors import KourouError, RemotingError, ResponseError
+from kourou.protocol.bodies import (
+    ConsumerConnection,
+    ConsumeStats,
+    MessageModel,
+    MessageQueue,
+    OffsetWrapper,
+    TopicRouteData,
+    decode_body,
+)
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import GetConsumeStatsRequestHeader
+from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_retry_topic, retry_topic
+from kourou.protocol.versions import version_desc
+
+STATS_TIMEOUT_FACTOR: Final = 3
+"""Statistics may take a broker longer than other answers: it reads a message of every queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a group is in one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    broker_offset: int
+    """The next queue_offset to be written."""
+    consumer_offset: int
+    """The next queue_offset to be consumed."""
+    pull_offset: int
+    """The next queue_offset to be handed out; 0 from brokers of RocketMQ 4."""
+    last_timestamp: int
+    """When the message before `consumer_offset` was stored, in milliseconds; 0 if that is not known."""
+    diff: int
+    """Messages that are not consumed yet."""
+    inflight: int
+    """Messages that were handed out, and are not consumed yet."""
+    client_ip: str | None = None
+    """Of the member that holds the queue, if that was asked for and is known."""
+
+    @property
+    def message_queue(self) -> MessageQueue:
+        """The queue."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far a group is in all its queues, sorted by topic, broker and queue."""
+
+    group: str
+    consume_tps: float
+    diff_total: int
+    inflight_total: int
+    queues: list[QueueProgress]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group in one line. `problem` says what could not be found out."""
+
+    group: str
+    count: int
+    """Members that are online."""
+    version: str
+    """The lowest of the members; empty if none is online."""
+    consume_type: str
+    message_model: str
+    consume_tps: float
+    diff_total: int
+    problem: str = ""
+
+
+async def consume_stats(
+    admin: Admin, group: str, topic: str | None = None, *, route_of: str | None = None
+) -> GroupProgress:
+    """A group's progress, in one topic or in all. `route_of`: a topic, or cluster, whose brokers are asked.
+
+    A group without any offset: ResponseError BROADCAST_CONSUMPTION if it has members that broadcast,
+    CONSUMER_NOT_ONLINE otherwise.
+    """
+    addresses = replica_addresses(await _route(admin, group, topic, route_of))
+    found = await asyncio.gather(*(_stats_at(admin, address, group, topic) for address in addresses))
+    table = {queue: offsets for stats in found for queue, offsets in stats.offset_table.items()}
+    if not table:
+        raise await _reason_for_none(admin, group)
+    queues = [_queue_progress(queue, table[queue]) for queue in sorted(table)]
+    return GroupProgress(
+        group,
+        sum(stats.consume_tps for stats in found),
+        sum(queue.diff for queue in queues),
+        sum(queue.inflight for queue in queues),
+        queues,
+    )
+
+
+async def group_names(admin: Admin) -> list[str]:
+    """All groups that have a retry topic, sorted."""
+    names = await topic_names(admin)
+    return [name.removeprefix(RETRY_GROUP_TOPIC_PREFIX) for name in names if is_retry_topic(name)]
+
+
+async def group_summary(admin: Admin, group: str) -> GroupSummary:
+    """A group in one line; what cannot be found out is empty or 0."""
+    problems: list[str] = []
+    progress: GroupProgress | None = None
+    connection = ConsumerConnection()
+    try:
+        progress = await consume_stats(admin, group)
+    except (RemotingError, ResponseError) as error:
+        problems += _worth_telling(error)
+    try:
+        connection = await consumer_connection(admin, group)
+    except (RemotingError, ResponseError) as error:
+        problems += _worth_telling(error)
+    members = connection.connection_set
+    return GroupSummary(
+        group,
+        len(members),
+        version_desc(min(member.version for member in members)) if members else "",
+        connection.consume_type or "",
+        connection.message_model or "",
+        progress.consume_tps if progress is not None else 0.0,
+        progress.diff_total if progress is not None else 0,
+        "; ".join(dict.fromkeys(problems)),
+    )
+
+
+def _worth_telling(error: KourouError) -> list[str]:
+    """What is wrong: not that a group is offline, broadcasts or was deleted on the way."""
+    expected = (
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        ResponseCode.BROADCAST_CONSUMPTION,
+        ResponseCode.TOPIC_NOT_EXIST,
+    )
+    return [] if isinstance(error, ResponseError) and error.code in expected else [str(error)]
+
+
+async def _route(admin: Admin, group: str, topic: str | None, route_of: str | None) -> TopicRouteData:
+    """Where a group's brokers are: by its retry topic, else by the topic."""
+    if route_of is not None:
+        return await admin.route(route_of)
+    try:
+        return await admin.route(retry_topic(group))
+    except ResponseError as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST or topic is None:
+            raise
+        return await admin.route(topic)
+
+
+async def _stats_at(admin: Admin, address: str, group: str, topic: str | None) -> ConsumeStats:
+    answer = await admin.call(
+        address,
+        RequestCode.GET_CONSUME_STATS,
+        GetConsumeStatsRequestHeader(consumer_group=group, topic=topic),
+        timeout_ms=STATS_TIMEOUT_FACTOR * admin.settings.request_timeout_ms,
+    )
+    return decode_body(answer.body, ConsumeStats)
+
+
+def _queue_progress(queue: MessageQueue, offsets: OffsetWrapper) -> QueueProgress:
+    return QueueProgress(
+        queue.topic,
+        queue.broker_name,
+        queue.queue_id,
+        offsets.broker_offset,
+        offsets.consumer_offset,
+        offsets.pull_offset,
+        offsets.last_timestamp,
+        diff=offsets.broker_offset - offsets.consumer_offset,
+        inflight=offsets.pull_offset - offsets.consumer_offset,
+    )
+
+
+async def _reason_for_none(admin: Admin, group: str) -> ResponseError:
+    """Why no broker has an offset of a group: it keeps them itself, or it has none."""
+    connection = await consumer_connection(admin, group)
+    if connection.message_model is MessageModel.BROADCASTING:
+        return ResponseError(
+            ResponseCode.BROADCAST_CONSUMPTION,
+            f"{group} is broadcast to: each member keeps its offsets itself, brokers have none",
+        )
+    return ResponseError(
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        f"{group} has no offset yet: it has not consumed anything, or is not online",
+    )

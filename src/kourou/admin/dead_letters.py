@@ -1,0 +1,156 @@
+"""Dead letters: the messages that a consumer group gave up on, read from `%DLQ%group` and chosen from.
+
+Reading changes nothing: no offset moves. Not here: sending them back (redrive.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+from kourou.admin.message_reading import QueuePlace, QueueSpan, queue_span, read_span, readable_queues
+from kourou.admin.session import Admin
+from kourou.errors import ConfigError, ProtocolError, ResponseError
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.filter import FilterProgram
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import dlq_topic, is_dlq_topic, is_retry_topic, retry_topic
+from kourou.protocol.properties import MessageConst
+
+_SHOWN_BODY: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which dead letters are meant; all where nothing is said."""
+
+    topic: str | None = None
+    """They came from this topic."""
+    key: str | None = None
+    """One of their keys, or their message id."""
+    begin_ms: int | None = None
+    """They were given up at this time or later."""
+    end_ms: int | None = None
+    """They were given up before this time."""
+    expression: FilterProgram | None = None
+    """A condition on their properties."""
+
+    def takes(self, message: MessageExt) -> bool:
+        """Whether a dead letter is meant; the times are looked after where queues are read."""
+        if self.topic is not None and origin_topic(message) != self.topic:
+            return False
+        if self.key is not None and self.key not in (*message.keys, message.msg_id):
+            return False
+        return self.expression is None or self.expression.matches(message.properties.get)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead letter as operators look at it."""
+
+    msg_id: str
+    keys: str
+    tags: str
+    topic: str
+    """Where it came from; empty if it does not say."""
+    born_timestamp: int
+    store_timestamp: int
+    """When it was given up."""
+    reconsume_times: int
+    broker_name: str
+    queue_offset: int
+    """Its place in `%DLQ%group`."""
+    offset_msg_id: str
+    body_size: int
+    body_start: str
+
+    @classmethod
+    def of(cls, message: MessageExt) -> Self:
+        """What is to be seen of a record."""
+        body = _body(message)
+        return cls(
+            msg_id=message.msg_id,
+            keys=" ".join(message.keys),
+            tags=message.tags or "",
+            topic=origin_topic(message) or "",
+            born_timestamp=message.born_timestamp,
+            store_timestamp=message.store_timestamp,
+            reconsume_times=message.reconsume_times,
+            broker_name=message.broker_name,
+            queue_offset=message.queue_offset,
+            offset_msg_id=message.offset_msg_id,
+            body_size=len(body),
+            body_start=body[: 4 * _SHOWN_BODY].decode("utf-8", "replace")[:_SHOWN_BODY],
+        )
+
+
+def _body(message: MessageExt) -> bytes:
+    try:
+        return message.body
+    except ProtocolError:
+        return message.stored_body
+
+
+def origin_topic(message: MessageExt) -> str | None:
+    """The topic from which a dead letter was consumed first; None if it does not say.
+
+    Brokers note it at the first failure (RETRY_TOPIC); some of 5.x again when they give up.
+    """
+    for name in (MessageConst.PROPERTY_RETRY_TOPIC, MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC):
+        topic = message.get_property(name)
+        if topic and not is_retry_topic(topic) and not is_dlq_topic(topic):
+            return topic
+    return None
+
+
+async def dead_letter_spans(admin: Admin, group: str, selection: Selection) -> list[QueueSpan]:
+    """What there is to read now, broker by broker; what comes later is not in it.
+
+    Empty if the group has no dead letters. ResponseError TOPIC_NOT_EXIST if there is no such group,
+    ConfigError if its dead letters may not be read.
+    """
+    places = await _places(admin, group)
+    return [
+        await queue_span(admin, place, begin_ms=selection.begin_ms, end_ms=selection.end_ms)
+        for place in places
+    ]
+
+
+async def _places(admin: Admin, group: str) -> list[QueuePlace]:
+    topic = dlq_topic(group)
+    try:
+        places = await readable_queues(admin, topic)
+    except ResponseError as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        await _check_group(admin, group)
+        return []
+    if not places:
+        raise ConfigError(
+            f"{topic} may not be read; allow it: mqadmin updateTopicPerm -t {topic} -p 6 -c CLUSTER"
+        )
+    return places
+
+
+async def _check_group(admin: Admin, group: str) -> None:
+    try:
+        await admin.route(retry_topic(group))
+    except ResponseError as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        raise ResponseError(
+            error.code, f"no broker knows group {group}: it has neither retries nor dead letters"
+        ) from None
+
+
+async def read_dead_letters(
+    admin: Admin, spans: list[QueueSpan], selection: Selection
+) -> AsyncIterator[tuple[QueuePlace, MessageExt]]:
+    """The dead letters that are meant, in the order in which each broker got them."""
+    for span in spans:
+        async for pulled in read_span(admin, span):
+            for message in pulled.messages:
+                message.broker_name = span.place.queue.broker_name
+                if selection.takes(message):
+                    yield span.place, message

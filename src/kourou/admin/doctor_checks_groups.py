@@ -1,0 +1,281 @@
+"""Checks of consumer groups: whether members go together, whether they hold all queues and keep up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from kourou.admin.consume_stats import GroupProgress
+from kourou.admin.doctor_findings import Finding, Severity
+from kourou.admin.doctor_scene import GroupView, Member, Scene, now_ms
+from kourou.admin.running_info import STARTED_FOR_A_WHILE_MS, RunningInfo
+from kourou.admin.topics import TopicStatus
+from kourou.protocol.bodies import ConsumeType, MessageModel, MessageQueue
+from kourou.protocol.names import is_dlq_topic, is_retry_topic
+from kourou.protocol.versions import version_desc
+
+# Members share queues out anew every 20 seconds, and sooner if somebody comes.
+_REBALANCED_AFTER_MS: Final = 30_000
+_RECENT_MS: Final = 3_600_000
+_SHOWN_QUEUES: Final = 6
+
+
+# -- members -----------------------------------------------------------------------------------------
+
+
+async def check_subscriptions(scene: Scene) -> list[Finding]:
+    """Groups whose members subscribe to different things."""
+    findings: list[Finding] = []
+    for view in scene.groups:
+        _skip_silent(scene, view, "subscriptions")
+        wishes: dict[frozenset[tuple[str, str, str]], list[Member]] = {}
+        for member in view.members:
+            if member.info is not None:
+                wishes.setdefault(_wish(member.info), []).append(member)
+        if len(wishes) > 1:
+            findings.append(_different(view, wishes))
+    return findings
+
+
+def _skip_silent(scene: Scene, view: GroupView, check: str) -> None:
+    for member in view.members:
+        if member.info is None:
+            scene.skip(check, f"group {view.group}, {member.where}", member.problem)
+
+
+def _wish(info: RunningInfo) -> frozenset[tuple[str, str, str]]:
+    return frozenset((one.topic, one.expression_type, one.sub_string) for one in info.subscriptions)
+
+
+def _different(view: GroupView, wishes: dict[frozenset[tuple[str, str, str]], list[Member]]) -> Finding:
+    shared = frozenset.intersection(*wishes)
+    sides = [
+        f"{members[0].where}{f' and {len(members) - 1} more' if len(members) > 1 else ''} to "
+        + (", ".join(f"{topic} [{text}]" for topic, _, text in sorted(wish - shared)) or "nothing else")
+        for wish, members in wishes.items()
+    ]
+    is_young = view.youngest_ms(now_ms()) < STARTED_FOR_A_WHILE_MS
+    return Finding(
+        severity=Severity.WARNING if is_young else Severity.PROBLEM,
+        check="subscriptions",
+        where=f"group {view.group}",
+        what=f"its members subscribe differently: {'; '.join(sides)}",
+        meaning="brokers keep one subscription for a group, the last one they heard: messages that it does "
+        "not select are skipped for all members and do not come again"
+        + (" (a member has just started: it may be a new version being rolled out)" if is_young else ""),
+        cure="give members that do different work groups of their own; roll changes of a subscription out "
+        "under a new group name",
+    )
+
+
+async def check_client_ids(scene: Scene) -> list[Finding]:
+    """Groups with several members of one client id."""
+    findings: list[Finding] = []
+    for view in scene.groups:
+        counts = Counter(member.connection.client_id for member in view.members)
+        for client_id in sorted(name for name, count in counts.items() if count > 1):
+            addresses = [
+                member.connection.client_addr
+                for member in view.members
+                if member.connection.client_id == client_id
+            ]
+            findings.append(_same_id(view.group, client_id, addresses))
+    return findings
+
+
+def _same_id(group: str, client_id: str, addresses: list[str]) -> Finding:
+    return Finding(
+        severity=Severity.PROBLEM,
+        check="client ids",
+        where=f"group {group}",
+        what=f"{len(addresses)} members have the client id {client_id}: {', '.join(addresses)}",
+        meaning="queues are shared out by client id: these members work on the same queues, and each message "
+        "is consumed more than once",
+        cure="give each an instance name of its own; in containers with host network and process id 1 this "
+        "has to be said (instanceName)",
+    )
+
+
+async def check_client_versions(scene: Scene) -> list[Finding]:
+    """Groups whose members are of different versions or languages."""
+    findings: list[Finding] = []
+    for view in scene.groups:
+        kinds = Counter(
+            f"{member.connection.language or 'unknown'} {version_desc(member.connection.version)}"
+            for member in view.members
+        )
+        if len(kinds) > 1:
+            told = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
+            findings.append(_mixed(view.group, told))
+    return findings
+
+
+def _mixed(group: str, told: str) -> Finding:
+    return Finding(
+        severity=Severity.HINT,
+        check="client versions",
+        where=f"group {group}",
+        what=f"its members differ: {told}",
+        meaning="versions may share queues out in other ways, so that some are held twice or by nobody",
+        cure="finish the roll-out; use one client library, or at least the same strategy, in a group",
+    )
+
+
+# -- queues without consumer -------------------------------------------------------------------------
+
+
+async def check_unheld_queues(scene: Scene) -> list[Finding]:
+    """Queues of subscribed topics that no member of an online group holds."""
+    findings: list[Finding] = []
+    for view in scene.groups:
+        if not _shares_queues(view):
+            continue
+        infos = [member.info for member in view.members if member.info is not None]
+        if len(infos) < len(view.members):
+            _skip_silent(scene, view, "queues without consumer")
+            continue
+        held = {_key(running.queue) for info in infos for running in info.queues if not running.info.dropped}
+        wanted = {
+            queue
+            for info in infos
+            for subscription in info.subscriptions
+            for queue in scene.readable_queues(subscription.topic)
+        }
+        if unheld := sorted(wanted - held):
+            findings.append(_unheld(view, unheld))
+    return findings
+
+
+def _shares_queues(view: GroupView) -> bool:
+    """Whether members hold queues, each by one: not when every member gets all, pops or pulls."""
+    return (
+        view.is_online
+        and view.connection.message_model is not MessageModel.BROADCASTING
+        and view.connection.consume_type is ConsumeType.CONSUME_PASSIVELY
+    )
+
+
+def _key(queue: MessageQueue) -> tuple[str, str, int]:
+    return queue.topic, queue.broker_name, queue.queue_id
+
+
+def _unheld(view: GroupView, unheld: list[tuple[str, str, int]]) -> Finding:
+    lags = {
+        _key(queue.message_queue): queue.diff for queue in (view.progress.queues if view.progress else ())
+    }
+    waiting = sum(max(0, lags.get(queue, 0)) for queue in unheld)
+    shown = ", ".join(f"{topic} {broker}/{queue_id}" for topic, broker, queue_id in unheld[:_SHOWN_QUEUES])
+    more = f" and {len(unheld) - _SHOWN_QUEUES} more" if len(unheld) > _SHOWN_QUEUES else ""
+    is_young = view.youngest_ms(now_ms()) < _REBALANCED_AFTER_MS
+    return Finding(
+        severity=Severity.HINT if is_young else Severity.PROBLEM if waiting else Severity.WARNING,
+        check="queues without consumer",
+        where=f"group {view.group}",
+        what=f"no member holds {shown}{more}; {waiting} messages wait there",
+        meaning="messages of these queues are not consumed"
+        + (" (a member has just started: look again in half a minute)" if is_young else ""),
+        cure="see that all members use the same strategy to share queues, have different client ids and ask "
+        "the same name servers; restart the member that should hold them",
+    )
+
+
+# -- keeping up --------------------------------------------------------------------------------------
+
+
+async def check_lag(scene: Scene) -> list[Finding]:
+    """Groups that fall behind between two looks, or that nobody works for."""
+    return [finding for view in scene.groups for finding in _lag(scene, view)]
+
+
+def _lag(scene: Scene, view: GroupView) -> Iterator[Finding]:
+    later = scene.later_groups.get(view.group)
+    if view.progress is None or later is None:
+        return
+    before, after = lag_by_topic(view.progress), lag_by_topic(later)
+    if not view.is_online:
+        if waiting := sum(after.values()):
+            yield _offline(view.group, waiting, waiting - sum(before.values()))
+        return
+    for topic in sorted(after):
+        grown = after[topic] - before.get(topic, 0)
+        if grown > 0 and after[topic] > 0:
+            yield _falls_behind(view, topic, after[topic], grown / max(scene.watch_s, 0.001))
+
+
+def lag_by_topic(progress: GroupProgress) -> dict[str, int]:
+    """Messages that a group has not consumed, by topic."""
+    lags: dict[str, int] = {}
+    for queue in progress.queues:
+        if not is_dlq_topic(queue.topic):
+            lags[queue.topic] = lags.get(queue.topic, 0) + max(0, queue.diff)
+    return lags
+
+
+def _offline(group: str, waiting: int, grown: int) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        check="lag",
+        where=f"group {group}",
+        what=f"nobody is online, and {waiting} messages wait"
+        + (f", {grown} more than a moment ago" if grown > 0 else ""),
+        meaning="nothing is consumed; messages that wait for longer than fileReservedTime are deleted",
+        cure=f"start its consumers; if the group is not used any more: "
+        f"mqadmin deleteSubGroup -c CLUSTER -g {group}",
+    )
+
+
+def _falls_behind(view: GroupView, topic: str, lag: int, rate: float) -> Finding:
+    is_retry = is_retry_topic(topic)
+    return Finding(
+        severity=Severity.WARNING,
+        check="lag",
+        where=f"group {view.group}",
+        what=f"{lag} messages of {topic} wait, and {rate:.1f} more each second",
+        meaning="handlers fail, and what comes back is more than they get done"
+        if is_retry
+        else f"messages come faster than {len(view.members)} members consume them",
+        cure="look at what the handlers fail on (mqadmin consumerStatus, their log)"
+        if is_retry
+        else "see what the handlers wait for (mqadmin consumerStatus -s); add members up to the number of "
+        "queues, more threads, or more queues (mqadmin updateTopic -r -w)",
+    )
+
+
+# -- dead letters ------------------------------------------------------------------------------------
+
+
+async def check_dead_letters(scene: Scene) -> list[Finding]:
+    """Groups that give messages up: now, lately, or once."""
+    findings: list[Finding] = []
+    for topic, before in sorted(scene.dead_letters.items()):
+        after = scene.later_dead_letters.get(topic, before)
+        held = sum(queue.max_offset - queue.min_offset for queue in after.queues)
+        grown = _end(after) - _end(before)
+        if held > 0 or grown > 0:
+            findings.append(_dead_letters(topic, held, grown, after))
+    return findings
+
+
+def _end(status: TopicStatus) -> int:
+    return sum(queue.max_offset for queue in status.queues)
+
+
+def _dead_letters(topic: str, held: int, grown: int, status: TopicStatus) -> Finding:
+    group = topic.removeprefix("%DLQ%")
+    newest_ms = max(queue.last_update_timestamp for queue in status.queues)
+    is_recent = newest_ms > now_ms() - _RECENT_MS
+    what = f"{held} dead letter{'' if held == 1 else 's'}"
+    if grown > 0:
+        what += f", {grown} more than a moment ago"
+    elif is_recent:
+        what += f", the last {max(0, now_ms() - newest_ms) // 60_000} min ago"
+    return Finding(
+        severity=Severity.PROBLEM if grown > 0 else Severity.WARNING if is_recent else Severity.HINT,
+        check="dead letters",
+        where=f"group {group}",
+        what=what,
+        meaning="its handlers failed on them as often as they may; nobody gets them any more",
+        cure=f"mqadmin redrive -g {group} --dry-run shows them; mend the handler, then redrive without "
+        "--dry-run sends them back; they stay listed until their files expire",
+    )

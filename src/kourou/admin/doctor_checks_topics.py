@@ -1,0 +1,137 @@
+"""Checks of topics: what may be written and read, where they are, and their order configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kourou.admin.doctor_findings import Finding, Severity
+from kourou.admin.doctor_scene import Scene
+from kourou.admin.order_conf import ORDER_TOPIC_CONFIG
+from kourou.errors import ResponseError
+from kourou.protocol.bodies import KVTable, TopicRouteData, decode_body
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.headers.namesrv import GetKVListByNamespaceRequestHeader
+
+_ACTIONS: Final = {PermName.WRITE: "written to", PermName.READ: "read"}
+_WHO: Final = {PermName.WRITE: "producers", PermName.READ: "consumers"}
+
+
+# -- permissions -------------------------------------------------------------------------------------
+
+
+async def check_permissions(scene: Scene) -> list[Finding]:
+    """Topics that may not be written to or read, on some brokers or on all; and brokers taken out."""
+    taken_out = _unwritable_brokers(scene)
+    findings = [_taken_out(broker_name) for broker_name in sorted(taken_out)]
+    for topic in scene.user_topics:
+        for bit in _ACTIONS:
+            passed_over = taken_out if bit is PermName.WRITE else set()
+            findings += _blocked(topic, scene.routes[topic], bit, passed_over)
+    return findings
+
+
+def _unwritable_brokers(scene: Scene) -> set[str]:
+    """Brokers of which no topic of users may be written to, if they have several."""
+    perms: dict[str, list[int]] = {}
+    for topic in scene.user_topics:
+        for data in scene.routes[topic].queue_datas:
+            perms.setdefault(data.broker_name, []).append(data.perm)
+    return {
+        name
+        for name, found in perms.items()
+        if len(found) > 1 and not any(perm & PermName.WRITE for perm in found)
+    }
+
+
+def _taken_out(broker_name: str) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        check="permissions",
+        where=f"broker {broker_name}",
+        what="none of its topics may be written to",
+        meaning="producers pass it by and the other brokers take all messages",
+        cure=f"right while it is being taken out; else mqadmin addWritePerm -b {broker_name}, and see its "
+        "brokerPermission (6: read and write)",
+    )
+
+
+def _blocked(topic: str, route: TopicRouteData, bit: PermName, passed_over: set[str]) -> Iterator[Finding]:
+    blocked = sorted(data.broker_name for data in route.queue_datas if not data.perm & bit)
+    is_everywhere = len(blocked) == len(route.queue_datas)
+    if not blocked or set(blocked) <= passed_over:
+        return
+    yield Finding(
+        severity=Severity.PROBLEM if is_everywhere else Severity.WARNING,
+        check="permissions",
+        where=f"topic {topic}",
+        what=f"it may not be {_ACTIONS[bit]} on {', '.join(blocked)}"
+        + (", which are all its brokers" if is_everywhere else ""),
+        meaning=f"{_WHO[bit]} find no queue for it at all"
+        if is_everywhere
+        else f"{_WHO[bit]} use the other brokers only; what waits on these stays there",
+        cure=f"mqadmin updateTopicPerm -t {topic} -p 6 -b BROKER, unless it is meant so",
+    )
+
+
+# -- where topics are --------------------------------------------------------------------------------
+
+
+async def check_spread(scene: Scene) -> list[Finding]:
+    """Topics that some masters of their cluster do not have."""
+    clusters: dict[str, set[str]] = {}
+    for master in scene.masters:
+        clusters.setdefault(master.place.cluster, set()).add(master.place.broker_name)
+    findings: list[Finding] = []
+    for topic in scene.user_topics:
+        names = {data.broker_name for data in scene.routes[topic].queue_datas}
+        for cluster, masters in clusters.items():
+            if names & masters and (missing := sorted(masters - names)):
+                findings.append(_missing(topic, cluster, missing))
+    return findings
+
+
+def _missing(topic: str, cluster: str, missing: list[str]) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        check="topics on all masters",
+        where=f"topic {topic}",
+        what=f"cluster {cluster} has it, but not on {', '.join(missing)}",
+        meaning="these brokers take none of its load, and when the others are down nothing can be sent; so "
+        "it is with topics that a broker made because somebody sent to them",
+        cure=f"mqadmin updateTopic -c {cluster} -t {topic} makes it everywhere",
+    )
+
+
+# -- order configuration -----------------------------------------------------------------------------
+
+
+async def check_order_conf(scene: Scene) -> list[Finding]:
+    """Order configurations that name brokers that are gone."""
+    header = GetKVListByNamespaceRequestHeader(namespace=ORDER_TOPIC_CONFIG)
+    try:
+        answer = await scene.admin.call_namesrv(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
+    except ResponseError as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        return []
+    known = set((await scene.admin.cluster_info()).broker_addr_table)
+    findings: list[Finding] = []
+    for topic, conf in sorted(decode_body(answer.body, KVTable).table.items()):
+        names = {entry.partition(":")[0] for entry in conf.split(";") if entry}
+        if gone := sorted(names - known):
+            findings.append(_gone(topic, conf, gone))
+    return findings
+
+
+def _gone(topic: str, conf: str, gone: list[str]) -> Finding:
+    return Finding(
+        severity=Severity.PROBLEM,
+        check="order configuration",
+        where=f"topic {topic}",
+        what=f"its order configuration, {conf}, names {', '.join(gone)}, which no name server knows",
+        meaning="messages that belong to the queues of that broker cannot be sent: order is kept by waiting "
+        "for it",
+        cure=f"start the broker again; if it is gone for ever, mqadmin updateOrderConf -m put -t {topic} "
+        "-v BROKER:QUEUES;…, which moves keys to other queues",
+    )

@@ -1,0 +1,149 @@
+"""Checks of transactions: those that stay open, those that were given up, and who is asked for them.
+
+A broker asks one live producer of the group how a transaction ended. Only transactional producers can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kourou.admin.connections import producers_of_broker
+from kourou.admin.doctor_findings import Finding, Severity
+from kourou.admin.doctor_scene import BrokerView, Scene, now_ms
+from kourou.admin.message_reading import QueuePlace, QueueSpan, read_span
+from kourou.errors import RemotingError, ResponseError
+from kourou.protocol.bodies import MessageQueue, ProducerTableInfo
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import (
+    CID_SYS_RMQ_TRANS,
+    RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+)
+from kourou.protocol.properties import MessageConst
+
+# Enough to see who sends transactions; a cluster may have millions.
+_MOST_READ: Final = 512
+_CHECK: Final = "transactions"
+
+
+async def check_transactions(scene: Scene) -> list[Finding]:
+    """Every master that answers."""
+    findings: list[Finding] = []
+    for master in scene.living_masters:
+        try:
+            findings += await _check(scene, master)
+        except (RemotingError, ResponseError) as error:
+            # A broker of RocketMQ 4 makes the topic with the first transaction.
+            if not (isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST):
+                scene.skip(_CHECK, master.where, error)
+    return findings
+
+
+async def _check(scene: Scene, master: BrokerView) -> list[Finding]:
+    findings: list[Finding] = []
+    given_up = await _given_up(scene, master)
+    if given_up:
+        findings.append(_gave_up(master, given_up))
+    producers = await producers_of_broker(scene.admin, master.place.address)
+    settled, halves = await _last_halves(scene, master)
+    open_ones = [half for half in halves if half.queue_offset >= settled]
+    findings += _open_for_long(scene, master, open_ones, producers)
+    findings += _shared_groups(master, halves, producers)
+    return findings
+
+
+def _place(master: BrokerView, topic: str) -> QueuePlace:
+    return QueuePlace(MessageQueue(topic, master.place.broker_name, 0), master.place.address)
+
+
+async def _given_up(scene: Scene, master: BrokerView) -> int:
+    place = _place(master, RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC)
+    try:
+        end = await scene.admin.api.max_offset(place.address, place.queue)
+        return end - await scene.admin.api.min_offset(place.address, place.queue)
+    except ResponseError:
+        return 0  # the topic is made with the first one
+
+
+async def _last_halves(scene: Scene, master: BrokerView) -> tuple[int, list[MessageExt]]:
+    """Up to where all transactions are ended, and the last prepared messages."""
+    place = _place(master, RMQ_SYS_TRANS_HALF_TOPIC)
+    api = scene.admin.api
+    end = await api.max_offset(place.address, place.queue)
+    begin = await api.min_offset(place.address, place.queue)
+    settled = await api.consumer_offset(place.address, CID_SYS_RMQ_TRANS, place.queue)
+    settled = begin if settled is None else settled
+    # The oldest that are open matter most, then what was sent last.
+    spans = [(max(begin, min(settled, end - _MOST_READ)), min(end, settled + _MOST_READ))]
+    if spans[0][1] < end:
+        spans.append((max(spans[0][1], end - _MOST_READ), end))
+    halves: list[MessageExt] = []
+    for first, last in spans:
+        async for pulled in read_span(scene.admin, QueueSpan(place, first, last)):
+            halves += pulled.messages
+    return settled, halves
+
+
+def _group(half: MessageExt) -> str:
+    return half.get_property(MessageConst.PROPERTY_PRODUCER_GROUP) or ""
+
+
+def _gave_up(master: BrokerView, count: int) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        check=_CHECK,
+        where=master.where,
+        what=f"{count} transactions were given up: no producer said how they ended",
+        meaning=f"their messages were not delivered; they lie in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}",
+        cure=f"look at them: mqadmin printMsg -t {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}; mend the listener's "
+        "check, and mqadmin resumeCheckHalfMessage -i ID has one checked again",
+    )
+
+
+def _open_for_long(
+    scene: Scene, master: BrokerView, halves: list[MessageExt], producers: ProducerTableInfo
+) -> Iterator[Finding]:
+    now = now_ms()
+    old: dict[str, list[int]] = {}
+    for half in halves:
+        if now - half.born_timestamp > scene.half_pending_ms:
+            old.setdefault(_group(half), []).append(half.born_timestamp)
+    for group, times in sorted(old.items()):
+        is_online = bool(producers.data.get(group))
+        yield Finding(
+            severity=Severity.WARNING if is_online else Severity.PROBLEM,
+            check=_CHECK,
+            where=f"producer group {group} on {master.place.broker_name}",
+            what=f"{len(times)} transactions are open, the oldest for {(now - min(times)) // 1000} s"
+            + ("" if is_online else ", and no producer of the group is online"),
+            meaning="their messages are not delivered until somebody says commit or rollback"
+            if is_online
+            else "nobody can say how they ended: they are given up in the end, and not delivered",
+            cure="see what the listener's check answers (UNKNOW means: ask again), and where it hangs"
+            if is_online
+            else "start a transactional producer with this group name",
+        )
+
+
+def _shared_groups(
+    master: BrokerView, halves: list[MessageExt], producers: ProducerTableInfo
+) -> Iterator[Finding]:
+    """Groups of which a connected client sent transactions, and others did not."""
+    senders: dict[str, set[str]] = {}
+    for half in halves:
+        senders.setdefault(_group(half), set()).add(half.born_host)
+    for group, hosts in sorted(senders.items()):
+        clients = {info.remote_ip.lstrip("/"): info.client_id for info in producers.data.get(group, [])}
+        others = sorted(client_id for host, client_id in clients.items() if host not in hosts)
+        if others and len(others) < len(clients):
+            yield Finding(
+                severity=Severity.HINT,
+                check=_CHECK,
+                where=f"producer group {group} on {master.place.broker_name}",
+                what=f"some of its clients send transactions, others have not lately: {', '.join(others)}",
+                meaning="the broker asks any client of the group how a transaction ended; one that is no "
+                "transactional producer cannot say, and the transaction stays open",
+                cure="give plain producers a group of their own, if these are such",
+            )

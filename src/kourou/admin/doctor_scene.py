@@ -1,0 +1,253 @@
+"""What a doctor looks at: brokers, routes, groups and their members, asked for once and shared by all checks.
+
+Whatever does not answer is noted in `not_checked`, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kourou.admin.brokers import broker_runtime
+from kourou.admin.connections import consumer_connection
+from kourou.admin.consume_stats import GroupProgress, consume_stats
+from kourou.admin.doctor_findings import NotChecked
+from kourou.admin.running_info import RunningInfo, running_info
+from kourou.admin.session import Admin, BrokerAddress
+from kourou.admin.targets import brokers_of
+from kourou.admin.topics import TopicStatus, topic_names, topic_status
+from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
+from kourou.protocol.bodies import Connection, ConsumerConnection, TopicRouteData
+from kourou.protocol.codes import PermName, ResponseCode
+from kourou.protocol.names import (
+    is_dlq_topic,
+    is_retry_topic,
+    is_system_topic,
+    reply_topic,
+    retry_topic,
+)
+
+# Enough to keep the servers busy, few enough that they serve others too.
+_AT_ONCE: Final = 16
+_NOT_A_TROUBLE: Final = frozenset(
+    {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.BROADCAST_CONSUMPTION, ResponseCode.TOPIC_NOT_EXIST}
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker and what it said of itself, between two times of this machine's clock."""
+
+    place: BrokerAddress
+    runtime: dict[str, str]
+    asked_ms: int
+    answered_ms: int
+    problem: str = ""
+
+    @property
+    def where(self) -> str:
+        """As findings name it."""
+        return f"broker {self.place.broker_name} ({self.place.address})"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a consumer group; `info` is None if it could not be asked, `problem` says why."""
+
+    connection: Connection
+    info: RunningInfo | None
+    problem: str = ""
+
+    @property
+    def where(self) -> str:
+        """As findings name it."""
+        return f"{self.connection.client_id} at {self.connection.client_addr}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A consumer group: who is online, and how far it is; None if that is not known."""
+
+    group: str
+    connection: ConsumerConnection
+    members: list[Member]
+    progress: GroupProgress | None
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it has a member."""
+        return bool(self.members)
+
+    def youngest_ms(self, now_ms: int) -> int:
+        """For how long its youngest member runs, as far as they say."""
+        return min((member.info.runs_for_ms(now_ms) for member in self.members if member.info), default=0)
+
+
+@dataclass(slots=True)
+class Scene:
+    """Everything that checks look at."""
+
+    admin: Admin
+    watch_s: float
+    namesrvs: tuple[str, ...] = ()
+    """All that were given, whichever `admin` asks."""
+    brokers: list[BrokerView] = field(default_factory=list)
+    routes: dict[str, TopicRouteData] = field(default_factory=dict)
+    groups: list[GroupView] = field(default_factory=list)
+    later_groups: dict[str, GroupProgress] = field(default_factory=dict)
+    """How far the groups are at the second look."""
+    dead_letters: dict[str, TopicStatus] = field(default_factory=dict)
+    later_dead_letters: dict[str, TopicStatus] = field(default_factory=dict)
+    not_checked: list[NotChecked] = field(default_factory=list)
+    half_pending_ms: int = 300_000
+    """A transaction that is open for longer is told of."""
+
+    @property
+    def masters(self) -> list[BrokerView]:
+        """All masters."""
+        return [broker for broker in self.brokers if broker.place.is_master]
+
+    @property
+    def living_masters(self) -> list[BrokerView]:
+        """Masters that answer."""
+        return [broker for broker in self.masters if not broker.problem]
+
+    @property
+    def user_topics(self) -> list[str]:
+        """Topics that are nobody's but the users', sorted."""
+        own = {broker.place.broker_name for broker in self.brokers}
+        clusters = {broker.place.cluster for broker in self.brokers}
+        own |= clusters | {reply_topic(cluster) for cluster in clusters}
+        return sorted(
+            topic
+            for topic in self.routes
+            if topic not in own
+            and not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))
+        )
+
+    def readable_queues(self, topic: str) -> set[tuple[str, str, int]]:
+        """(topic, broker name, queue id) of all queues that consumers share out."""
+        route = self.routes.get(topic)
+        return {
+            (topic, data.broker_name, queue_id)
+            for data in (route.queue_datas if route is not None else ())
+            if data.perm & PermName.READ
+            for queue_id in range(data.read_queue_nums)
+        }
+
+    def skip(self, check: str, where: str, error: BaseException | str) -> None:
+        """Note that something could not be looked at."""
+        reason = str(error) or type(error).__name__
+        self.not_checked.append(NotChecked(check, where, reason.partition("\n")[0]))
+
+
+async def look(admin: Admin, cluster: str | None, watch_s: float) -> Scene:
+    """The first look. NoNameServerError if no name server answers, ConfigError without such a cluster."""
+    scene = Scene(admin, watch_s)
+    places = await (brokers_of(admin, cluster) if cluster is not None else admin.brokers())
+    if not places:
+        raise ConfigError("no broker is registered at the name server; start one, or give another with -n")
+    scene.brokers = list(await asyncio.gather(*(_broker(admin, place) for place in places)))
+    await _look_at_routes(scene)
+    groups = [topic.removeprefix(retry_topic("")) for topic in scene.routes if is_retry_topic(topic)]
+    scene.groups = [view for view in await _some_at_once(groups, lambda group: _group(scene, group)) if view]
+    scene.dead_letters = await _dead_letters(scene)
+    return scene
+
+
+async def look_again(scene: Scene) -> None:
+    """The second look: how far groups and dead letters are now."""
+    groups = [view.group for view in scene.groups]
+    found = await _some_at_once(groups, lambda group: _progress(scene, group))
+    scene.later_groups = {progress.group: progress for progress in found if progress is not None}
+    scene.later_dead_letters = await _dead_letters(scene)
+
+
+async def _some_at_once(items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with gate:
+            return await ask(item)
+
+    return list(await asyncio.gather(*map(one, items)))
+
+
+async def _broker(admin: Admin, place: BrokerAddress) -> BrokerView:
+    asked_ms = now_ms()
+    try:
+        runtime = await broker_runtime(admin, place.address)
+    except KourouError as error:
+        return BrokerView(place, {}, asked_ms, now_ms(), str(error) or type(error).__name__)
+    return BrokerView(place, runtime, asked_ms, now_ms())
+
+
+async def _look_at_routes(scene: Scene) -> None:
+    names = {broker.place.broker_name for broker in scene.brokers}
+
+    async def ask(topic: str) -> None:
+        try:
+            route = await scene.admin.route(topic)
+        except ResponseError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                scene.skip("routes", f"topic {topic}", error)
+            return
+        if any(data.broker_name in names for data in route.queue_datas):
+            scene.routes[topic] = route
+
+    await _some_at_once(await topic_names(scene.admin), ask)
+    scene.routes = dict(sorted(scene.routes.items()))
+
+
+async def _group(scene: Scene, group: str) -> GroupView | None:
+    connection = ConsumerConnection()
+    try:
+        connection = await consumer_connection(scene.admin, group)
+    except (RemotingError, ResponseError) as error:
+        if not (isinstance(error, ResponseError) and error.code in _NOT_A_TROUBLE):
+            scene.skip("groups", f"group {group}", error)
+            return None
+    members = [
+        await _member(scene.admin, group, found)
+        for found in sorted(connection.connection_set, key=lambda found: (found.client_id, found.client_addr))
+    ]
+    return GroupView(group, connection, members, await _progress(scene, group))
+
+
+async def _member(admin: Admin, group: str, connection: Connection) -> Member:
+    try:
+        return Member(connection, RunningInfo.of(await running_info(admin, group, connection.client_id)))
+    except KourouError as error:
+        return Member(connection, None, str(error))
+
+
+async def _progress(scene: Scene, group: str) -> GroupProgress | None:
+    try:
+        return await consume_stats(scene.admin, group)
+    except (RemotingError, ResponseError) as error:
+        if not (isinstance(error, ResponseError) and error.code in _NOT_A_TROUBLE):
+            scene.skip("lag", f"group {group}", error)
+        return None
+
+
+async def _dead_letters(scene: Scene) -> dict[str, TopicStatus]:
+    async def ask(topic: str) -> TopicStatus | None:
+        try:
+            return await topic_status(scene.admin, topic)
+        except (RemotingError, ResponseError) as error:
+            scene.skip("dead letters", topic, error)
+            return None
+
+    found = await _some_at_once([topic for topic in scene.routes if is_dlq_topic(topic)], ask)
+    return {status.topic: status for status in found if status is not None}
+
+
+def now_ms() -> int:
+    """This machine's clock."""
+    return time.time_ns() // 1_000_000

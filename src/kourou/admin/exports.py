@@ -1,0 +1,282 @@
+"""What is exported of a cluster: topics and groups, settings of brokers, and how busy they are.
+
+An export that lacks a broker would be taken for the whole, so one that does not answer ends it.
+Not here: files and their form (the command line's).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.brokers import broker_configs, broker_runtime
+from kourou.admin.connections import consumer_connection
+from kourou.admin.groups import group_configs
+from kourou.admin.session import Admin, BrokerAddress
+from kourou.admin.targets import brokers_of, masters_of
+from kourou.admin.topic_stats import broker_stats, count_of_24_hours
+from kourou.errors import RemotingError, ResponseError
+from kourou.protocol.bodies import (
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.headers import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader
+from kourou.protocol.names import (
+    CID_RMQ_SYS_PREFIX,
+    DLQ_GROUP_TOPIC_PREFIX,
+    RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    SYSTEM_GROUPS,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from kourou.protocol.versions import version_desc
+
+EXPORTED_KEYS: Final = (
+    "autoCreateSubscriptionGroup",
+    "autoCreateTopicEnable",
+    "brokerClusterName",
+    "brokerId",
+    "brokerName",
+    "brokerRole",
+    "fileReservedTime",
+    "filterServerNums",
+    "flushDiskType",
+    "maxMessageSize",
+    "messageDelayLevel",
+    "msgTraceTopicName",
+    "slaveReadEnable",
+    "traceOn",
+    "traceTopicEnable",
+    "useTLS",
+)
+"""The settings of a broker that an export has, those that it knows."""
+_CPU_KEY: Final = "clientCallbackExecutorThreads"  # as many as the broker's machine has cores
+_PAGE_SIZE: Final = 2_000
+
+Tell = Callable[[str], None]
+"""Is told how far a long export is."""
+
+
+def _tell_nobody(text: str) -> None:
+    pass
+
+
+# -- metadata ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Topics and groups that users made, by name; numbers of queues are those of all brokers together."""
+
+    export_time_ms: int
+    topics: dict[str, TopicConfig]
+    groups: dict[str, SubscriptionGroupConfig]
+
+
+async def cluster_metadata(
+    admin: Admin, cluster: str, *, with_retries: bool = False, tell: Tell = _tell_nobody
+) -> Metadata:
+    """Topics and groups of all masters of a cluster; `with_retries`: retries and dead letters too."""
+    masters = [broker.address for broker in await masters_of(admin, cluster)]
+    return await _metadata(admin, masters, with_retries, tell)
+
+
+async def broker_metadata(
+    admin: Admin, broker: str, *, with_retries: bool = False, tell: Tell = _tell_nobody
+) -> Metadata:
+    """Topics and groups of one broker."""
+    return await _metadata(admin, [await admin.broker_address(broker)], with_retries, tell)
+
+
+async def _metadata(admin: Admin, addresses: list[str], with_retries: bool, tell: Tell) -> Metadata:
+    topics: dict[str, TopicConfig] = {}
+    groups: dict[str, SubscriptionGroupConfig] = {}
+    for number, address in enumerate(addresses, start=1):
+        tell(f"{number} of {len(addresses)} brokers: {address}")
+        for topic, config in (await user_topics(admin, address, with_retries=with_retries)).items():
+            if topic in topics:
+                config.read_queue_nums += topics[topic].read_queue_nums
+                config.write_queue_nums += topics[topic].write_queue_nums
+            topics[topic] = config
+        for group, settings in (await user_groups(admin, address)).items():
+            if group in groups:
+                settings.retry_queue_nums += groups[group].retry_queue_nums
+            groups[group] = settings
+    return Metadata(
+        time.time_ns() // 1_000_000,
+        {topic: topics[topic] for topic in sorted(topics)},
+        {group: groups[group] for group in sorted(groups)},
+    )
+
+
+async def user_topics(admin: Admin, address: str, *, with_retries: bool = False) -> dict[str, TopicConfig]:
+    """The topics of a broker that are not the system's."""
+    table = await topic_configs(admin, address)
+    answer = await admin.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+    system = SYSTEM_TOPICS.union(decode_body(answer.body, TopicList).topic_list)
+    retries = () if with_retries else (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
+    return {
+        topic: config
+        for topic, config in table.items()
+        if topic not in system and not topic.startswith((SYSTEM_TOPIC_PREFIX, *retries))
+    }
+
+
+async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:
+    """All topics of a broker, by name; of brokers of 5.x page by page."""
+    found: dict[str, TopicConfig] = {}
+    data_version = ""
+    while True:
+        header = GetAllTopicConfigRequestHeader(
+            topic_seq=len(found), data_version=data_version, max_topic_num=_PAGE_SIZE
+        )
+        answer = await admin.call(address, RequestCode.GET_ALL_TOPIC_CONFIG, header)
+        page = decode_body(answer.body, TopicConfigSerializeWrapper)
+        known = len(found)
+        found |= page.topic_config_table
+        total = answer.header(GetAllTopicConfigResponseHeader).total_topic_num
+        if total is None or len(found) >= total or len(found) == known:
+            return found
+        data_version = encode_body(page.data_version).decode()
+
+
+async def user_groups(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:
+    """The groups of a broker that are not the system's."""
+    return {
+        group: settings
+        for group, settings in (await group_configs(admin, address)).items()
+        if group not in SYSTEM_GROUPS and not group.startswith(CID_RMQ_SYS_PREFIX)
+    }
+
+
+# -- settings ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfigs:
+    """How large a cluster is, and the main settings of its masters, by name of the broker."""
+
+    namesrv_size: int
+    master_broker_size: int
+    slave_broker_size: int
+    broker_configs: dict[str, dict[str, str]]
+
+
+async def cluster_configs(admin: Admin, cluster: str) -> ClusterConfigs:
+    """The settings of a cluster. The error of the first broker that does not answer is raised."""
+    brokers = await brokers_of(admin, cluster)
+    masters = [broker for broker in brokers if broker.is_master]
+    configs: dict[str, dict[str, str]] = {}
+    for master in masters:
+        config = await _broker_config(admin, master.address)
+        configs[master.broker_name] = {key: config[key] for key in EXPORTED_KEYS if key in config}
+    return ClusterConfigs(len(admin.namesrvs), len(masters), len(brokers) - len(masters), configs)
+
+
+async def _broker_config(admin: Admin, address: str) -> dict[str, str]:
+    (found,) = await broker_configs(admin, [address])
+    return found.config
+
+
+# -- metrics -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMetrics:
+    """How busy one broker is: messages in a second, and of the last whole day."""
+
+    broker_name: str
+    rocketmq_version: str
+    client_info: list[str]
+    """Languages and versions of the consumers, `JAVA%V5_5_0`."""
+    cpu_num: str
+    commit_log_disk_ratio: str
+    consume_queue_disk_ratio: str
+    message_average_size: str
+    topic_size: int
+    group_size: int
+    normal_in_tps: float
+    normal_out_tps: float
+    trans_in_tps: float
+    schedule_in_tps: float
+    normal_one_day_in_num: int
+    normal_one_day_out_num: int
+    trans_one_day_in_num: int
+    schedule_one_day_in_num: int
+
+
+async def cluster_metrics(admin: Admin, cluster: str, *, tell: Tell = _tell_nobody) -> list[BrokerMetrics]:
+    """How busy the masters of a cluster are."""
+    return [await _broker_metrics(admin, master, tell) for master in await masters_of(admin, cluster)]
+
+
+async def _broker_metrics(admin: Admin, master: BrokerAddress, tell: Tell) -> BrokerMetrics:
+    address = master.address
+    tell(f"{master.broker_name}: state")
+    state = await broker_runtime(admin, address)
+    config = await _broker_config(admin, address)
+    groups = await user_groups(admin, address)
+    topics = await user_topics(admin, address)
+    trans_tps, trans_day = await _put_flow(admin, address, RMQ_SYS_TRANS_HALF_TOPIC)
+    schedule_tps, schedule_day = await _put_flow(admin, address, RMQ_SYS_SCHEDULE_TOPIC)
+    clients: set[str] = set()
+    for number, group in enumerate(sorted(groups), start=1):
+        tell(f"{master.broker_name}: {number} of {len(groups)} groups")
+        clients |= await _clients(admin, group)
+    return BrokerMetrics(
+        broker_name=master.broker_name,
+        rocketmq_version=state.get("brokerVersionDesc", ""),
+        client_info=sorted(clients),
+        cpu_num=config.get(_CPU_KEY, ""),
+        commit_log_disk_ratio=state.get("commitLogDiskRatio", ""),
+        consume_queue_disk_ratio=state.get("consumeQueueDiskRatio", ""),
+        message_average_size=state.get("putMessageAverageSize", ""),
+        topic_size=len(topics),
+        group_size=len(groups),
+        normal_in_tps=_first_number(state.get("putTps", "")),
+        # The older spelling is that of RocketMQ 4.
+        normal_out_tps=_first_number(state.get("getTransferredTps") or state.get("getTransferedTps", "")),
+        trans_in_tps=trans_tps,
+        schedule_in_tps=schedule_tps,
+        normal_one_day_in_num=_of_yesterday(state, "msgPutTotal"),
+        normal_one_day_out_num=_of_yesterday(state, "msgGetTotal"),
+        trans_one_day_in_num=trans_day,
+        schedule_one_day_in_num=schedule_day,
+    )
+
+
+async def _put_flow(admin: Admin, address: str, topic: str) -> tuple[float, int]:
+    stats = await broker_stats(admin, address, "TOPIC_PUT_NUMS", topic)
+    return (stats.stats_minute.tps, count_of_24_hours(stats)) if stats is not None else (0.0, 0)
+
+
+async def _clients(admin: Admin, group: str) -> set[str]:
+    """Languages and versions of a group's members; of none if it is not online."""
+    try:
+        connection = await consumer_connection(admin, group)
+    except (RemotingError, ResponseError):
+        return set()
+    return {f"{member.language}%{version_desc(member.version)}" for member in connection.connection_set}
+
+
+def _first_number(text: str) -> float:
+    """Of three rates, that of the shortest time."""
+    word = text.split(" ", 1)[0]
+    try:
+        return float(word)
+    except ValueError:
+        return 0.0
+
+
+def _of_yesterday(state: dict[str, str], name: str) -> int:
+    morning, before = state.get(f"{name}TodayMorning", ""), state.get(f"{name}YesterdayMorning", "")
+    return int(morning) - int(before) if morning.isdecimal() and before.isdecimal() else 0

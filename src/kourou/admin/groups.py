@@ -1,0 +1,130 @@
+"""Consumer groups: their settings on each broker, and changes to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.session import Admin, BrokerAddress
+from kourou.admin.targets import Outcome, on_each
+from kourou.errors import RemotingError, ResponseError
+from kourou.protocol.bodies import (
+    MessageRequestMode,
+    SetMessageRequestModeRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupWrapper,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupResponseHeader,
+)
+
+_PAGE_SIZE: Final = 2000
+"""Groups asked for at once, as Apache's tools; a broker of RocketMQ 4 sends all whatever is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOnBroker:
+    """The settings of a group on one broker; None where it could not be asked, `problem` says why."""
+
+    cluster: str
+    broker_name: str
+    config: SubscriptionGroupConfig | None
+    problem: str = ""
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+
+async def update_group(
+    admin: Admin, addresses: Sequence[str], config: SubscriptionGroupConfig
+) -> list[Outcome]:
+    """Create a group, or change its settings, on each broker."""
+    body = encode_body(config)
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    return await on_each(addresses, lambda address: admin.call(address, code, body=body))
+
+
+async def update_groups(
+    admin: Admin, addresses: Sequence[str], configs: list[SubscriptionGroupConfig]
+) -> list[Outcome]:
+    """Create or change several groups on each broker. Only brokers of RocketMQ 5 take it."""
+    body = encode_body(SubscriptionGroupList(configs))
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+    return await on_each(addresses, lambda address: admin.call(address, code, body=body))
+
+
+async def delete_group(
+    admin: Admin, addresses: Sequence[str], group: str, *, drops_offsets: bool = False
+) -> list[Outcome]:
+    """Delete a group on each broker; `drops_offsets`: how far it was, too."""
+    header = DeleteSubscriptionGroupRequestHeader(
+        group_name=group, remove_offset=drops_offsets, clean_offset=drops_offsets
+    )
+    code = RequestCode.DELETE_SUBSCRIPTIONGROUP
+    return await on_each(addresses, lambda address: admin.call(address, code, header))
+
+
+async def set_consume_mode(
+    admin: Admin,
+    addresses: Sequence[str],
+    *,
+    topic: str,
+    group: str,
+    mode: MessageRequestMode,
+    pop_share_queue_num: int = 0,
+) -> list[Outcome]:
+    """Say how a group reads a topic: by pulling, or by POP. Only brokers of RocketMQ 5 take it."""
+    body = encode_body(SetMessageRequestModeRequestBody(topic, group, mode, pop_share_queue_num))
+    code = RequestCode.SET_MESSAGE_REQUEST_MODE
+    return await on_each(addresses, lambda address: admin.call(address, code, body=body))
+
+
+# -- settings ----------------------------------------------------------------------------------------
+
+
+async def group_configs(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:
+    """The settings of all groups of a broker, by group."""
+    found: dict[str, SubscriptionGroupConfig] = {}
+    data_version = ""
+    while True:
+        header = GetAllSubscriptionGroupRequestHeader(
+            group_seq=len(found), data_version=data_version, max_group_num=_PAGE_SIZE
+        )
+        answer = await admin.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, header)
+        page = decode_body(answer.body, SubscriptionGroupWrapper)
+        known = len(found)
+        found |= page.subscription_group_table
+        total = answer.header(GetAllSubscriptionGroupResponseHeader).total_group_num
+        if total is None or len(found) >= total or len(found) == known:
+            return found
+        data_version = encode_body(page.data_version).decode()
+
+
+async def group_on_brokers(admin: Admin, group: str) -> list[GroupOnBroker]:
+    """The settings of a group on every master that has it, and masters that could not be asked.
+
+    ResponseError SUBSCRIPTION_GROUP_NOT_EXIST if no broker has it.
+    """
+    masters = await admin.masters()
+    asked = await asyncio.gather(*(_group_at(admin, master, group) for master in masters))
+    found = [result for result in asked if result is not None]
+    if any(result.config for result in found):
+        return found
+    problem = next((result.problem for result in found), f"Group {group} does not exist on any broker")
+    raise ResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+
+
+async def _group_at(admin: Admin, master: BrokerAddress, group: str) -> GroupOnBroker | None:
+    try:
+        config = (await group_configs(admin, master.address)).get(group)
+    except (RemotingError, ResponseError) as error:
+        return GroupOnBroker(master.cluster, master.broker_name, None, str(error))
+    return None if config is None else GroupOnBroker(master.cluster, master.broker_name, config)

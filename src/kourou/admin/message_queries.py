@@ -1,0 +1,147 @@
+"""Messages by key or unique id: every broker of the topic searches its index.
+
+Brokers know keys by a hash only, so what comes back is compared with the key once more.
+Not here: messages by their place (messages.py, message_reading.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kourou.admin.session import Admin, replica_address
+from kourou.errors import RemotingError, ResponseError
+from kourou.protocol.bodies import BrokerData
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import QueryMessageRequestHeader
+from kourou.protocol.message import MessageExt
+from kourou.protocol.properties import MessageConst
+from kourou.protocol.record import decode_records
+
+MAX_FOUND: Final = 64
+"""How many messages a broker is asked for, as Apache's tools."""
+MAX_SAME_ID: Final = 32
+FOR_EVER_MS: Final = (1 << 63) - 1
+KEY_INDEX: Final = "K"
+TAG_INDEX: Final = "T"
+_TIMEOUT_FACTOR: Final = 4
+_HOUR_MS: Final = 3_600_000
+
+
+async def query_by_key(
+    admin: Admin,
+    topic: str,
+    key: str,
+    *,
+    max_num: int = MAX_FOUND,
+    begin_ms: int = 0,
+    end_ms: int = FOR_EVER_MS,
+    route_of: str | None = None,
+    index_type: str | None = None,
+    last_key: str | None = None,
+) -> list[MessageExt]:
+    """Messages of a topic with a key, or with a tag (`index_type` "T", brokers from 5.5 on).
+
+    `route_of` is a topic, or a cluster, whose brokers are asked; the topic's otherwise. `last_key`: only
+    what comes after it, where the index is kept in RocksDB. ResponseError NO_MESSAGE if there is none.
+    """
+    header = QueryMessageRequestHeader(
+        topic=topic,
+        key=key,
+        max_num=max_num,
+        begin_timestamp=begin_ms,
+        end_timestamp=end_ms,
+        unique_key_query=False,
+        index_type=index_type,
+        last_key=last_key,
+    )
+
+    def is_meant(message: MessageExt) -> bool:
+        return message.tags == key if index_type == TAG_INDEX else key in message.keys
+
+    return await _query(admin, header, route_of, is_meant)
+
+
+async def query_by_unique_key(
+    admin: Admin,
+    topic: str,
+    msg_id: str,
+    *,
+    begin_ms: int = 0,
+    end_ms: int = FOR_EVER_MS,
+    route_of: str | None = None,
+) -> list[MessageExt]:
+    """Messages with the id that a producer gave: one, or several if it was sent again. Oldest first.
+
+    ResponseError NO_MESSAGE if there is none.
+    """
+    header = QueryMessageRequestHeader(
+        topic=topic,
+        key=msg_id,
+        max_num=MAX_SAME_ID,
+        begin_timestamp=begin_ms,
+        end_timestamp=end_ms,
+        unique_key_query=True,
+    )
+
+    def is_meant(message: MessageExt) -> bool:
+        return message.get_property(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) == msg_id
+
+    found = await _query(admin, header, route_of, is_meant)
+    return sorted(found, key=lambda message: message.store_timestamp)
+
+
+def index_key(message: MessageExt, key: str, index_type: str = KEY_INDEX) -> str:
+    """How an index of RocketMQ 5.5 knows a message: `hour@topic@K@key@id@place`."""
+    hour_ms = message.store_timestamp - message.store_timestamp % _HOUR_MS
+    return f"{hour_ms}@{message.topic}@{index_type}@{key}@{message.msg_id}@{message.phy_offset}"
+
+
+async def _query(
+    admin: Admin,
+    header: QueryMessageRequestHeader,
+    route_of: str | None,
+    is_meant: Callable[[MessageExt], bool],
+) -> list[MessageExt]:
+    """Ask all brokers at once. One that fails is passed over, unless nothing is found elsewhere."""
+    route = await admin.route(route_of or header.topic)
+    answers = await asyncio.gather(
+        *(_query_broker(admin, broker, header) for broker in route.broker_datas), return_exceptions=True
+    )
+    found: list[MessageExt] = []
+    failures: list[BaseException] = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            failures.append(answer)
+        else:
+            found += (message for message in answer if message.topic == header.topic and is_meant(message))
+    for failure in failures:
+        if not found or not isinstance(failure, RemotingError | ResponseError):
+            raise failure
+    if not found:
+        raise ResponseError(ResponseCode.NO_MESSAGE, "query message by key finished, but no message.")
+    return found
+
+
+async def _query_broker(
+    admin: Admin, broker: BrokerData, header: QueryMessageRequestHeader
+) -> list[MessageExt]:
+    address = replica_address(broker)
+    if address is None:
+        return []
+    try:
+        answer = await admin.call(
+            address,
+            RequestCode.QUERY_MESSAGE,
+            header,
+            timeout_ms=_TIMEOUT_FACTOR * admin.settings.request_timeout_ms,
+        )
+    except ResponseError as error:
+        if error.code == ResponseCode.QUERY_NOT_FOUND:
+            return []
+        raise
+    found = decode_records(answer.body)
+    for message in found:
+        message.broker_name = broker.broker_name
+    return found

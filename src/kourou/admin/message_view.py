@@ -1,0 +1,74 @@
+"""MessageView: a stored message as operators look at it, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from kourou.errors import ProtocolError
+from kourou.protocol.message import MessageExt
+from kourou.protocol.properties import MessageConst
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """One message. `msg_id` is the id that users see, `offset_msg_id` the one that leads to the record."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    store_size: int
+    msg_id: str
+    offset_msg_id: str
+    tags: str | None
+    keys: str | None
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    sys_flag: int
+    flag: int
+    body_crc: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    transaction_id: str | None
+    properties: dict[str, str]
+    body: bytes
+    """As it was sent; as it is stored, where it cannot be inflated."""
+
+    @classmethod
+    def of(cls, message: MessageExt) -> Self:
+        """What is to be seen of a record."""
+        return cls(
+            topic=message.topic,
+            broker_name=message.broker_name,
+            queue_id=message.queue_id,
+            queue_offset=message.queue_offset,
+            phy_offset=message.phy_offset,
+            store_size=message.store_size,
+            msg_id=message.msg_id,
+            offset_msg_id=message.offset_msg_id,
+            tags=message.tags,
+            keys=message.get_property(MessageConst.PROPERTY_KEYS),
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_timestamp=message.store_timestamp,
+            store_host=message.store_host,
+            sys_flag=message.sys_flag,
+            flag=message.flag,
+            body_crc=message.body_crc,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+            transaction_id=message.transaction_id,
+            properties=dict(message.properties),
+            body=_body(message),
+        )
+
+
+def _body(message: MessageExt) -> bytes:
+    try:
+        return message.body
+    except ProtocolError:
+        return message.stored_body

@@ -1,0 +1,120 @@
+"""Whether servers do what they are there for: a name server answers, a broker stores a message.
+
+The message goes to the topic that every broker has under its own name, as Apache's `sendMsgStatus` does it;
+nobody consumes it. Asked directly, so that a broker can be probed which no name server knows yet.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.client.send_result import SEND_STATUSES, SendStatus
+from kourou.client.settings import ClientSettings
+from kourou.client.unique_id import UniqueIds
+from kourou.config.properties import parse_properties, properties_dict
+from kourou.errors import KourouError, ProtocolError, ResponseError
+from kourou.protocol.bodies import ClusterInfo, decode_body
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers.send import SendMessageRequestHeaderV2
+from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC
+from kourou.protocol.properties import MessageConst, encode_properties
+from kourou.transport.client import RemotingClient
+
+PROBE_GROUP: Final = "KOUROU_READY"
+PROBE_BODY: Final = b"ready?"
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What one server is good for now; without a `problem` it is ready."""
+
+    server: str
+    problem: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is."""
+        return not self.problem
+
+
+class ReadinessProbe:
+    """Asks servers, each within `timeout_ms` a question. Use it on one loop, and `stop` it."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._ids = UniqueIds()
+        settings = ClientSettings(connect_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+        self._remoting = RemotingClient(settings.remoting_config())
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        await self._remoting.stop()
+
+    async def namesrv(self, address: str, broker_names: list[str]) -> Readiness:
+        """Whether a name server answers, and knows these brokers."""
+        server = f"name server {address}"
+        try:
+            answer = await self._call(address, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
+            known = decode_body(answer.body, ClusterInfo).broker_addr_table
+        except (KourouError, OSError) as error:
+            return Readiness(server, str(error))
+        missing = [name for name in broker_names if name not in known]
+        return Readiness(server, f"{', '.join(missing)} is not registered here" if missing else "")
+
+    async def broker(self, address: str) -> tuple[Readiness, str | None]:
+        """Whether a broker stores a message; its name, if it answers."""
+        name: str | None = None
+        try:
+            config = await self._config_of(address)
+            name = config["brokerName"]
+            _check_permission(config)
+            await self._store(address, name)
+        except (KourouError, OSError) as error:
+            return Readiness(f"broker {name or 'at'} {address}", str(error)), name
+        return Readiness(f"broker {name} {address}"), name
+
+    async def _config_of(self, address: str) -> dict[str, str]:
+        answer = await self._call(address, RemotingCommand.request(RequestCode.GET_BROKER_CONFIG))
+        config = properties_dict(parse_properties(answer.body.decode("utf-8", "replace")))
+        if not config.get("brokerName"):
+            raise ProtocolError(f"{address} does not say its brokerName; is it a broker?")
+        return config
+
+    async def _store(self, address: str, topic: str) -> None:
+        header = SendMessageRequestHeaderV2(
+            producer_group=PROBE_GROUP,
+            topic=topic,
+            default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
+            default_topic_queue_nums=1,
+            queue_id=0,
+            sys_flag=0,
+            born_timestamp=time.time_ns() // 1_000_000,
+            flag=0,
+            properties=encode_properties(
+                {MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: self._ids.next_id()}
+            ),
+        )
+        command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, PROBE_BODY)
+        answer = await self._remoting.call(address, command, self._timeout_ms)
+        status = SEND_STATUSES.get(answer.code)
+        # A slave that is missing does not keep the broker from storing; a disk that does not keep up does.
+        if status is None or status is SendStatus.FLUSH_DISK_TIMEOUT:
+            raise ResponseError(answer.code, answer.remark or "", address)
+
+    async def _call(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        answer = await self._remoting.call(address, command, self._timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark or "", address)
+        return answer
+
+
+def _check_permission(config: dict[str, str]) -> None:
+    """Clients are kept from writing by what routes say; the broker itself would take the message."""
+    permission = config.get("brokerPermission", "")
+    if permission.isdecimal() and not int(permission) & PermName.WRITE:
+        raise ResponseError(
+            ResponseCode.NO_PERMISSION, f"brokerPermission={permission}: clients may not send to it"
+        )

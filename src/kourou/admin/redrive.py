@@ -1,0 +1,281 @@
+"""redrive: dead letters go back to the group that gave them up.
+
+A copy goes to the group's retry topic, `%RETRY%group`: every member of the group reads it, nobody else does,
+and shows the message under the topic that it came from. So each message is given once to that group only.
+The copy begins anew (reconsumeTimes 0), so it is tried as often as a message that was just sent. With
+`to_topic` the copy goes to the topic that the message came from instead, where *every* group gets it.
+
+Groups that consume in order hold locks on their queues, and brokers of RocketMQ 5 take what is sent to the
+retry topic of such a group for given up: it would be a dead letter at once. There the broker is asked to
+take the dead letter back (CONSUMER_SEND_MSG_BACK) as a consumer would ask it: it comes within a second or
+two, counts as one more attempt, and is a dead letter again if that one fails.
+
+Nothing is lost: a dead letter stays where it is until its file expires. What was redriven is known by the
+copies themselves: each says in REDRIVEN_FROM, separated by commas, from which dead letters it comes, and a
+copy that the broker made has one attempt more than its dead letter. Before a dead letter is sent the brokers
+are asked for messages with its id (`messageIndexEnable`, on by default, is needed), and it is left alone if
+one of them comes from it. Copies are younger than dead letters, so they do not expire first. A message that
+fails again and is given up again is a new dead letter, which can be redriven.
+
+A send is tried once only: after a timeout the message may be stored, and the next run finds out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kourou.admin.connections import consumer_connection
+from kourou.admin.dead_letter_copies import comes_from, copy_of_dead_letter
+from kourou.admin.dead_letters import (
+    DeadLetter,
+    Selection,
+    dead_letter_spans,
+    origin_topic,
+    read_dead_letters,
+)
+from kourou.admin.message_queries import query_by_unique_key
+from kourou.admin.message_reading import QueuePlace, QueueSpan
+from kourou.admin.running_info import PROP_CONSUME_ORDERLY, running_info
+from kourou.admin.session import Admin
+from kourou.client.producer import AsyncProducer
+from kourou.client.send_result import SendResult
+from kourou.errors import ConfigError, KourouError, ProtocolError, RemotingError, ResponseError
+from kourou.protocol.bodies import ConsumeType, MessageQueue
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import ViewMessageRequestHeader
+from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
+from kourou.protocol.message import MessageExt
+from kourou.protocol.message_id import parse_offset_msg_id
+from kourou.protocol.names import is_dlq_topic, retry_topic
+from kourou.protocol.record import decode_record
+
+REDRIVE_GROUP: Final = "KOUROU_REDRIVE"
+"""The producer group."""
+# Clocks of brokers differ; a copy may seem older than its dead letter by so much.
+_CLOCK_SLACK_MS: Final = 600_000
+_FIRST_DELAY_LEVEL: Final = 1
+_COMES_BACK_WITHIN_S: Final = 5.0
+
+
+class RedriveOutcome(enum.StrEnum):
+    """What became of a dead letter."""
+
+    SENT = "sent"
+    FAILED = "failed"
+    ALREADY = "redriven before"
+    WOULD_SEND = "would be sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """One dead letter and what became of it."""
+
+    number: int
+    """Counts those that are sent, or would be, from 1; 0 for others."""
+    outcome: RedriveOutcome
+    letter: DeadLetter
+    target: str = ""
+    """The topic that it goes to."""
+    reason: str = ""
+    """Why it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedrivePlan:
+    """Which dead letters are to go back, and how. Those that come later are not among them."""
+
+    group: str
+    selection: Selection
+    spans: list[QueueSpan]
+    to_topic: bool = False
+    """To the topic that each came from, and so to all groups of it."""
+    sends_back: bool = False
+    """The broker takes them back, as the group consumes in order."""
+    again: bool = False
+    """Those too that were redriven before."""
+    limit: int | None = None
+    """At most so many are sent."""
+
+
+async def plan_redrive(
+    admin: Admin,
+    group: str,
+    selection: Selection | None = None,
+    *,
+    to_topic: bool = False,
+    again: bool = False,
+    limit: int | None = None,
+) -> RedrivePlan:
+    """Look what there is. ResponseError TOPIC_NOT_EXIST if there is no such group."""
+    selection = selection or Selection()
+    spans = await dead_letter_spans(admin, group, selection)
+    sends_back = bool(spans) and not to_topic and await _consumes_in_order(admin, group)
+    return RedrivePlan(group, selection, spans, to_topic, sends_back, again, limit)
+
+
+async def _consumes_in_order(admin: Admin, group: str) -> bool:
+    """Whether a member that is online says so. ConfigError if the group reads another retry topic."""
+    try:
+        connection = await consumer_connection(admin, group)
+    except ResponseError:
+        return False  # nobody is online: locks are held for a minute at most
+    if connection.consume_type is ConsumeType.CONSUME_POP:
+        raise ConfigError(
+            f"{group} consumes by POP, which has a retry topic for each topic; give --to-topic, "
+            "and all groups of the topic get the messages again"
+        )
+    for member in connection.connection_set:
+        try:
+            info = await running_info(admin, group, member.client_id)
+        except (RemotingError, ResponseError):
+            continue
+        return info.properties.get(PROP_CONSUME_ORDERLY, "").lower() == "true"
+    return False
+
+
+# -- looking -----------------------------------------------------------------------------------------
+
+
+async def preview(admin: Admin, plan: RedrivePlan) -> AsyncIterator[Redriven]:
+    """What `redrive` would do; nothing is sent."""
+    async for _, _, found in _meant(admin, plan):
+        yield found
+
+
+async def _meant(admin: Admin, plan: RedrivePlan) -> AsyncIterator[tuple[QueuePlace, MessageExt, Redriven]]:
+    """Every dead letter of the plan, with what is known before it is sent; up to the limit."""
+    number = 0
+    async for place, message in read_dead_letters(admin, plan.spans, plan.selection):
+        if plan.limit is not None and number >= plan.limit:
+            return
+        found = await _judge(admin, plan, message, number + 1)
+        number += found.outcome is not RedriveOutcome.ALREADY
+        yield place, message, found
+
+
+async def _judge(admin: Admin, plan: RedrivePlan, message: MessageExt, number: int) -> Redriven:
+    letter = DeadLetter.of(message)
+    if not letter.topic:
+        reason = "it does not say from which topic it came"
+        return Redriven(number, RedriveOutcome.FAILED, letter, reason=reason)
+    target = letter.topic if plan.to_topic else retry_topic(plan.group)
+    try:
+        if not plan.again and await was_redriven(admin, plan.group, message):
+            return Redriven(0, RedriveOutcome.ALREADY, letter, target)
+    except (RemotingError, ResponseError) as error:
+        reason = f"it could not be found out whether it was redriven before: {error}"
+        return Redriven(number, RedriveOutcome.FAILED, letter, target, reason)
+    return Redriven(number, RedriveOutcome.WOULD_SEND, letter, target)
+
+
+async def was_redriven(admin: Admin, group: str, letter: MessageExt) -> bool:
+    """Whether there is a copy of a dead letter, in the retry topic or in the topic that it came from."""
+    for topic in (retry_topic(group), origin_topic(letter)):
+        if topic is None:
+            continue
+        try:
+            begin_ms = max(0, letter.store_timestamp - _CLOCK_SLACK_MS)
+            found = await query_by_unique_key(admin, topic, letter.msg_id, begin_ms=begin_ms)
+        except ResponseError as error:
+            if error.code not in (ResponseCode.NO_MESSAGE, ResponseCode.TOPIC_NOT_EXIST):
+                raise
+            continue
+        if any(comes_from(message, letter) for message in found):
+            return True
+    return False
+
+
+# -- sending -----------------------------------------------------------------------------------------
+
+
+async def redrive(admin: Admin, plan: RedrivePlan) -> AsyncIterator[Redriven]:
+    """Send the dead letters of a plan, one after the other, and say of each what became of it."""
+    async with AsyncProducer(REDRIVE_GROUP, retry_times=0, **admin.options) as producer:
+        sender = _Sender(admin, producer, plan)
+        async for place, message, found in _meant(admin, plan):
+            if found.outcome is RedriveOutcome.WOULD_SEND:
+                found = await sender.send(place, message, found)
+            yield found
+        await sender.wait_taken_back()
+
+
+class _Sender:
+    """Sends copies, or has the broker make them."""
+
+    def __init__(self, admin: Admin, producer: AsyncProducer, plan: RedrivePlan) -> None:
+        self._admin = admin
+        self._producer = producer
+        self._group = plan.group
+        self._sends_back = plan.sends_back
+        self._queues: dict[str, list[MessageQueue]] = {}
+        self._turn = 0
+        self._last_taken_back: MessageExt | None = None
+
+    async def send(self, place: QueuePlace, message: MessageExt, found: Redriven) -> Redriven:
+        """What became of it."""
+        try:
+            if not self._sends_back:
+                result = await self._send_copy(place, message, found.target)
+                if found.target == found.letter.topic or await self._has_arrived(place, result):
+                    return replace(found, outcome=RedriveOutcome.SENT)
+                self._sends_back = True
+            await self._send_back(place, message, found.letter.topic)
+        except (KourouError, ValueError) as error:
+            return replace(found, outcome=RedriveOutcome.FAILED, reason=str(error).partition("\n")[0])
+        return replace(found, outcome=RedriveOutcome.SENT)
+
+    async def _send_copy(self, place: QueuePlace, message: MessageExt, target: str) -> SendResult:
+        copy = copy_of_dead_letter(message, target)
+        return await self._producer.send(copy, queue=await self._queue(place, target))
+
+    async def _queue(self, place: QueuePlace, target: str) -> MessageQueue:
+        """One on the broker that has the dead letter, so that the copy is kept no shorter; else any."""
+        if target not in self._queues:
+            # A topic that is gone is said here; the producer would have it made again.
+            await self._admin.route(target)
+            self._queues[target] = await self._producer.queues(target)
+        queues = self._queues[target]
+        near = [queue for queue in queues if queue.broker_name == place.queue.broker_name] or queues
+        self._turn += 1
+        return near[self._turn % len(near)]
+
+    async def _has_arrived(self, place: QueuePlace, result: SendResult) -> bool:
+        """Whether a copy is where it was sent to, and not among the dead letters again."""
+        if result.queue.broker_name != place.queue.broker_name:
+            return True
+        try:
+            phy_offset = parse_offset_msg_id(result.offset_msg_id).phy_offset
+            header = ViewMessageRequestHeader(topic=result.queue.topic, phy_offset=phy_offset)
+            answer = await self._admin.call(place.address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+            return not is_dlq_topic(decode_record(answer.body).topic)
+        except (ProtocolError, RemotingError, ResponseError):
+            return True  # it is stored, the broker said so
+
+    async def _send_back(self, place: QueuePlace, message: MessageExt, topic: str) -> None:
+        header = ConsumerSendMsgBackRequestHeader(
+            phy_offset=message.phy_offset,
+            group=self._group,
+            delay_level=_FIRST_DELAY_LEVEL,
+            origin_msg_id=message.msg_id,
+            origin_topic=topic,
+            max_reconsume_times=message.reconsume_times + 1,
+        )
+        await self._admin.api.send_back(place.address, header)
+        self._last_taken_back = message
+
+    async def wait_taken_back(self) -> None:
+        """Until the last one that a broker took back can be found, so that the next run knows of it."""
+        if self._last_taken_back is None:
+            return
+        try:
+            async with asyncio.timeout(_COMES_BACK_WITHIN_S):
+                while not await was_redriven(  # noqa: ASYNC110  # brokers do not tell
+                    self._admin, self._group, self._last_taken_back
+                ):
+                    await asyncio.sleep(0.2)
+        except (TimeoutError, RemotingError, ResponseError):
+            return

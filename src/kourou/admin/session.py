@@ -1,0 +1,170 @@
+"""Admin: one operator's connections to name servers and brokers, and who is in the cluster.
+
+It registers nowhere: brokers do not see it as a client. What fails is raised as it is, ResponseError with the
+code and the words of who answered.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+import msgspec
+
+from kourou.client.api import ClientApi
+from kourou.client.namesrv_list import NamesrvList
+from kourou.client.settings import ClientOptions, ClientSettings
+from kourou.errors import ConfigError, NameServerNotGivenError, ResponseError
+from kourou.protocol.bodies import BrokerData, ClusterInfo, TopicRouteData
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.transport.client import RemotingClient
+
+MASTER_ID: Final = 0
+DEFAULT_TIMEOUT_MS: Final = 5_000
+"""Of one request, as Apache's `mqadmin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """One broker of a cluster: master or slave."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes writes."""
+        return self.broker_id == MASTER_ID
+
+
+class Admin:
+    """Asks on an operator's behalf. Options are those of every client (ClientOptions)."""
+
+    def __init__(self, **options: Unpack[ClientOptions]) -> None:
+        # Given, it holds for requests too that usually have more time.
+        self._max_timeout_ms = options.get("request_timeout_ms")
+        options.setdefault("request_timeout_ms", DEFAULT_TIMEOUT_MS)
+        self.options: ClientOptions = options
+        """For clients that an operation needs besides."""
+        self.settings = ClientSettings(**options)
+        self._namesrvs = NamesrvList(self.settings)
+
+    async def __aenter__(self) -> Self:
+        """Find the name servers. Without any, brokers can be asked by their addresses."""
+        with suppress(NameServerNotGivenError):
+            await self._namesrvs.refresh()
+        self._remoting = self._connect()
+        self._api = ClientApi(
+            self._remoting, self._namesrvs, self.settings, max_timeout_ms=self._max_timeout_ms
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._remoting.stop()
+
+    def _connect(self) -> RemotingClient:
+        return RemotingClient(self.settings.remoting_config())
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    @property
+    def api(self) -> ClientApi:
+        """The requests that every client has: offsets, consumer ids and so on."""
+        return self._api
+
+    @property
+    def namesrvs(self) -> tuple[str, ...]:
+        """All name servers. NameServerNotGivenError if none is given: it says how to."""
+        return self._namesrvs.addresses or (self._namesrvs.current,)
+
+    async def call(
+        self,
+        address: str,
+        code: int,
+        header: msgspec.Struct | None = None,
+        body: bytes = b"",
+        timeout_ms: int | None = None,
+    ) -> RemotingCommand:
+        """Ask a broker, or a certain name server; ResponseError for any answer but success."""
+        return await self._api.call(address, code, header, body, timeout_ms)
+
+    async def call_namesrv(
+        self, code: int, header: msgspec.Struct | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Ask the name servers until one answers."""
+        return await self._api.call_namesrv(code, header, body)
+
+    # -- who is there ----------------------------------------------------------------------------
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers and clusters that the name server knows."""
+        return await self._api.cluster_info()
+
+    async def brokers(self, cluster: str | None = None) -> list[BrokerAddress]:
+        """All brokers, masters and slaves, of one cluster or of all, sorted. Of none if there is no such
+        cluster."""
+        info = await self.cluster_info()
+        names = {
+            (name, broker)
+            for name, brokers in info.cluster_addr_table.items()
+            if cluster is None or name == cluster
+            for broker in brokers
+        }
+        return [
+            BrokerAddress(name, broker, broker_id, address)
+            for name, broker in sorted(names)
+            if broker in info.broker_addr_table
+            for broker_id, address in sorted(info.broker_addr_table[broker].broker_addrs.items())
+        ]
+
+    async def masters(self, cluster: str | None = None) -> list[BrokerAddress]:
+        """The masters of one cluster or of all."""
+        return [broker for broker in await self.brokers(cluster) if broker.is_master]
+
+    async def broker_address(self, text: str) -> str:
+        """The address of a broker that was given as `host:port`, or by its name: that of its master then.
+        ConfigError if there is none of that name."""
+        if ":" in text:
+            return text
+        masters = await self.masters()
+        for broker in masters:
+            if broker.broker_name == text:
+                return broker.address
+        names = ", ".join(broker.broker_name for broker in masters) or "none"
+        raise ConfigError(
+            f"broker {text}: no master has that name, and it is no host:port; there are: {names}"
+        )
+
+    async def broker_name(self, text: str) -> str:
+        """The name of a broker that was given by it, or as `host:port`."""
+        if ":" in text:
+            for broker in await self.brokers():
+                if broker.address == text:
+                    return broker.broker_name
+        return text
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is. ResponseError TOPIC_NOT_EXIST if the name server does not know it."""
+        route = await self._api.topic_route(topic)
+        if route is None:
+            raise ResponseError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {topic}",
+                self._namesrvs.current,
+            )
+        return route
+
+
+def replica_address(broker: BrokerData) -> str | None:
+    """The master of a broker, else one of its slaves; None if it has no address at all."""
+    return broker.broker_addrs.get(MASTER_ID) or next(iter(broker.broker_addrs.values()), None)

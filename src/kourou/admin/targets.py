@@ -1,0 +1,88 @@
+"""Which brokers an operation is for, and what became of it on each of them.
+
+An operation on many brokers goes on when one of them fails: the others are done, and who failed is told.
+Only when all fail it is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kourou.admin.session import Admin, BrokerAddress
+from kourou.errors import ConfigError, KourouError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an operation on one server."""
+
+    address: str
+    problem: str = ""
+    """Why it failed; empty if it did not."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it did what was asked."""
+        return not self.problem
+
+
+async def brokers_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
+    """All brokers of a cluster. ConfigError, in Apache's words, if there is no such cluster."""
+    brokers = await admin.brokers(cluster)
+    if not brokers:
+        raise ConfigError(
+            f"cluster [{cluster}] not exist. Make sure the specified clusterName exists or the name server "
+            f"connected to is correct; clusterList shows all clusters"
+        )
+    return brokers
+
+
+async def masters_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
+    """The masters of a cluster; ConfigError if there is no such cluster, or none of its masters lives."""
+    masters = [broker for broker in await brokers_of(admin, cluster) if broker.is_master]
+    if not masters:
+        raise ConfigError(f"cluster [{cluster}] has no master now; start one of its brokers as master")
+    return masters
+
+
+async def master_addresses(
+    admin: Admin, *, broker: str | None = None, cluster: str | None = None
+) -> list[str]:
+    """The one broker that is given by address or name; else the masters of a cluster; else of all."""
+    if broker is not None:
+        return [await admin.broker_address(broker)]
+    masters = await (masters_of(admin, cluster) if cluster is not None else admin.masters())
+    if not masters:
+        raise ConfigError("no broker is registered at the name server; start one, or give another with -n")
+    return [master.address for master in masters]
+
+
+async def ask_each(
+    addresses: Sequence[str], ask: Callable[[str], Awaitable[T]]
+) -> list[tuple[str, T | KourouError]]:
+    """Ask several servers at once: what each answered, or why it did not. If none did, that is raised."""
+    answers = await asyncio.gather(*(_answer(ask(address)) for address in addresses))
+    errors = [answer for answer in answers if isinstance(answer, KourouError)]
+    if errors and len(errors) == len(answers):
+        raise errors[0]
+    return list(zip(addresses, answers, strict=True))
+
+
+async def on_each(addresses: Sequence[str], action: Callable[[str], Awaitable[object]]) -> list[Outcome]:
+    """Do something on several servers at once. If it fails on all, the first error is raised."""
+    return [
+        Outcome(address, str(answer) if isinstance(answer, KourouError) else "")
+        for address, answer in await ask_each(addresses, action)
+    ]
+
+
+async def _answer(answer: Awaitable[T]) -> T | KourouError:
+    try:
+        return await answer
+    except KourouError as error:
+        return error

@@ -1,0 +1,252 @@
+"""top: what goes on in a cluster now, by the difference of two looks at it.
+
+Rates are of the time between the looks, not the minute that brokers count over: what starts or stops is seen
+at once. Nothing is changed, and no offset moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
+from kourou.admin.clusters import BrokerSummary, cluster_list
+from kourou.admin.session import MASTER_ID, Admin
+from kourou.admin.topics import topic_names, topic_status
+from kourou.errors import KourouError, ResponseError
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_group, is_system_topic, reply_topic
+
+FIRST_LOOK_S: Final = 1.0
+"""Between the first look and the first result, if the interval is longer."""
+_AT_ONCE: Final = 16
+_STATS_TIMEOUT_FACTOR: Final = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """One broker; rates are messages in a second, as it counts them over ten."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    version: str
+    in_tps: float
+    out_tps: float
+    disk_ratio: float
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic: messages stored, and handed to all its groups, in a second."""
+
+    topic: str
+    in_tps: float
+    out_tps: float
+    groups: int
+    messages: int
+    """Stored since it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One consumer group: messages consumed in a second, that wait, and how fast these become more."""
+
+    group: str
+    topics: int
+    consume_tps: float
+    lag: int
+    lag_change: float
+    """In a second; below 0 it catches up."""
+    behind_s: float
+    """How long ago the last consumed message was stored, of the queue where that is longest and some wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopView:
+    """A cluster at one moment, the busiest first."""
+
+    timestamp_ms: int
+    seconds: float
+    """Between the two looks."""
+    brokers: list[BrokerRow]
+    topics: list[TopicRow]
+    groups: list[GroupRow]
+    problems: list[str]
+    """What could not be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The offsets of everything at one moment."""
+
+    taken_s: float
+    brokers: list[BrokerSummary]
+    ends: dict[str, int]
+    """Of each topic the ends of its queues, summed up."""
+    queues: list[GroupQueueLag]
+    problems: list[str] = field(default_factory=list)
+
+
+async def watch(
+    admin: Admin, cluster: str | None = None, *, interval_s: float = 2.0, count: int | None = None
+) -> AsyncGenerator[TopView, None]:
+    """View after view, for ever or so many. What fails for a while is told in `problems`."""
+    before = await take_look(admin, cluster)
+    shown = 0
+    pause_s = min(interval_s, FIRST_LOOK_S)
+    while count is None or shown < count:
+        await asyncio.sleep(pause_s)
+        after = await take_look(admin, cluster)
+        yield view(before, after)
+        before, pause_s = after, interval_s
+        shown += 1
+
+
+async def take_look(admin: Admin, cluster: str | None = None) -> Look:
+    """Ask for all offsets once. NoNameServerError if no name server answers."""
+    problems: list[str] = []
+    brokers = await cluster_list(admin, cluster)
+    problems += [f"broker {one.broker_name} ({one.address}): {one.problem}" for one in brokers if one.problem]
+    clusters = {one.cluster for one in brokers}
+    own = clusters | set(map(reply_topic, clusters)) | {one.broker_name for one in brokers}
+    masters = [one for one in brokers if one.broker_id == MASTER_ID and not one.problem]
+    names = {one.broker_name for one in masters}
+    topics = [topic for topic in await topic_names(admin) if topic not in own and _is_of_users(topic)]
+
+    async def stats(master: BrokerSummary) -> list[GroupQueueLag]:
+        timeout_ms = _STATS_TIMEOUT_FACTOR * admin.settings.request_timeout_ms
+        try:
+            return (await broker_consume_stats(admin, master.address, timeout_ms=timeout_ms)).queues
+        except KourouError as error:
+            problems.append(f"groups of broker {master.broker_name}: {error}")
+            return []
+
+    async def end(topic: str) -> tuple[str, int | None]:
+        try:
+            queues = [
+                queue for queue in (await topic_status(admin, topic)).queues if queue.broker_name in names
+            ]
+        except KourouError as error:
+            if not (isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST):
+                problems.append(f"topic {topic}: {error}")
+            return topic, None
+        return topic, sum(queue.max_offset for queue in queues) if queues else None
+
+    found = [queue for queues in await asyncio.gather(*map(stats, masters)) for queue in queues]
+    ends = {topic: at for topic, at in await _some_at_once(topics, end) if at is not None}
+    return Look(time.monotonic(), brokers, ends, found, problems)
+
+
+def _is_of_users(topic: str) -> bool:
+    return not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))
+
+
+async def _some_at_once(
+    items: Iterable[str], ask: Callable[[str], Awaitable[tuple[str, T]]]
+) -> list[tuple[str, T]]:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: str) -> tuple[str, T]:
+        async with gate:
+            return await ask(item)
+
+    return list(await asyncio.gather(*map(one, items)))
+
+
+# -- the difference of two looks ---------------------------------------------------------------------
+
+
+def view(before: Look, after: Look) -> TopView:
+    """What happened between two looks."""
+    seconds = max(after.taken_s - before.taken_s, 0.001)
+    now_ms = time.time_ns() // 1_000_000
+    consumed = _consumed(before.queues, after.queues)
+    return TopView(
+        now_ms,
+        seconds,
+        sorted(map(_broker_row, after.brokers), key=lambda row: (-row.in_tps - row.out_tps, row.broker_name)),
+        _topic_rows(before, after, consumed, seconds),
+        _group_rows(before, after, consumed, seconds, now_ms),
+        after.problems,
+    )
+
+
+def _consumed(before: list[GroupQueueLag], after: list[GroupQueueLag]) -> dict[tuple[str, str], int]:
+    """Messages that each group consumed of each topic; one that was moved back consumed none."""
+    offsets = {_place(queue): queue.consumer_offset for queue in before}
+    consumed: dict[tuple[str, str], int] = {}
+    for queue in after:
+        key = queue.group, queue.topic
+        grown = queue.consumer_offset - offsets.get(_place(queue), queue.consumer_offset)
+        consumed[key] = consumed.get(key, 0) + max(0, grown)
+    return consumed
+
+
+def _place(queue: GroupQueueLag) -> tuple[str, str, str, int]:
+    return queue.group, queue.topic, queue.broker_name, queue.queue_id
+
+
+def _broker_row(broker: BrokerSummary) -> BrokerRow:
+    return BrokerRow(
+        broker.cluster,
+        broker.broker_name,
+        broker.broker_id,
+        broker.address,
+        broker.text("brokerVersionDesc"),
+        broker.put_tps,
+        broker.get_tps,
+        broker.disk_ratio,
+        broker.problem,
+    )
+
+
+def _topic_rows(
+    before: Look, after: Look, consumed: dict[tuple[str, str], int], seconds: float
+) -> list[TopicRow]:
+    rows = []
+    for topic, end in after.ends.items():
+        of_groups = [count for (_, name), count in consumed.items() if name == topic]
+        came = max(0, end - before.ends.get(topic, end))
+        rows.append(TopicRow(topic, came / seconds, sum(of_groups) / seconds, len(of_groups), end))
+    return sorted(rows, key=lambda row: (-row.in_tps - row.out_tps, -row.messages, row.topic))
+
+
+def _group_rows(
+    before: Look, after: Look, consumed: dict[tuple[str, str], int], seconds: float, now_ms: int
+) -> list[GroupRow]:
+    lags_before = _lags(before.queues)
+    rows = []
+    for group, lag in _lags(after.queues).items():
+        if is_system_group(group):
+            continue
+        queues = [queue for queue in after.queues if queue.group == group]
+        done = sum(count for (name, _), count in consumed.items() if name == group)
+        waiting_since = [
+            queue.last_timestamp for queue in queues if queue.diff > 0 and queue.last_timestamp > 0
+        ]
+        rows.append(
+            GroupRow(
+                group,
+                len({queue.topic for queue in queues if not is_retry_topic(queue.topic)}),
+                done / seconds,
+                lag,
+                (lag - lags_before.get(group, lag)) / seconds,
+                max(0, now_ms - min(waiting_since)) / 1000 if waiting_since else 0.0,
+            )
+        )
+    return sorted(rows, key=lambda row: (-row.consume_tps - abs(row.lag_change), -row.lag, row.group))
+
+
+def _lags(queues: list[GroupQueueLag]) -> dict[str, int]:
+    lags: dict[str, int] = {}
+    for queue in queues:
+        lags[queue.group] = lags.get(queue.group, 0) + max(0, queue.diff)
+    return lags

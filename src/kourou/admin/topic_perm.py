@@ -1,0 +1,74 @@
+"""What may be done with a topic: reading, writing, both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kourou.admin.session import MASTER_ID, Admin
+from kourou.admin.targets import Outcome, masters_of, on_each
+from kourou.admin.topics import create_topic
+from kourou.errors import ConfigError
+from kourou.protocol.bodies import QueueData, TopicConfig, TopicRouteData
+
+
+@dataclass(frozen=True, slots=True)
+class PermChange:
+    """A changed permission of a topic."""
+
+    config: TopicConfig
+    """Of the broker that was given, or else the first of the topic's route."""
+    old_perm: int
+    brokers: list[Outcome]
+    is_same: bool = False
+    """Whether it was so before, and nothing was done."""
+
+
+async def change_topic_perm_on_broker(admin: Admin, topic: str, perm: int, broker: str) -> PermChange:
+    """Change it on one broker, given by address or name; ConfigError if that is no master of the topic."""
+    route = await admin.route(topic)
+    address = await admin.broker_address(broker)
+    old = _queue_data(route, address)
+    if old is None:
+        raise ConfigError(
+            f"updateTopicPerm error broker not exit or broker is not master!. {address} is none of the topic "
+            f"{topic}; topicRoute shows them"
+        )
+    config = _config(route, topic, old, perm)
+    if old.perm == perm:
+        return PermChange(config, perm, [Outcome(address)], is_same=True)
+    await create_topic(admin, address, config)
+    return PermChange(config, old.perm, [Outcome(address)])
+
+
+async def change_topic_perm_in_cluster(admin: Admin, topic: str, perm: int, cluster: str) -> PermChange:
+    """Change it on all masters of a cluster. Each keeps its own number of queues; one without the topic gets
+    as many as the first broker has."""
+    route = await admin.route(topic)
+    if not route.queue_datas:
+        raise ConfigError(f"topic {topic} has no queue on any broker now")
+    first = route.queue_datas[0]
+    masters = [master.address for master in await masters_of(admin, cluster)]
+
+    async def change(address: str) -> None:
+        await create_topic(admin, address, _config(route, topic, _queue_data(route, address) or first, perm))
+
+    return PermChange(_config(route, topic, first, perm), first.perm, await on_each(masters, change))
+
+
+def _queue_data(route: TopicRouteData, address: str) -> QueueData | None:
+    """How a topic is on the master of an address."""
+    name = next(
+        (data.broker_name for data in route.broker_datas if data.broker_addrs.get(MASTER_ID) == address), None
+    )
+    return next((data for data in route.queue_datas if data.broker_name == name), None)
+
+
+def _config(route: TopicRouteData, topic: str, old: QueueData, perm: int) -> TopicConfig:
+    return TopicConfig(
+        topic_name=topic,
+        read_queue_nums=old.read_queue_nums,
+        write_queue_nums=old.write_queue_nums,
+        perm=perm,
+        topic_sys_flag=old.topic_sys_flag,
+        order=bool(route.order_topic_conf),
+    )

@@ -1,0 +1,239 @@
+"""Topics: where they are, what they hold, and changes to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.session import Admin, replica_address
+from kourou.admin.targets import Outcome, ask_each, masters_of, on_each
+from kourou.client.strategies import AllocateAveragely
+from kourou.errors import ConfigError, KourouError, ResponseError
+from kourou.protocol.bodies import (
+    ClusterInfo,
+    GroupList,
+    MessageQueue,
+    TopicConfig,
+    TopicConfigList,
+    TopicList,
+    TopicRouteData,
+    TopicStatsTable,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
+from kourou.protocol.headers.topics import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC, is_dlq_topic, is_retry_topic
+
+# Enough to keep the servers busy, few enough that they serve others too.
+_TOPICS_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGroups:
+    """A topic, the cluster that it is in, and the groups that consume it."""
+
+    cluster: str
+    topic: str
+    groups: list[str]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What one queue holds; `max_offset` is the next to be written, the time 0 if there is no message."""
+
+    broker_name: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_update_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """All queues of a topic, sorted."""
+
+    topic: str
+    queues: list[QueueStatus]
+    put_tps: float
+    silent: list[Outcome]
+    """Brokers that did not answer, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion:
+    """What became of a topic that was deleted from a cluster."""
+
+    topic: str
+    cluster: str
+    brokers: list[Outcome]
+    namesrvs: list[Outcome]
+
+
+# -- where they are ----------------------------------------------------------------------------------
+
+
+async def topic_names(admin: Admin) -> list[str]:
+    """All topics that the name server knows, those of the system and of retries included, sorted."""
+    answer = await admin.call_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return sorted(decode_body(answer.body, TopicList).topic_list)
+
+
+async def topics_with_groups(admin: Admin) -> list[TopicGroups]:
+    """All topics but those of retries and dead letters, with cluster and consumer groups."""
+    info = await admin.cluster_info()
+    some_at_once = asyncio.Semaphore(_TOPICS_AT_ONCE)
+
+    async def look(topic: str) -> TopicGroups:
+        async with some_at_once:
+            return await _topic_groups(admin, info, topic)
+
+    names = [name for name in await topic_names(admin) if not (is_retry_topic(name) or is_dlq_topic(name))]
+    return list(await asyncio.gather(*map(look, names)))
+
+
+async def _topic_groups(admin: Admin, info: ClusterInfo, topic: str) -> TopicGroups:
+    cluster = ""
+    try:
+        route = await admin.route(topic)
+        cluster = next(iter(_clusters_of(info, route)), "")
+        return TopicGroups(cluster, topic, sorted(await consumer_groups(admin, topic, route)))
+    except KourouError as error:
+        return TopicGroups(cluster, topic, [], f"topic {topic}: {error}")
+
+
+async def consumer_groups(admin: Admin, topic: str, route: TopicRouteData) -> list[str]:
+    """The groups that consume a topic, as the first broker of its route knows them."""
+    address = next(filter(None, map(replica_address, route.broker_datas)), None)
+    if address is None:
+        return []
+    header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
+    answer = await admin.call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+    return decode_body(answer.body, GroupList).group_list
+
+
+async def topic_clusters(admin: Admin, topic: str) -> list[str]:
+    """The clusters that a topic is in."""
+    return _clusters_of(await admin.cluster_info(), await admin.route(topic))
+
+
+def _clusters_of(info: ClusterInfo, route: TopicRouteData) -> list[str]:
+    """Those of the first broker of the route, as Apache's tools say it."""
+    names = [data.broker_name for data in route.broker_datas[:1]]
+    return sorted(
+        cluster
+        for cluster, brokers in info.cluster_addr_table.items()
+        if any(name in brokers for name in names)
+    )
+
+
+# -- what they hold ----------------------------------------------------------------------------------
+
+
+async def topic_status(admin: Admin, topic: str, *, route_of: str | None = None) -> TopicStatus:
+    """How far each queue of a topic is. `route_of` is a topic or cluster with the same brokers.
+
+    ResponseError TOPIC_NOT_EXIST if there is no such topic, or no broker has a queue of it.
+    """
+    route = await admin.route(route_of or topic)
+    header = GetTopicStatsInfoRequestHeader(topic=topic)
+
+    async def ask(address: str) -> TopicStatsTable:
+        answer = await admin.call(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        return decode_body(answer.body, TopicStatsTable)
+
+    addresses = [address for address in map(replica_address, route.broker_datas) if address is not None]
+    answers = await ask_each(addresses, ask)
+    tables = [answer for _, answer in answers if not isinstance(answer, KourouError)]
+    offsets = {queue: offset for table in tables for queue, offset in table.offset_table.items()}
+    if not offsets:
+        raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"Not found the topic stats info of {topic}")
+    return TopicStatus(
+        topic,
+        [
+            QueueStatus(
+                queue.broker_name,
+                queue.queue_id,
+                offsets[queue].min_offset,
+                offsets[queue].max_offset,
+                offsets[queue].last_update_timestamp,
+            )
+            for queue in sorted(offsets)
+        ],
+        sum(table.topic_put_tps for table in tables),
+        [Outcome(address, str(answer)) for address, answer in answers if isinstance(answer, KourouError)],
+    )
+
+
+async def allocate_queues(admin: Admin, topic: str, clients: Sequence[str]) -> dict[str, list[MessageQueue]]:
+    """Which queues each of these clients would get in a group, shared out averagely."""
+    route = await admin.route(topic)
+    queues = sorted(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in route.queue_datas
+        if data.perm & PermName.READ
+        for queue_id in range(data.read_queue_nums)
+    )
+    if not queues:
+        raise ConfigError(f"topic {topic} has no queue that may be read")
+    strategy = AllocateAveragely()
+    ids = sorted(set(clients))
+    return {client: strategy.allocate("", client, queues, ids) for client in ids}
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+
+async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
+    """Make a topic on one broker, or change it. Attributes are changes: `+key` to value, `-key` to none."""
+    header = CreateTopicRequestHeader(
+        topic=config.topic_name,
+        default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+        attributes=",".join(f"{key}={text}" if text else key for key, text in config.attributes.items()),
+    )
+    await admin.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+async def create_topic_on(admin: Admin, addresses: Sequence[str], config: TopicConfig) -> list[Outcome]:
+    """The same on several brokers."""
+    return await on_each(addresses, lambda address: create_topic(admin, address, config))
+
+
+async def create_topics_on(
+    admin: Admin, addresses: Sequence[str], configs: list[TopicConfig]
+) -> list[Outcome]:
+    """Make many topics by one request to each broker (5.x)."""
+    body = encode_body(TopicConfigList(topic_config_list=configs))
+    return await on_each(
+        addresses, lambda address: admin.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+    )
+
+
+async def delete_topic(admin: Admin, topic: str, cluster: str) -> TopicDeletion:
+    """Delete a topic from the brokers of a cluster, then from all name servers. Success if there is none."""
+    masters = [master.address for master in await masters_of(admin, cluster)]
+    header = DeleteTopicRequestHeader(topic=topic)
+    brokers = await on_each(
+        masters, lambda address: admin.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+    )
+    route_header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
+    namesrvs = await on_each(
+        admin.namesrvs,
+        lambda address: admin.call(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, route_header),
+    )
+    return TopicDeletion(topic, cluster, brokers, namesrvs)

@@ -1,0 +1,69 @@
+"""ReadTurns: whoever reads what is old gives way to those who send.
+
+A consumer far behind asks again as soon as it is answered, and a few of them can keep the loop busy by
+themselves. While messages are put, one pull of old messages is served in each iteration of the loop; the
+others wait for the next ones in the order in which they came. When nobody sends, nobody waits.
+Not here: which pulls those are (pull_message_processor.py), how many of a connection wait (pull_lines.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+# A sender whose messages were answered has sent the next ones by then.
+SENDING_S: Final = 0.01
+
+
+class ReadTurns:
+    """The turns of one broker. `end` tells how far its log has grown."""
+
+    def __init__(self, end: Callable[[], int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = end
+        self._seen_end = end()
+        self._sending_until_s = 0.0
+        self._is_taken = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def take_nowait(self) -> bool:
+        """Whether an old read may go on at once; if not, it is one of those that `wait`."""
+        if self._is_taken or self._waiting:
+            return False
+        if not self._is_sending():
+            return True
+        self._take()
+        return True
+
+    async def wait(self) -> None:
+        """Return when it is the caller's turn."""
+        if self.take_nowait():
+            return
+        turn = self._loop.create_future()
+        self._waiting.append(turn)
+        await turn
+
+    def _is_sending(self) -> bool:
+        end, now_s = self._end(), self._loop.time()
+        if end != self._seen_end:
+            self._seen_end = end
+            self._sending_until_s = now_s + SENDING_S
+        return now_s < self._sending_until_s
+
+    def _take(self) -> None:
+        self._is_taken = True
+        self._loop.call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        """The next iteration: one more may read, or all when nobody sends any longer."""
+        self._is_taken = False
+        is_sending = self._is_sending()
+        while self._waiting and not self._is_taken:
+            turn = self._waiting.popleft()
+            if turn.done():  # cancelled: its client is gone
+                continue
+            turn.set_result(None)
+            if is_sending:
+                self._take()

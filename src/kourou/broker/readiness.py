@@ -1,0 +1,89 @@
+"""Whether clients can send to a broker now: what `GET /readyz` of a broker means.
+
+Judged by the broker's own state, which is exact without a write: `brokerPermission` has W, the store is
+neither fenced nor refuses puts for want of space, no sync is overdue, not too much waits for one, the last
+write went through, and a name server has taken a registration, if there is to be one.
+
+After a write that failed, only the next one can tell: then a message is stored, in the topic that every
+broker has under its own name, which nobody consumes; the same one as `kourou ready` stores.
+
+Not here: start and stop, where a broker is never ready (controller.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.inner_message import InnerMessage, put_now
+from kourou.errors import RequestError
+from kourou.protocol.codes import PermName
+from kourou.protocol.message_id import encode_host
+from kourou.store.put_status import PutRefusedError, PutStatus
+
+if TYPE_CHECKING:
+    from kourou.broker.out_api import BrokerOuterApi
+    from kourou.broker.services import BrokerServices
+
+_PROBE_BODY: Final = b"ready?"
+_BORN_HOST: Final = encode_host("127.0.0.1", 0)
+
+
+async def why_not_ready(services: BrokerServices, out_api: BrokerOuterApi) -> str | None:
+    """Why clients cannot send to this broker now, in one line; None: they can."""
+    why_not = _why_closed(services) or _why_unable(services) or _why_unknown(services, out_api)
+    if why_not is None and services.pass_end.write_problem is not None:
+        return await _why_not_stored(services)
+    return why_not
+
+
+def _why_closed(services: BrokerServices) -> str | None:
+    """What the operator has said."""
+    config = services.config
+    if not config.broker_permission & PermName.WRITE:
+        return f"brokerPermission={config.broker_permission}: clients may not send to it"
+    since_ms = config.start_accept_send_request_time_stamp
+    if since_ms > services.now_ms():
+        return f"startAcceptSendRequestTimeStamp={since_ms}: messages are refused until then"
+    return None
+
+
+def _why_unable(services: BrokerServices) -> str | None:
+    """What the disk says."""
+    refusal = services.store.appender.refusal
+    if refusal is not None:
+        return str(refusal)
+    if services.pass_end.is_late:
+        return "the disk is slow: a sync takes longer than syncFlushTimeout"
+    try:
+        services.pass_end.check_room()
+    except RequestError as error:
+        return str(error)
+    return None
+
+
+def _why_unknown(services: BrokerServices, out_api: BrokerOuterApi) -> str | None:
+    """What the name servers say."""
+    config = services.config
+    where = config.namesrv_addr or config.rmq_address_server_domain
+    if where and not out_api.has_registered:
+        return f"no name server knows this broker yet: {where}"
+    return None
+
+
+async def _why_not_stored(services: BrokerServices) -> str | None:
+    """Store a message, as durable as a sender's; why that failed."""
+    stored: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+
+    def done(status: PutStatus, _: int, __: int) -> None:
+        if not stored.done():  # whoever asked may have given up
+            stored.set_result(status)
+
+    topic = services.config.broker_name
+    message = InnerMessage(topic, 0, _PROBE_BODY, "", services.now_ms(), _BORN_HOST)
+    try:
+        put_now(services, message, done, wait=True)
+    except PutRefusedError as error:
+        return str(error)
+    status = await stored
+    return None if status is PutStatus.PUT_OK else (services.pass_end.write_problem or status.remark)

@@ -1,0 +1,165 @@
+"""Commands that do something to brokers: whether they are written to, and what they clean up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.brokers import (
+    clean_expired_consume_queues,
+    clean_unused_topics,
+    delete_expired_commit_logs,
+    reset_master_flush_offset,
+)
+from kourou.admin.namesrvs import WritePermChange, add_write_perm, wipe_write_perm
+from kourou.admin.session import Admin
+from kourou.admin.targets import Outcome, master_addresses
+from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.options import Given, required, value
+from kourou.cli.admin.screen import Screen
+
+_BROKER_NAME: Final = required("b", "brokerName", "broker, by its name or as host:port")
+_WHERE: Final = (
+    value("b", "brokerAddr", "only this broker, as host:port or by its name"),
+    value("c", "cluster", "only the masters of this cluster"),
+)
+
+
+# -- wipeWritePerm, addWritePerm ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _PermChanges:
+    """What each name server did."""
+
+    broker_name: str
+    namesrvs: list[WritePermChange]
+
+
+async def _wipe(call: Call) -> _PermChanges:
+    name = await call.admin.broker_name(call.given.text("brokerName"))
+    return _PermChanges(name, await wipe_write_perm(call.admin, name))
+
+
+async def _add(call: Call) -> _PermChanges:
+    name = await call.admin.broker_name(call.given.text("brokerName"))
+    return _PermChanges(name, await add_write_perm(call.admin, name))
+
+
+def _show_perms(verb: str) -> Callable[[_PermChanges, Screen], None]:
+    def show(changes: _PermChanges, screen: Screen) -> None:
+        for change in changes.namesrvs:
+            what = f"{verb} write perm of broker[{changes.broker_name}] in name server[{change.namesrv}]"
+            if change.problem:
+                screen.line(f"{what} Failed")
+                screen.trouble(change.problem)
+            else:
+                screen.line(f"{what} OK, {change.topics}")
+
+    return show
+
+
+# -- cleaning up -------------------------------------------------------------------------------------
+
+_Clean = Callable[[Admin, Sequence[str]], Awaitable[list[Outcome]]]
+
+
+def _cleaning(clean: _Clean) -> Callable[[Call], Awaitable[list[Outcome]]]:
+    async def ask(call: Call) -> list[Outcome]:
+        addresses = await master_addresses(
+            call.admin, broker=call.given.get("brokerAddr"), cluster=call.given.get("cluster")
+        )
+        return await clean(call.admin, addresses)
+
+    return ask
+
+
+def _show_cleaning(outcomes: list[Outcome], screen: Screen) -> None:
+    screen.write("success" if all(outcome.is_done for outcome in outcomes) else "false")
+    for outcome in outcomes:
+        if outcome.problem:
+            screen.trouble(outcome.problem)
+
+
+def _where(given: Given) -> str:
+    if broker := given.get("brokerAddr"):
+        return f"broker {broker}"
+    return f"cluster {given.get('cluster')}" if "cluster" in given else "all clusters"
+
+
+# -- resetMasterFlushOffset --------------------------------------------------------------------------
+
+
+async def _reset_flush_offset(call: Call) -> int:
+    phy_offset = call.given.number("offset")
+    address = await call.admin.broker_address(call.given.text("brokerAddr"))
+    await reset_master_flush_offset(call.admin, address, phy_offset)
+    return phy_offset
+
+
+def _show_flush_offset(phy_offset: int, screen: Screen) -> None:
+    screen.line(f"reset master flush offset to {phy_offset} success")
+
+
+BROKER_CARE_COMMANDS: Final = (
+    AdminCommand(
+        name="wipeWritePerm",
+        about="Have producers leave a broker alone, as before it is stopped; consumers go on.",
+        example="wipeWritePerm -n 127.0.0.1:9876 -b broker-a",
+        options=(_BROKER_NAME,),
+        ask=_wipe,
+        show=_show_perms("wipe"),
+        warning=lambda given: f"stop all writing to broker {given.text('brokerName')}",
+    ),
+    AdminCommand(
+        name="addWritePerm",
+        about="Let producers use a broker again.",
+        example="addWritePerm -n 127.0.0.1:9876 -b broker-a",
+        options=(_BROKER_NAME,),
+        ask=_add,
+        show=_show_perms("add"),
+    ),
+    AdminCommand(
+        name="cleanExpiredCQ",
+        about="Delete index files of messages that are gone.",
+        example="cleanExpiredCQ -n 127.0.0.1:9876 -c DefaultCluster",
+        options=_WHERE,
+        ask=_cleaning(clean_expired_consume_queues),
+        show=_show_cleaning,
+        warning=lambda given: f"delete the index files of messages that are gone, on {_where(given)}",
+    ),
+    AdminCommand(
+        name="cleanUnusedTopic",
+        about="Delete files of topics that do not exist any more.",
+        example="cleanUnusedTopic -n 127.0.0.1:9876 -c DefaultCluster",
+        options=_WHERE,
+        ask=_cleaning(clean_unused_topics),
+        show=_show_cleaning,
+        warning=lambda given: f"delete the files of topics that do not exist any more, on {_where(given)}",
+    ),
+    AdminCommand(
+        name="deleteExpiredCommitLog",
+        about="Delete messages that were kept for their time, now and not at the hour for it.",
+        example="deleteExpiredCommitLog -n 127.0.0.1:9876 -c DefaultCluster",
+        options=_WHERE,
+        ask=_cleaning(delete_expired_commit_logs),
+        show=_show_cleaning,
+        warning=lambda given: f"delete messages that were kept for their time, on {_where(given)}",
+    ),
+    AdminCommand(
+        name="resetMasterFlushOffset",
+        about="Tell a slave how far its master is on disk.",
+        example="resetMasterFlushOffset -n 127.0.0.1:9876 -b 127.0.0.1:10911 -o 0",
+        options=(
+            required("b", "brokerAddr", "slave, as host:port"),
+            required("o", "offset", "byte of the CommitLog"),
+        ),
+        ask=_reset_flush_offset,
+        show=_show_flush_offset,
+        warning=lambda given: (
+            f"have broker {given.text('brokerAddr')} believe that its master has the CommitLog on disk "
+            f"up to byte {given.text('offset')}"
+        ),
+    ),
+)

@@ -1,0 +1,238 @@
+"""Commands about connected clients: who they are, and what they say of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kourou.admin.connections import consumer_connection, producer_connection, producers_of_broker
+from kourou.admin.group_offsets import ClientOffset, client_offsets
+from kourou.admin.running_info import ClientStatus, GroupStatus, client_status, group_status
+from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.forms import cut, or_null
+from kourou.cli.admin.options import flag, required, value
+from kourou.cli.admin.running_info_text import running_info_text
+from kourou.cli.admin.screen import Screen
+from kourou.errors import ConfigError
+from kourou.protocol.bodies import Connection, ConsumerConnection, ProducerTableInfo
+from kourou.protocol.versions import version_desc
+
+# -- consumerConnection ------------------------------------------------------------------------------
+
+
+async def _consumer_connection(call: Call) -> ConsumerConnection:
+    return await consumer_connection(
+        call.admin, call.given.text("consumerGroup"), call.given.get("brokerAddr")
+    )
+
+
+def _show_consumer_connection(connection: ConsumerConnection, screen: Screen) -> None:
+    screen.table(
+        "{:<36} {:<22} {:<10} {}",
+        ("#ClientId", "#ClientAddr", "#Language", "#Version"),
+        (
+            (member.client_id, member.client_addr, or_null(member.language), version_desc(member.version))
+            for member in sorted(connection.connection_set, key=lambda member: member.client_id)
+        ),
+    )
+    screen.line()
+    screen.line("Below is subscription:")
+    table = connection.subscription_table
+    screen.table(
+        "{:<20} {}",
+        ("#Topic", "#SubExpression"),
+        ((topic, table[topic].sub_string) for topic in sorted(table)),
+    )
+    screen.line()
+    screen.line(f"ConsumeType: {or_null(connection.consume_type)}")
+    screen.line(f"MessageModel: {or_null(connection.message_model)}")
+    screen.line(f"ConsumeFromWhere: {or_null(connection.consume_from_where)}")
+
+
+# -- producers ---------------------------------------------------------------------------------------
+
+
+async def _producer_connection(call: Call) -> list[Connection]:
+    return await producer_connection(call.admin, call.given.text("producerGroup"), call.given.text("topic"))
+
+
+def _show_producer_connection(connections: list[Connection], screen: Screen) -> None:
+    for index, member in enumerate(connections, 1):
+        screen.line(
+            f"{index:04d}  {member.client_id:<32} {member.client_addr:<22} "
+            f"{or_null(member.language):<8} {version_desc(member.version)}"
+        )
+
+
+async def _producer(call: Call) -> ProducerTableInfo:
+    return await producers_of_broker(call.admin, call.given.text("broker"))
+
+
+def _show_producer(producers: ProducerTableInfo, screen: Screen) -> None:
+    for group in sorted(producers.data):
+        if not producers.data[group]:
+            screen.line(f"producer group ({group}) instances are empty")
+        for member in sorted(producers.data[group], key=lambda member: member.client_id):
+            screen.line(
+                f"producer group ({group}) instance : clientId={member.client_id},"
+                f"remoteIP={member.remote_ip}, language={or_null(member.language)}, "
+                f"version={member.version}, lastUpdateTimestamp={member.last_update_timestamp}"
+            )
+
+
+# -- consumerStatus ----------------------------------------------------------------------------------
+
+
+async def _consumer_status(call: Call) -> ClientStatus | GroupStatus:
+    given = call.given
+    group, broker, with_stacks = given.text("consumerGroup"), given.get("brokerAddr"), given.flag("jstack")
+    client_id = given.get("clientId")
+    if client_id is not None:
+        return await client_status(call.admin, group, client_id, broker=broker, with_stacks=with_stacks)
+    return await group_status(call.admin, group, broker=broker, with_stacks=with_stacks)
+
+
+def _show_consumer_status(status: ClientStatus | GroupStatus, screen: Screen) -> None:
+    if isinstance(status, GroupStatus):
+        _show_group_status(status, screen)
+    elif status.info is not None:
+        screen.write(running_info_text(status.info, is_v4=screen.is_v4))
+
+
+def _show_group_status(status: GroupStatus, screen: Screen) -> None:
+    answered = [client for client in status.clients if client.info is not None]
+    screen.table(
+        "{:<10} {:<40} {:<20} {}",
+        ("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile"),
+        (
+            (index, client.client_id, client.version, _write_file(status, client, screen.is_v4))
+            for index, client in enumerate(answered, 1)
+        ),
+    )
+    for client in status.clients:
+        if client.problem:
+            screen.trouble(f"{client.client_id}: {client.problem}")
+    if not answered:
+        return
+    screen.write("\n\n")
+    if not status.is_subscription_same:
+        screen.write("WARN: Different subscription in the same group of consumer!!!")
+        return
+    screen.line("Same subscription in the same group of consumer")
+    screen.line()
+    screen.line(f"Rebalance {'OK' if status.is_rebalance_ok else 'Failed'}")
+    for finding in status.findings:
+        screen.line(finding)
+
+
+def _write_file(status: GroupStatus, client: ClientStatus, is_v4: bool) -> str:
+    """Write what a client says under the working directory; the path of the file."""
+    assert client.info is not None
+    path = Path(str(status.timestamp_ms), _file_name(client.client_id))
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(running_info_text(client.info, is_v4=is_v4), "utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror}; change to a folder that can be, "
+            f"or use -i {client.client_id} to have it printed"
+        ) from None
+    return str(path)
+
+
+def _file_name(client_id: str) -> str:
+    """A client chooses its id: it must not choose another folder by it."""
+    name = client_id.replace("/", "_").replace("\0", "_")
+    return name if name.strip(".") else f"_{name}"
+
+
+# -- getConsumerStatus -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberOffsets:
+    group: str
+    topic: str
+    origin_client_id: str
+    offsets: list[ClientOffset]
+
+
+async def _get_consumer_status(call: Call) -> _MemberOffsets:
+    group, topic = call.given.text("group"), call.given.text("topic")
+    client_id = call.given.text("originClientId")
+    return _MemberOffsets(group, topic, client_id, await client_offsets(call.admin, group, topic, client_id))
+
+
+def _show_get_consumer_status(members: _MemberOffsets, screen: Screen) -> None:
+    screen.line(
+        f"get consumer status from client. group={members.group}, topic={members.topic}, "
+        f"originClientId={members.origin_client_id}"
+    )
+    screen.table(
+        "{:<50}  {:<15}  {:<15}  {:<20}",
+        ("#clientId", "#brokerName", "#queueId", "#offset"),
+        (
+            (cut(one.client_id, 50), cut(one.broker_name, 15), one.queue_id, one.offset)
+            for one in members.offsets
+        ),
+    )
+
+
+CONNECTION_COMMANDS: Final = (
+    AdminCommand(
+        name="consumerConnection",
+        about="Members of a consumer group that are online, and what they subscribe to.",
+        example="consumerConnection -n 127.0.0.1:9876 -g OrderService",
+        options=(
+            required("g", "consumerGroup", "consumer group"),
+            value("b", "brokerAddr", "broker to ask; without it those of the group, until one knows it"),
+        ),
+        ask=_consumer_connection,
+        show=_show_consumer_connection,
+    ),
+    AdminCommand(
+        name="producerConnection",
+        about="Producers of a group that are online.",
+        example="producerConnection -n 127.0.0.1:9876 -g OrderProducer -t Orders",
+        options=(
+            required("g", "producerGroup", "producer group"),
+            required("t", "topic", "topic that it sends to"),
+        ),
+        ask=_producer_connection,
+        show=_show_producer_connection,
+    ),
+    AdminCommand(
+        name="producer",
+        about="All producers that a broker knows.",
+        example="producer -n 127.0.0.1:9876 -b 127.0.0.1:10911",
+        options=(required("b", "broker", "address of the broker"),),
+        ask=_producer,
+        show=_show_producer,
+    ),
+    AdminCommand(
+        name="consumerStatus",
+        about="What the members of a consumer group say of themselves, and whether they agree.",
+        example="consumerStatus -n 127.0.0.1:9876 -g OrderService",
+        options=(
+            required("g", "consumerGroup", "consumer group"),
+            value("i", "clientId", "only this member, printed instead of written to a file"),
+            value("b", "brokerAddr", "broker to ask for the members"),
+            flag("s", "jstack", "with what the threads of each member are doing"),
+        ),
+        ask=_consumer_status,
+        show=_show_consumer_status,
+    ),
+    AdminCommand(
+        name="getConsumerStatus",
+        about="Offsets of a topic as the members of a consumer group have them in memory.",
+        example="getConsumerStatus -n 127.0.0.1:9876 -g OrderService -t Orders",
+        options=(
+            required("g", "group", "consumer group"),
+            required("t", "topic", "topic"),
+            value("i", "originClientId", "only this member"),
+        ),
+        ask=_get_consumer_status,
+        show=_show_get_consumer_status,
+    ),
+)

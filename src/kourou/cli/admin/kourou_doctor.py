@@ -1,0 +1,93 @@
+"""`mqadmin doctor`: what an expert would say of a cluster."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import AsyncIterator
+from typing import Final
+
+from kourou.admin.doctor import DEFAULT_WATCH_S, diagnose
+from kourou.admin.doctor_findings import DoctorReport, Finding, Severity
+from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.options import Given, UsageError, value
+from kourou.cli.admin.screen import Screen
+from kourou.errors import KourouError
+
+_WIDTH: Final = 110
+_LABEL: Final = "{:<8} "
+
+
+async def _doctor(call: Call) -> AsyncIterator[DoctorReport]:
+    report = await diagnose(
+        call.admin,
+        call.given.get("clusterName"),
+        watch_s=_watch_s(call.given),
+        progress=call.screen.progress,
+    )
+    yield report
+    if report.problems:
+        raise KourouError(f"{_count(report.problems, 'problem')} found; each says how to mend it")
+
+
+def _watch_s(given: Given) -> float:
+    text = given.get("watch")
+    try:
+        watch_s = DEFAULT_WATCH_S if text is None else float(text)
+    except ValueError:
+        raise UsageError(f"--watch {text}: must be a number of seconds") from None
+    if not 0 <= watch_s <= 3600:
+        raise UsageError(f"--watch {text}: must be from 0 to 3600 seconds")
+    return watch_s
+
+
+def _show(report: DoctorReport, screen: Screen) -> None:
+    screen.line(
+        f"Looked at {_count(report.brokers, 'broker')}, {_count(report.topics, 'topic')} and "
+        f"{_count(report.groups, 'group')}."
+    )
+    for finding in report.findings:
+        _show_finding(finding, screen)
+    if report.not_checked:
+        screen.line()
+        screen.head("Not checked")
+        for skipped in report.not_checked:
+            where = f" of {skipped.where}" if skipped.where else ""
+            screen.line(f"  {skipped.check}{where}: {skipped.reason}")
+    screen.line()
+    counts = {severity: 0 for severity in Severity}
+    for finding in report.findings:
+        counts[finding.severity] += 1
+    screen.line(", ".join(_count(count, severity) for severity, count in counts.items()) + ".")
+
+
+def _show_finding(finding: Finding, screen: Screen) -> None:
+    screen.line()
+    screen.head(f"{finding.severity.upper()} {finding.where}: {finding.check}")
+    for label, text in (("found", finding.what), ("means", finding.meaning), ("cure", finding.cure)):
+        for line in textwrap.wrap(
+            text,
+            _WIDTH,
+            initial_indent="  " + _LABEL.format(label),
+            subsequent_indent=" " * 11,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ):
+            screen.line(line)
+
+
+def _count(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+DOCTOR: Final = AdminCommand(
+    name="doctor",
+    about="Check a whole cluster as an expert would, and say how to mend what is found",
+    example="doctor -n 127.0.0.1:9876",
+    options=(
+        value("c", "clusterName", "only this cluster; all if not given"),
+        value("w", "watch", f"seconds between the two looks, {DEFAULT_WATCH_S:g} if not given"),
+    ),
+    stream=_doctor,
+    show=_show,
+    is_only_kourou=True,
+)

@@ -1,0 +1,188 @@
+"""`mqadmin redrive`: dead letters back to the group that gave them up."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Final
+
+from kourou.admin.dead_letters import Selection
+from kourou.admin.redrive import Redriven, RedriveOutcome, RedrivePlan, plan_redrive, preview, redrive
+from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.forms import cut, parse_time, plain_time
+from kourou.cli.admin.options import Given, UsageError, flag, required, value
+from kourou.cli.admin.screen import Screen
+from kourou.errors import ConfigError, FilterSyntaxError, KourouError
+from kourou.protocol.filter import FilterProgram, compile_filter
+
+_LAYOUT: Final = "{:<5} {:<32} {:<20} {:<24} {:<19} {:<6} {:<15} {}"
+_HEAD: Final = ("#", "Message Id", "Keys", "Topic", "Born", "Times", "Result", "Body")
+_SHOWN_ROWS_BEFORE_ASKING: Final = 20
+
+
+async def _redrive(call: Call) -> AsyncIterator[Redriven]:
+    plan = await plan_redrive(
+        call.admin,
+        call.given.text("group"),
+        _selection(call.given),
+        to_topic=call.given.flag("to-topic"),
+        again=call.given.flag("again"),
+        limit=_limit(call.given),
+    )
+    if call.given.flag("dry-run"):
+        async for found in _told(call, preview(call.admin, plan)):
+            yield found
+        return
+    if _somebody_can_answer(call) and not await _is_wanted(call, plan):
+        return
+    failed = 0
+    async for found in _told(call, redrive(call.admin, plan)):
+        failed += found.outcome is RedriveOutcome.FAILED
+        yield found
+    if failed:
+        raise KourouError(
+            f"{failed} dead letter{'s' if failed > 1 else ''} of {plan.group} could not be sent back and "
+            "stay where they are; run it again when the reasons above are mended"
+        )
+
+
+def _selection(given: Given) -> Selection:
+    begin, end = given.get("beginTime"), given.get("endTime")
+    return Selection(
+        topic=given.get("topic"),
+        key=given.get("key"),
+        begin_ms=parse_time(begin) if begin is not None else None,
+        end_ms=parse_time(end) if end is not None else None,
+        expression=_expression(given.get("expression")),
+    )
+
+
+def _expression(text: str | None) -> FilterProgram | None:
+    try:
+        return compile_filter(text) if text is not None else None
+    except FilterSyntaxError as error:
+        raise UsageError(str(error)) from None
+
+
+def _limit(given: Given) -> int | None:
+    if "limit" not in given:
+        return None
+    if (limit := given.number("limit")) < 1:
+        raise UsageError(f"--limit {limit}: must be a number above 0")
+    return limit
+
+
+async def _told(call: Call, rows: AsyncIterator[Redriven]) -> AsyncIterator[Redriven]:
+    """The rows, with a head before and a sum after them where people read."""
+    is_text = not call.given.flag("json")
+    counts: Counter[RedriveOutcome] = Counter()
+    if is_text:
+        call.screen.head(_LAYOUT.format(*_HEAD).rstrip())
+    async for row in rows:
+        counts[row.outcome] += 1
+        call.screen.progress(_sum(counts))
+        yield row
+    call.screen.end_progress()
+    if is_text:
+        call.screen.line(_sum(counts))
+
+
+def _sum(counts: Counter[RedriveOutcome]) -> str:
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in RedriveOutcome if counts[outcome]) or (
+        "no dead letters are meant"
+    )
+
+
+def _show(row: Redriven, screen: Screen) -> None:
+    # Those of earlier runs may be many; the sum tells of them.
+    if row.outcome is RedriveOutcome.ALREADY:
+        return
+    letter = row.letter
+    screen.line(
+        _LAYOUT.format(
+            row.number,
+            letter.msg_id,
+            cut(letter.keys, 20),
+            cut(letter.topic, 24),
+            plain_time(letter.born_timestamp),
+            letter.reconsume_times,
+            row.outcome,
+            " ".join(letter.body_start.split()),
+        )
+    )
+    if row.reason:
+        screen.trouble(f"{letter.msg_id}: {row.outcome}: {row.reason}")
+
+
+# -- asking ------------------------------------------------------------------------------------------
+
+
+def _somebody_can_answer(call: Call) -> bool:
+    return sys.stdin.isatty() and call.screen.is_terminal and not call.given.flag("yes")
+
+
+async def _is_wanted(call: Call, plan: RedrivePlan) -> bool:
+    """Show what would be sent, and ask. ConfigError if it is not wanted; False if there is nothing."""
+    count = 0
+    async for row in preview(call.admin, plan):
+        count += row.outcome is RedriveOutcome.WOULD_SEND
+        if count == 1 and row.number == 1:
+            call.screen.head(_LAYOUT.format(*_HEAD).rstrip())
+        if row.number <= _SHOWN_ROWS_BEFORE_ASKING:
+            _show(row, call.screen)
+    if not count:
+        call.screen.line("no dead letters are meant")
+        return False
+    if count > _SHOWN_ROWS_BEFORE_ASKING:
+        call.screen.line(f"… and {count - _SHOWN_ROWS_BEFORE_ASKING} more")
+    whom = "all groups of their topics" if plan.to_topic else plan.group
+    call.screen.write(f"This is going to send {count} dead letters to {whom} again. Go on? [y/N] ")
+    call.screen.flush()
+    if (await _answer()).strip().lower() not in ("y", "yes"):
+        raise ConfigError("nothing was sent; --yes skips the question, --dry-run only shows")
+    return True
+
+
+async def _answer() -> str:
+    """A line of the terminal; Control-C is heard meanwhile, which `input` on the loop would keep away."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        loop.remove_reader(sys.stdin)
+        if not answer.done():
+            answer.set_result(sys.stdin.readline())
+
+    try:
+        loop.add_reader(sys.stdin, read)
+    except NotImplementedError:  # Windows
+        return sys.stdin.readline()
+    try:
+        return await answer
+    finally:
+        loop.remove_reader(sys.stdin)
+
+
+REDRIVE: Final = AdminCommand(
+    name="redrive",
+    about="Send dead letters of a group back to it, once each; they stay among the dead letters too",
+    example="redrive -n 127.0.0.1:9876 -g billing --dry-run",
+    options=(
+        required("g", "group", "the consumer group whose dead letters go back", "consumerGroup"),
+        value("t", "topic", "only those that came from this topic"),
+        value("k", "key", "only those with this key or message id"),
+        value("b", "beginTime", "only those given up from this time on, ms or yyyy-MM-dd#HH:mm:ss:SSS"),
+        value("e", "endTime", "only those given up before this time"),
+        value("", "expression", 'only those whose properties fit an SQL92 expression, such as "a > 3"'),
+        value("", "limit", "send at most so many"),
+        flag("", "dry-run", "show what would be sent, and send nothing", "dryRun"),
+        flag("", "to-topic", "send to the topics they came from: all groups get them", "toTopic"),
+        flag("", "again", "send those too that were redriven before"),
+    ),
+    stream=_redrive,
+    show=_show,
+    aliases=("redriveDLQ", "resendDLQ"),
+    is_only_kourou=True,
+)

@@ -1,0 +1,160 @@
+"""`mqadmin top`: brokers, topics and groups, the busiest first, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Final
+
+from kourou.admin.top import TopView, watch
+from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.forms import plain_time
+from kourou.cli.admin.options import Given, UsageError, flag, value
+from kourou.cli.admin.screen import Screen
+
+_INTERVAL_S: Final = 2.0
+_ROWS: Final = 20
+_BROKERS: Final = "{:<20} {:<3} {:<22} {:<14} {:>10} {:>10} {:>7}"
+_BROKERS_HEAD: Final = ("BROKER", "ID", "ADDRESS", "VERSION", "IN/s", "OUT/s", "DISK")
+_TOPICS: Final = "{:<40} {:>10} {:>10} {:>7} {:>14}"
+_TOPICS_HEAD: Final = ("TOPIC", "IN/s", "OUT/s", "GROUPS", "MESSAGES")
+_GROUPS: Final = "{:<40} {:>7} {:>10} {:>12} {:>10} {:>9}"
+_GROUPS_HEAD: Final = ("GROUP", "TOPICS", "OUT/s", "LAG", "LAG/s", "BEHIND")
+
+_Rows = list[tuple[str, ...]]
+
+
+async def _top(call: Call) -> AsyncIterator[TopView]:
+    given = call.given
+    count = 1 if given.flag("once") else given.number("count") if "count" in given else None
+    if count is not None and count < 1:
+        raise UsageError(f"-k {count}: must be a number above 0")
+    views = watch(call.admin, given.get("clusterName"), interval_s=_interval_s(given), count=count)
+    try:
+        async with aclosing(views):
+            async for found in views:
+                yield found
+    except asyncio.CancelledError:
+        # Control-C is how a live view ends: that is no failure. Who cancels otherwise hears nothing of it,
+        # and nobody does: this is the whole program.
+        return
+
+
+def _interval_s(given: Given) -> float:
+    text = given.get("interval")
+    try:
+        interval_s = _INTERVAL_S if text is None else float(text)
+    except ValueError:
+        raise UsageError(f"-i {text}: must be a number of seconds") from None
+    if not 0.1 <= interval_s <= 3600:
+        raise UsageError(f"-i {text}: must be from 0.1 to 3600 seconds")
+    return interval_s
+
+
+def _show(found: TopView, screen: Screen) -> None:
+    if screen.is_terminal:
+        # Only here: what the import of rich takes would be part of every command.
+        from kourou.cli.admin.kourou_top_live import show_live
+
+        show_live(f"{plain_time(found.timestamp_ms)}  {_sum(found)}", _tables(found), screen, _most(screen))
+    else:
+        _show_text(found, screen)
+    for problem in found.problems:
+        screen.trouble(problem)
+    screen.flush()
+
+
+def _most(screen: Screen) -> int:
+    rows = screen.given.number("rows", _ROWS)
+    if rows < 1:
+        raise UsageError(f"--rows {rows}: must be a number above 0")
+    return rows
+
+
+# -- rows --------------------------------------------------------------------------------------------
+
+
+def _broker_rows(found: TopView) -> _Rows:
+    return [
+        (
+            row.broker_name,
+            str(row.broker_id),
+            row.address,
+            row.version or "-",
+            f"{row.in_tps:.1f}",
+            f"{row.out_tps:.1f}",
+            "no answer" if row.problem else f"{row.disk_ratio:.0%}",
+        )
+        for row in found.brokers
+    ]
+
+
+def _topic_rows(found: TopView) -> _Rows:
+    return [
+        (row.topic, f"{row.in_tps:.1f}", f"{row.out_tps:.1f}", str(row.groups), str(row.messages))
+        for row in found.topics
+    ]
+
+
+def _group_rows(found: TopView) -> _Rows:
+    return [
+        (
+            row.group,
+            str(row.topics),
+            f"{row.consume_tps:.1f}",
+            str(row.lag),
+            f"{row.lag_change:+.1f}",
+            f"{row.behind_s:.0f}s",
+        )
+        for row in found.groups
+    ]
+
+
+def _tables(found: TopView) -> list[tuple[tuple[str, ...], _Rows]]:
+    return [
+        (_BROKERS_HEAD, _broker_rows(found)),
+        (_TOPICS_HEAD, _topic_rows(found)),
+        (_GROUPS_HEAD, _group_rows(found)),
+    ]
+
+
+# -- in a file ---------------------------------------------------------------------------------------
+
+
+def _show_text(found: TopView, screen: Screen) -> None:
+    most = _most(screen)
+    screen.line(f"{plain_time(found.timestamp_ms)}  {_sum(found)}")
+    layouts = (_BROKERS, _TOPICS, _GROUPS)
+    for layout, (head, rows) in zip(layouts, _tables(found), strict=True):
+        screen.line()
+        screen.table(layout, head, rows[:most])
+        if len(rows) > most:
+            screen.line(f"… {len(rows) - most} more; --rows shows them")
+    screen.line()
+
+
+def _sum(found: TopView) -> str:
+    return (
+        f"{len(found.brokers)} brokers, {len(found.topics)} topics, {len(found.groups)} groups, "
+        f"in {sum(row.in_tps for row in found.topics):.1f}/s, "
+        f"out {sum(row.consume_tps for row in found.groups):.1f}/s, "
+        f"lag {sum(row.lag for row in found.groups)}"
+    )
+
+
+TOP: Final = AdminCommand(
+    name="top",
+    about="Show brokers, topics and groups with their rates and lag, the busiest first, until Control-C",
+    example="top -n 127.0.0.1:9876 -i 5",
+    options=(
+        value("c", "clusterName", "only the brokers of this cluster"),
+        value("i", "interval", f"seconds between two views, {_INTERVAL_S:g} if not given"),
+        value("k", "count", "end after so many views"),
+        flag("", "once", "show one view"),
+        value("", "rows", f"at most so many rows in a table, {_ROWS} if not given"),
+    ),
+    stream=_top,
+    show=_show,
+    is_only_kourou=True,
+)

@@ -1,0 +1,44 @@
+"""How `mqadmin top` looks on a terminal: drawn in place, in colour."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from kourou.cli.admin.screen import Screen
+from kourou.cli.printing import shown
+
+_TEXT_COLUMNS: Final = frozenset({"BROKER", "ID", "ADDRESS", "VERSION", "TOPIC", "GROUP"})
+# The title, and the heads of the three tables with a line around each.
+_LINES_AROUND: Final = 9
+
+
+def show_live(
+    title: str,
+    tables: Iterable[tuple[Sequence[str], Sequence[Sequence[str]]]],
+    screen: Screen,
+    most: int,
+) -> None:
+    """Draw the tables, of each as many rows as fit on the screen and no more than `most`."""
+    console = Console(highlight=False, file=sys.stdout)
+    # What scrolls away cannot be drawn in place.
+    most = min(most, max(3, (console.height - _LINES_AROUND) // 3))
+    screen.next_round()
+    screen.flush()
+    console.print(shown(title), style="bold", no_wrap=True)
+    for head, rows in tables:
+        console.print()
+        console.print(_table(head, rows[:most]))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, header_style="bold cyan", pad_edge=False)
+    for name in head:
+        table.add_column(name, justify="left" if name in _TEXT_COLUMNS else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(shown, row), style="red" if "no answer" in row else None)
+    return table

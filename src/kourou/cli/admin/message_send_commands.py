@@ -1,0 +1,125 @@
+"""Commands that send messages: sendMessage, checkMsgSendRT."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.message_sending import SentMessage, TimedSend, check_send_rt, send_message
+from kourou.cli.admin import forms
+from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.options import UsageError, required, value
+from kourou.cli.admin.screen import Screen
+from kourou.errors import SendFailedError
+
+_LAYOUT: Final = "{:<32}  {:<4}  {:<20}    {}"
+_MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+
+
+# -- sendMessage -------------------------------------------------------------------------------------
+
+
+async def _send(call: Call) -> SentMessage:
+    given = call.given
+    if "qid" in given and "broker" not in given:
+        raise UsageError("Broker name must be set if the queue is chosen!")
+    return await send_message(
+        call.admin,
+        given.text("topic"),
+        given.text("body").encode(),
+        tags=given.get("tags"),
+        keys=given.get("key"),
+        broker=given.get("broker"),
+        queue_id=given.number("qid") if "qid" in given else None,
+        trace=given.truth("msgTraceEnable"),
+    )
+
+
+def _show_sent(sent: SentMessage, screen: Screen) -> None:
+    row = (sent.broker_name, sent.queue_id, sent.status, sent.msg_id)
+    screen.table(_LAYOUT, ("#Broker Name", "#QID", "#Send Result", "#MsgId"), [row])
+
+
+# -- checkMsgSendRT ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedSend:
+    """One send of several, counted from 1."""
+
+    number: int
+    send: TimedSend
+
+
+@dataclass(frozen=True, slots=True)
+class SendTimes:
+    """All sends: the mean leaves the first out, which looks up routes and connects."""
+
+    amount: int
+    failed: int
+    avg_rt_ms: float
+
+
+async def _check_rt(call: Call) -> AsyncIterator[NumberedSend | SendTimes]:
+    amount, size_bytes = call.given.number("amount", 100), call.given.number("size", 128)
+    if amount < 1:
+        raise UsageError(f"-a {amount}: at least one message must be sent")
+    if not 1 <= size_bytes <= _MAX_BODY_BYTES:
+        raise UsageError(f"-s {size_bytes}: a body has 1 to {_MAX_BODY_BYTES} bytes")
+    times_ms: list[int] = []
+    problems: list[str] = []
+    async for send in check_send_rt(
+        call.admin, call.given.text("topic"), amount=amount, size_bytes=size_bytes
+    ):
+        times_ms.append(send.rt_ms)
+        problems += [send.problem] if send.problem else []
+        yield NumberedSend(len(times_ms), send)
+        call.screen.progress(f"{len(times_ms)} of {amount} messages")
+    yield SendTimes(amount, len(problems), sum(times_ms[1:]) / max(1, amount - 1))
+    if len(problems) == amount:
+        raise SendFailedError(call.given.text("topic"), [problems[0]], call.admin.settings.request_timeout_ms)
+
+
+def _show_rt(item: NumberedSend | SendTimes, screen: Screen) -> None:
+    if isinstance(item, SendTimes):
+        screen.line(f"Avg RT: {item.avg_rt_ms:.2f}")
+        return
+    if item.number == 1:
+        screen.head(_LAYOUT.format("#Broker Name", "#QID", "#Send Result", "#RT"))
+    send = item.send
+    screen.line(_LAYOUT.format(send.broker_name, send.queue_id, forms.truth(send.is_ok), send.rt_ms))
+    if send.problem:
+        screen.trouble(send.problem)
+
+
+SEND_COMMANDS: Final = (
+    AdminCommand(
+        name="sendMessage",
+        about="Send a message.",
+        example="sendMessage -n 127.0.0.1:9876 -t Orders -p 'hello' -k order-1 -c TagA",
+        options=(
+            required("t", "topic", "topic"),
+            required("p", "body", "body, as text"),
+            value("k", "key", "keys of the message, separated by blanks"),
+            value("c", "tags", "tag of the message"),
+            value("b", "broker", "name of the broker to send to; needs -i"),
+            value("i", "qid", "number of the queue to send to; needs -b"),
+            value("m", "msgTraceEnable", "true: report the send to the trace topic"),
+        ),
+        ask=_send,
+        show=_show_sent,
+    ),
+    AdminCommand(
+        name="checkMsgSendRT",
+        about="Send messages to the queues of a topic in turn, and show how long each send takes.",
+        example="checkMsgSendRT -n 127.0.0.1:9876 -t Orders -a 100 -s 128",
+        options=(
+            required("t", "topic", "topic"),
+            value("a", "amount", "how many messages, 100 if not given"),
+            value("s", "size", "bytes of a body, 128 if not given"),
+        ),
+        stream=_check_rt,
+        show=_show_rt,
+    ),
+)

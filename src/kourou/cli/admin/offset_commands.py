@@ -1,0 +1,302 @@
+"""Commands that move consumer groups."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.group_offsets import (
+    TO_THE_END,
+    MovedQueue,
+    QueueOffset,
+    clone_offsets,
+    reset_offsets,
+    reset_offsets_old,
+    reset_queue,
+)
+from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.forms import cut, parse_time, truth
+from kourou.cli.admin.options import Given, Option, UsageError, flag, required, value
+from kourou.cli.admin.screen import Screen
+from kourou.errors import ResponseError
+from kourou.protocol.codes import ResponseCode
+
+_NOW: Final = "now"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reset:
+    """Where a group was moved. `old_way` has rows instead of `queues` if it was moved the old way."""
+
+    group: str
+    topic: str
+    is_force: bool
+    time_text: str
+    timestamp_ms: int
+    queues: list[QueueOffset]
+    old_way: list[MovedQueue] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _QueueReset:
+    """Where a group was moved in one queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    broker: str
+    time_text: str
+    timestamp_ms: int
+    offset: int
+
+
+# -- resetOffsetByTime -------------------------------------------------------------------------------
+
+
+async def _reset_offset_by_time(call: Call) -> _Reset | _QueueReset:
+    given = call.given
+    if "broker" in given or "queue" in given or "offset" in given:
+        return await _reset_queue(call)
+    return await _reset(call, given.text("timestamp"), _timestamp_of(given, is_v4=call.is_v4))
+
+
+async def _reset_queue(call: Call) -> _QueueReset:
+    given = call.given
+    group, topic, broker = given.text("group"), given.text("topic"), given.get("broker")
+    if broker is None or "queue" not in given:
+        raise UsageError("-b, -q and -o move a group in one queue: -b and -q are both needed")
+    timestamp_ms, queue_id = _timestamp_of(given, is_v4=call.is_v4), given.number("queue")
+    queue_offset = await reset_queue(
+        call.admin,
+        broker,
+        group,
+        topic,
+        queue_id,
+        timestamp_ms=timestamp_ms,
+        queue_offset=given.number("offset") if "offset" in given else None,
+    )
+    return _QueueReset(group, topic, queue_id, broker, given.text("timestamp"), timestamp_ms, queue_offset)
+
+
+async def _reset(call: Call, time_text: str, timestamp_ms: int) -> _Reset:
+    """Move a group; the old way where the new one needs members and there are none."""
+    given = call.given
+    group, topic, is_force = given.text("group"), given.text("topic"), given.truth("force", True)
+    route_of = given.get("cluster") or None
+    try:
+        queues = await reset_offsets(
+            call.admin,
+            group,
+            topic,
+            timestamp_ms,
+            is_force=is_force,
+            is_cpp=given.flag("cplus") or given.get("cluster") == "",
+            route_of=route_of,
+        )
+    except ResponseError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        moved = await reset_offsets_old(
+            call.admin, group, topic, timestamp_ms, is_force=is_force, route_of=route_of
+        )
+        return _Reset(group, topic, is_force, time_text, timestamp_ms, [], moved)
+    return _Reset(group, topic, is_force, time_text, timestamp_ms, queues)
+
+
+async def _reset_offset_by_time_old(call: Call) -> _Reset:
+    given = call.given
+    group, topic, is_force = given.text("group"), given.text("topic"), given.truth("force", True)
+    timestamp_ms = _timestamp_of(given, is_v4=call.is_v4)
+    moved = await reset_offsets_old(call.admin, group, topic, timestamp_ms, is_force=is_force)
+    return _Reset(group, topic, is_force, given.text("timestamp"), timestamp_ms, [], moved)
+
+
+def _timestamp_of(given: Given, *, is_v4: bool) -> int:
+    """4.9 takes `now` for the end, messages that come meanwhile included; 5.x for the present time."""
+    text = given.text("timestamp")
+    if text == _NOW:
+        return TO_THE_END if is_v4 else time.time_ns() // 1_000_000
+    return parse_time(text)
+
+
+def _show_reset(reset: _Reset | _QueueReset, screen: Screen) -> None:
+    if isinstance(reset, _QueueReset):
+        screen.line(
+            f"start reset consumer offset by specified, group[{reset.group}], topic[{reset.topic}], "
+            f"queueId[{reset.queue_id}], broker[{reset.broker}], {_times(reset)}"
+        )
+        screen.line(f"reset consumer offset to {reset.offset}")
+    elif reset.old_way is not None:
+        screen.line(
+            f"{'rollback' if screen.is_v4 else 'reset'} consumer offset by specified "
+            f"consumerGroup[{reset.group}], topic[{reset.topic}], force[{truth(reset.is_force)}], "
+            f"{_times(reset)}"
+        )
+        _show_moved(reset.old_way, "#rollbackOffset" if screen.is_v4 else "#resetOffset", screen)
+    else:
+        begin = "rollback consumer offset by specified " if screen.is_v4 else _BEGIN
+        screen.line(
+            f"{begin}group[{reset.group}], topic[{reset.topic}], force[{truth(reset.is_force)}], "
+            f"{_times(reset)}"
+        )
+        _show_queues(reset.queues, screen)
+
+
+_BEGIN: Final = "start reset consumer offset by specified, "
+
+
+def _times(reset: _Reset | _QueueReset) -> str:
+    return f"timestamp(string)[{reset.time_text}], timestamp(long)[{reset.timestamp_ms}]"
+
+
+def _show_queues(queues: list[QueueOffset], screen: Screen) -> None:
+    screen.table(
+        "{:<40}  {:<40}  {:<40}",
+        ("#brokerName", "#queueId", "#offset"),
+        ((cut(queue.broker_name, 32), queue.queue_id, queue.offset) for queue in queues),
+    )
+
+
+def _show_moved(queues: list[MovedQueue], last_name: str, screen: Screen) -> None:
+    screen.table(
+        "  ".join(["{:<20}"] * 6),
+        ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", last_name),
+        (
+            (
+                cut(queue.broker_name, 32),
+                queue.queue_id,
+                queue.broker_offset,
+                queue.consumer_offset,
+                queue.timestamp_offset,
+                queue.reset_offset,
+            )
+            for queue in queues
+        ),
+    )
+
+
+# -- skipAccumulatedMessage, cloneGroupOffset --------------------------------------------------------
+
+
+async def _skip(call: Call) -> _Reset:
+    return await _reset(call, "", TO_THE_END)
+
+
+def _show_skip(reset: _Reset, screen: Screen) -> None:
+    if reset.old_way is not None:
+        _show_moved(reset.old_way, "#rollbackOffset", screen)
+    else:
+        _show_queues(reset.queues, screen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clone:
+    source: str
+    target: str
+    topic: str
+    queues: list[QueueOffset]
+
+
+async def _clone(call: Call) -> _Clone:
+    given = call.given
+    source, target, topic = given.text("srcGroup"), given.text("destGroup"), given.text("topic")
+    return _Clone(source, target, topic, await clone_offsets(call.admin, source, target, topic))
+
+
+def _show_clone(clone: _Clone, screen: Screen) -> None:
+    screen.write(
+        f"clone group offset success. srcGroup[{clone.source}], destGroup=[{clone.target}], "
+        f"topic[{clone.topic}]"
+    )
+
+
+# -- what they take ----------------------------------------------------------------------------------
+
+_GROUP_AND_TOPIC: Final = (
+    required("g", "group", "consumer group"),
+    required("t", "topic", "topic"),
+)
+_FORCE: Final = value("f", "force", "false: only backwards; true if not given")
+_TIME: Final = required("s", "timestamp", "now, milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS; -1 for the end")
+_CPLUS: Final = flag("", "cplus", "the members are C++ clients of RocketMQ 4")
+_CLUSTER: Final = value("c", "cluster", "cluster or topic whose brokers are asked")
+_CLUSTER_OR_CPLUS: Final = Option(
+    "c", "cluster", f"{_CLUSTER.about}; without a value the same as --cplus", is_value_optional=True
+)
+
+
+def _move_warning(given: Given) -> str:
+    where = f" in queue {given.text('queue')} of {given.text('broker')}" if "broker" in given else ""
+    return (
+        f"move consumer group {given.text('group')} in topic {given.text('topic')}{where} "
+        f"to {given.text('timestamp')}: messages are skipped, or consumed again"
+    )
+
+
+def _skip_warning(given: Given) -> str:
+    return (
+        f"skip all messages of topic {given.text('topic')} that consumer group {given.text('group')} "
+        "has not consumed"
+    )
+
+
+def _clone_warning(given: Given) -> str:
+    return (
+        f"move consumer group {given.text('destGroup')} in topic {given.text('topic')} "
+        f"to where {given.text('srcGroup')} is"
+    )
+
+
+OFFSET_COMMANDS: Final = (
+    AdminCommand(
+        name="resetOffsetByTime",
+        about="Move a consumer group to a time, in all queues of a topic or in one.",
+        example="resetOffsetByTime -n 127.0.0.1:9876 -g OrderService -t Orders -s 2026-01-31#08:00:00:000",
+        options=(
+            *_GROUP_AND_TOPIC,
+            _TIME,
+            _FORCE,
+            _CLUSTER_OR_CPLUS,
+            _CPLUS,
+            value("b", "broker", "address of the broker, to move the group in one queue"),
+            value("q", "queue", "the queue"),
+            value("o", "offset", "the offset to move to, instead of a time"),
+        ),
+        ask=_reset_offset_by_time,
+        show=_show_reset,
+        warning=_move_warning,
+    ),
+    AdminCommand(
+        name="resetOffsetByTimeOld",
+        about="Move a consumer group that is offline to a time, by writing its offsets.",
+        example="resetOffsetByTimeOld -n 127.0.0.1:9876 -g OrderService -t Orders -s 2026-01-31#08:00:00:000",
+        options=(*_GROUP_AND_TOPIC, _TIME, _FORCE),
+        ask=_reset_offset_by_time_old,
+        show=_show_reset,
+        warning=_move_warning,
+    ),
+    AdminCommand(
+        name="skipAccumulatedMessage",
+        about="Move a consumer group to the end of a topic: what it has not consumed is skipped.",
+        example="skipAccumulatedMessage -n 127.0.0.1:9876 -g OrderService -t Orders",
+        options=(*_GROUP_AND_TOPIC, _FORCE, _CLUSTER),
+        ask=_skip,
+        show=_show_skip,
+        warning=_skip_warning,
+    ),
+    AdminCommand(
+        name="cloneGroupOffset",
+        about="Move a consumer group to where another one is in a topic.",
+        example="cloneGroupOffset -n 127.0.0.1:9876 -s OrderService -d OrderServiceCopy -t Orders",
+        options=(
+            required("s", "srcGroup", "consumer group to take the offsets of"),
+            required("d", "destGroup", "consumer group to move"),
+            required("t", "topic", "topic"),
+            value("o", "offline", "not used; there because scripts give it"),
+        ),
+        ask=_clone,
+        show=_show_clone,
+        warning=_clone_warning,
+    ),
+)

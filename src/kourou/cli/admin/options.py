@@ -1,0 +1,211 @@
+"""Options of a command, read as Apache's tools read them.
+
+`-t v`, `-t=v`, `-tv`, `--topic v`, `--topic=v`, `-topic v` and any beginning of a long name that only one
+option has. Words that are left over are ignored, values are trimmed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.errors import ConfigError
+
+_NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
+
+
+class UsageError(ConfigError):
+    """The words of a command line do not fit the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. `group`: of those with the same group one can be given, and one must if it is required."""
+
+    letter: str
+    name: str
+    about: str
+    takes_value: bool = True
+    is_required: bool = False
+    group: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other spellings that are understood and not shown, without dashes."""
+    is_ours: bool = False
+    """Not Apache's: its name has to be written out."""
+    is_value_optional: bool = False
+    """It is a flag in one version of RocketMQ and has a value in another; without one the value is empty."""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """All words that mean it, without dashes."""
+        return tuple(word for word in (self.letter, self.name, *self.aliases) if word)
+
+    @property
+    def shown(self) -> str:
+        """As it is spoken of: by its letter, if it has one."""
+        return self.letter or self.name
+
+
+def value(letter: str, name: str, about: str, *aliases: str) -> Option:
+    """An option with a value."""
+    return Option(letter, name, about, aliases=aliases)
+
+
+def required(letter: str, name: str, about: str, *aliases: str) -> Option:
+    """An option that must be given, with a value."""
+    return Option(letter, name, about, is_required=True, aliases=aliases)
+
+
+def flag(letter: str, name: str, about: str, *aliases: str) -> Option:
+    """An option without a value."""
+    return Option(letter, name, about, takes_value=False, aliases=aliases)
+
+
+def one_of(*options: Option) -> tuple[Option, ...]:
+    """Options of which exactly one must be given."""
+    group = "|".join(option.shown for option in options)
+    return tuple(
+        Option(
+            option.letter, option.name, option.about, is_required=True, group=group, aliases=option.aliases
+        )
+        for option in options
+    )
+
+
+class Given:
+    """What was given, by the long names of the options."""
+
+    def __init__(
+        self, values: Mapping[str, str], options: Sequence[Option] = (), words: Sequence[str] = ()
+    ) -> None:
+        self._values = dict(values)
+        self.words = tuple(words)
+        """What was neither an option nor its value; most commands do not look at it."""
+        self._shown = {option.name: option.shown for option in options}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def get(self, name: str) -> str | None:
+        """A value; None if it was not given."""
+        return self._values.get(name)
+
+    def text(self, name: str, default: str = "") -> str:
+        """A value."""
+        return self._values.get(name, default)
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A whole number."""
+        text = self._values.get(name)
+        if text is None:
+            return default
+        try:
+            return int(text)
+        except ValueError:
+            shown = self._shown.get(name, name)
+            dashes = "-" if len(shown) < 3 else "--"
+            raise UsageError(f"{dashes}{shown} {text}: must be a whole number") from None
+
+    def truth(self, name: str, default: bool = False) -> bool:
+        """`true` in any case is true, everything else false."""
+        text = self._values.get(name)
+        return default if text is None else text.lower() == "true"
+
+    def flag(self, name: str) -> bool:
+        """Whether an option without a value was given."""
+        return name in self._values
+
+
+def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
+    """Read the words after a command. UsageError in the words of Apache's parser, with the nearest option."""
+    values: dict[str, str] = {}
+    chosen: dict[str, Option] = {}
+    left_over: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            left_over.append(word)
+            continue
+        option, text = _option_of(options, word)
+        if option.group:
+            other = chosen.setdefault(option.group, option)
+            if other is not option:
+                raise UsageError(
+                    f"The option '{option.shown}' was specified but an option from this group has already "
+                    f"been selected: '{other.shown}'"
+                )
+        if option.takes_value and text is None:
+            if rest and not _is_option(options, rest[0]):
+                text = rest.pop(0)
+            elif not option.is_value_optional:
+                raise UsageError(f"Missing argument for option: {option.shown}")
+        values[option.name] = (text or "").strip()
+    return Given(values, options, left_over)
+
+
+def check_required(options: Iterable[Option], given: Given) -> None:
+    """UsageError names all options that are missing."""
+    missing: dict[str, list[Option]] = {}
+    for option in options:
+        if option.is_required:
+            missing.setdefault(option.group or option.name, []).append(option)
+    lacking = [
+        "[" + ", ".join(f"-{option.shown} {option.about}" for option in group) + "]"
+        if len(group) > 1
+        else group[0].shown
+        for group in missing.values()
+        if not any(option.name in given for option in group)
+    ]
+    if lacking:
+        raise UsageError(f"Missing required option{'s' if len(lacking) > 1 else ''}: {', '.join(lacking)}")
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """The name that a mistyped word probably means."""
+    by_small = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(word.lower(), by_small, n=1, cutoff=0.6)
+    return by_small[found[0]] if found else None
+
+
+def _option_of(options: Sequence[Option], word: str) -> tuple[Option, str | None]:
+    """The option that a word means, and the value that stands in the same word."""
+    bare, equals, text = word.lstrip("-").partition("=")
+    attached = text if equals else None
+    for option in options:
+        if bare in option.spellings:
+            return option, attached
+    if not word.startswith("--"):
+        for option in options:
+            if option.takes_value and len(option.letter) == 1 and word[1:].startswith(option.letter):
+                beginning = _by_beginning(options, bare)
+                if beginning is not None:
+                    return beginning, attached
+                return option, word[2:]
+    beginning = _by_beginning(options, bare)
+    if beginning is not None:
+        return beginning, attached
+    names = [option.name for option in options]
+    hint = nearest(bare, names)
+    raise UsageError(f"Unrecognized option: {word}" + (f"; did you mean --{hint}?" if hint else ""))
+
+
+def _by_beginning(options: Sequence[Option], bare: str) -> Option | None:
+    found = [option for option in options if not option.is_ours and bare and option.name.startswith(bare)]
+    if len(found) > 1:
+        names = ", ".join(f"'{option.name}'" for option in found)
+        raise UsageError(f"Ambiguous option: '--{bare}'  (could be: {names})")
+    return found[0] if found else None
+
+
+def _is_option(options: Sequence[Option], word: str) -> bool:
+    """Whether a word is an option and no value; -1 is a value."""
+    if not word.startswith("-") or word == "-" or _NUMBER.fullmatch(word):
+        return False
+    bare = word.lstrip("-").partition("=")[0]
+    return any(bare in option.spellings for option in options)

@@ -1,0 +1,174 @@
+"""From the words of a command line to its exit code.
+
+Bad input, a broker that is down, an answer that refuses: one line on stderr that keeps Apache's words
+(`CODE: 17  DESC: …`), and exit code 1. Apache's tools end with 0 then, and print a stack trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final
+
+from kourou import __version__
+from kourou.admin.session import Admin
+from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
+from kourou.cli.admin.connecting import CONNECTING, client_options
+from kourou.cli.admin.options import Given, Option, UsageError, check_required, flag, nearest, parse, value
+from kourou.cli.admin.registry import all_commands, find
+from kourou.cli.admin.screen import Screen
+from kourou.cli.admin.usage import command_list, usage
+from kourou.cli.problems import FAILURE, run_command
+from kourou.errors import ConfigError, NameServerNotGivenError
+
+FORMAT_VARIABLE: Final = "KOUROU_MQADMIN_FORMAT"
+"""The environment variable for `--format`."""
+_V4: Final = "4.9"
+_OURS: Final = (
+    *CONNECTING,
+    Option("", "json", "print the result as JSON", takes_value=False, is_ours=True),
+    Option("", "yes", "do not ask before something is destroyed", takes_value=False, is_ours=True),
+    Option("", "format", f"print as RocketMQ {_V4}, or 5 (the default)", is_ours=True),
+)
+COMMON: Final = (
+    flag("h", "help", "show how the command is used"),
+    value("n", "namesrvAddr", "name servers, 'host:9876;host:9876'; quote the list"),
+    *_OURS,
+)
+"""What every command takes."""
+COMPLETE: Final = "__complete"
+"""A command for the scripts of `completion` only, so it is in no list."""
+
+
+def main(program: str, words: Sequence[str]) -> None:
+    """Run a command line without the name of the program, and end the process."""
+    if not words:
+        print(command_list(program), end="")
+        return
+    name, *rest = words
+    if name in ("-h", "--help") or (name.lower() == "help" and not rest):
+        print(command_list(program), end="")
+        return
+    if name == "--version":
+        print(f"{program} {__version__}")
+        return
+    if name == COMPLETE:
+        from kourou.cli.admin.completion import print_names
+
+        print_names(rest)
+        return
+    is_help = name.lower() == "help"
+    command = _command(program, rest[0] if is_help else name)
+    if is_help or any(word in ("-h", "--help", "-help") for word in rest):
+        print(usage(program, command, COMMON), end="")
+        return
+    if isinstance(command, MissingCommand):
+        run_command(f"{program} {command.name}", lambda: _refuse(command))
+    else:
+        run_command(f"{program} {command.name}", lambda: _run(program, command, rest))
+
+
+def _command(program: str, name: str) -> AdminCommand | MissingCommand:
+    command = find(name)
+    if command is not None:
+        return command
+    print(f"The sub command {name} not exist.")
+    hint = nearest(name, (known.name for known in all_commands()))
+    print(
+        f"{program}: {name}: there is no such command; "
+        + (f"did you mean {hint}?" if hint else f"see {program} help"),
+        file=sys.stderr,
+    )
+    sys.exit(FAILURE)
+
+
+def _refuse(command: MissingCommand) -> None:
+    raise ConfigError(f"needs {command.part}, which this version of Kourou does not have")
+
+
+def _run(program: str, command: AdminCommand, words: list[str]) -> None:
+    options = (*command.options, *COMMON)
+    try:
+        given = parse(options, words)
+        check_required(options, given)
+        call_options = client_options(given)
+    except UsageError:
+        print(usage(program, command, COMMON), end="")
+        raise
+    form = given.text("format", os.environ.get(FORMAT_VARIABLE, ""))
+    if form and form[0] not in "45":
+        raise ConfigError(f"--format {form}: there are {_V4} and 5")
+    screen = Screen(given, is_v4=form.startswith("4"))
+    warning = command.warning(given) if command.warning is not None else None
+    if warning and not given.flag("yes"):
+        _confirm(warning, screen)
+    try:
+        asyncio.run(_ask(command, given, screen, Admin(**call_options)))
+    except NameServerNotGivenError:
+        raise NameServerNotGivenError(
+            "no name server is given: use -n host:9876, --config FILE with rocketmq.namesrv.addr, the "
+            "environment variable NAMESRV_ADDR, or an address service (rocketmq.namesrv.domain in the file)"
+        ) from None
+    finally:
+        screen.end_progress()
+        screen.flush()
+    if screen.has_trouble:
+        sys.exit(FAILURE)
+
+
+def _confirm(warning: str, screen: Screen) -> None:
+    """Ask, where somebody can answer; scripts that Apache's tools run in are not stopped."""
+    if not (sys.stdin.isatty() and screen.is_terminal):
+        return
+    try:
+        answer = input(f"This is going to {warning}. Go on? [y/N] ")
+    except EOFError:  # Ctrl-D
+        print()
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise ConfigError("nothing was done; --yes skips the question")
+
+
+async def _ask(command: AdminCommand, given: Given, screen: Screen, admin: Admin) -> None:
+    if not command.needs_cluster:
+        await _one_round(command, Call(given, admin, screen))
+        return
+    interval_s = command.interval_s(given) if command.interval_s is not None else None
+    async with admin:
+        call = Call(given, admin, screen)
+        while True:
+            await _one_round(command, call)
+            if interval_s is None:
+                return
+            screen.flush()
+            await asyncio.sleep(interval_s)
+            if not given.flag("json"):
+                screen.next_round()
+
+
+async def _one_round(command: AdminCommand, call: Call) -> None:
+    is_json = call.given.flag("json")
+    if command.ask is not None:
+        data = await command.ask(call)
+        call.screen.end_progress()
+        if is_json:
+            call.screen.json(data)
+        else:
+            command.show(data, call.screen)
+        return
+    assert command.stream is not None
+    items = command.stream(call)
+    try:
+        async for item in items:
+            call.screen.end_progress()
+            if is_json:
+                call.screen.json(item, is_line=True)
+            else:
+                command.show(item, call.screen)
+    finally:
+        # Its clients are stopped here, and not by whoever finds it left over when the loop ends: `| head`
+        # breaks off in the middle.
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()

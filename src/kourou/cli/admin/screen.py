@@ -1,0 +1,122 @@
+"""Screen: where a command prints. Text as Apache's; on a terminal heads and troubles in colour."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from kourou.cli.admin.options import Given
+
+_HEAD: Final = "\x1b[1;36m"
+_TROUBLE: Final = "\x1b[31m"
+_PLAIN: Final = "\x1b[0m"
+_FIRST_LINE: Final = "\x1b[H\x1b[J"
+_WHOLE_LINE: Final = "\r\x1b[K"
+
+
+class Screen:
+    """Standard output and error of one command."""
+
+    def __init__(
+        self,
+        given: Given | None = None,
+        *,
+        is_v4: bool = False,
+        out: TextIO | None = None,
+        errors: TextIO | None = None,
+    ) -> None:
+        self.given = given or Given({})
+        self.is_v4 = is_v4
+        """Whether the forms of RocketMQ 4.9 were asked for; those of 5.x otherwise."""
+        self._out = out or sys.stdout
+        self._errors = errors or sys.stderr
+        self.is_terminal = self._out.isatty()
+        self._is_coloured = self.is_terminal and "NO_COLOR" not in os.environ
+        self._has_progress = False
+        self.has_trouble = False
+        """Whether a part went wrong: the exit code is 1 then."""
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """Print without a line end."""
+        self._out.write(_printable(text) if self.is_terminal else text)
+
+    def line(self, text: str = "") -> None:
+        """Print a line."""
+        self.write(text)
+        self._out.write("\n")
+
+    def head(self, text: str) -> None:
+        """Print the line above a table."""
+        self._out.write(f"{_HEAD}{text}{_PLAIN}\n" if self._is_coloured else f"{text}\n")
+
+    def table(
+        self, layout: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_layout: str = ""
+    ) -> None:
+        """Print a head and rows; layouts are format strings, of which Apache often has two."""
+        self.head(layout.format(*names))
+        for row in rows:
+            self.line((rows_layout or layout).format(*row))
+
+    def trouble(self, text: str) -> None:
+        """Tell of something that went wrong while the command goes on, on stderr."""
+        self.has_trouble = True
+        is_coloured = self._errors.isatty() and "NO_COLOR" not in os.environ
+        self._errors.write(f"{_TROUBLE}{text}{_PLAIN}\n" if is_coloured else f"{text}\n")
+        self._errors.flush()
+
+    # -- for people ------------------------------------------------------------------------------
+
+    def progress(self, text: str) -> None:
+        """Show how far a long command is, on stderr and in one line; nothing where nobody looks."""
+        if self._errors.isatty():
+            self._errors.write(f"{_WHOLE_LINE}{text}")
+            self._errors.flush()
+            self._has_progress = True
+
+    def end_progress(self) -> None:
+        """Take the line of progress away."""
+        if self._has_progress:
+            self._errors.write(_WHOLE_LINE)
+            self._errors.flush()
+            self._has_progress = False
+
+    def next_round(self) -> None:
+        """Before a table is printed again: in place on a terminal, after an empty line in a file."""
+        self._out.write(_FIRST_LINE if self.is_terminal else "\n")
+
+    # -- JSON ------------------------------------------------------------------------------------
+
+    def json(self, data: Any, *, is_line: bool = False) -> None:
+        """Print data as JSON: of several results each on a line, a single one indented."""
+        plain = msgspec.to_builtins(data, str_keys=True)
+        self.has_trouble = self.has_trouble or _has_problem(plain)
+        indent = None if is_line else 2
+        self._out.write(json.dumps(plain, ensure_ascii=False, indent=indent) + "\n")
+
+    def flush(self) -> None:
+        """Have everything written."""
+        self._out.flush()
+
+
+def _printable(text: str) -> str:
+    """Text that may come from a message: nothing in it moves the cursor or changes colours."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign in "\n\t" else sign.encode("unicode_escape").decode("ascii")
+        for sign in text
+    )
+
+
+def _has_problem(plain: Any) -> bool:
+    """Whether some part of a result says what went wrong with it."""
+    if isinstance(plain, dict):
+        return bool(plain.get("problem")) or any(map(_has_problem, plain.values()))
+    return isinstance(plain, list) and any(map(_has_problem, plain))

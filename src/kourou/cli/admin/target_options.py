@@ -1,0 +1,80 @@
+"""`-b` and `-c`: which brokers a command is for, and telling what became of it on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.admin.targets import Outcome, brokers_of, master_addresses
+from kourou.cli.admin.command import Call
+from kourou.cli.admin.options import Option, UsageError, one_of, value
+from kourou.cli.admin.screen import Screen
+
+BROKER: Final = value("b", "brokerAddr", "broker, as host:port or by its name")
+CLUSTER: Final = value("c", "clusterName", "all masters of this cluster")
+BROKER_OR_CLUSTER: Final[tuple[Option, ...]] = one_of(BROKER, CLUSTER)
+"""Exactly one of them."""
+EITHER: Final[tuple[Option, ...]] = (BROKER, CLUSTER)
+"""One of them; if both are given, the broker counts."""
+
+
+def check_either(call: Call) -> None:
+    """UsageError if neither is given."""
+    if "brokerAddr" not in call.given and "clusterName" not in call.given:
+        raise UsageError("give a broker with -b host:port, or a cluster with -c name")
+
+
+async def chosen_masters(call: Call) -> list[str]:
+    """The addresses of the broker, or of the masters of the cluster."""
+    check_either(call)
+    given = call.given
+    return await master_addresses(
+        call.admin, broker=given.get("brokerAddr"), cluster=given.get("clusterName")
+    )
+
+
+async def chosen_brokers(call: Call) -> list[str]:
+    """The same with slaves, each after its master."""
+    check_either(call)
+    broker = call.given.get("brokerAddr")
+    if broker is not None:
+        return [await call.admin.broker_address(broker)]
+    return [broker.address for broker in await brokers_of(call.admin, call.given.text("clusterName"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A broker, and who its master is: None if that was not asked, itself if it is one."""
+
+    address: str
+    master: str | None
+
+    @property
+    def head(self) -> str:
+        """The line above what is told of it."""
+        if self.master is None:
+            return f"============{self.address}============"
+        if self.master == self.address:
+            return f"============Master: {self.address}============"
+        return f"============My Master: {self.master}=====Slave: {self.address}============"
+
+
+async def chosen_replicas(call: Call) -> list[Replica]:
+    """The broker, or all of the cluster, each slave after its master."""
+    check_either(call)
+    broker = call.given.get("brokerAddr")
+    if broker is not None:
+        return [Replica(await call.admin.broker_address(broker), None)]
+    brokers = await brokers_of(call.admin, call.given.text("clusterName"))
+    masters = {broker.broker_name: broker.address for broker in brokers if broker.is_master}
+    return [Replica(broker.address, masters.get(broker.broker_name, "NO_MASTER")) for broker in brokers]
+
+
+def show_outcomes(outcomes: Iterable[Outcome], screen: Screen, line: Callable[[str], str]) -> None:
+    """A line for each server that did it, and a trouble for each that did not."""
+    for outcome in outcomes:
+        if outcome.is_done:
+            screen.line(line(outcome.address))
+        else:
+            screen.trouble(outcome.problem)

@@ -1,0 +1,123 @@
+"""What the loads of `kourou bench` share: where they connect to, and the messages that they send."""
+
+from __future__ import annotations
+
+import random
+import string
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kourou.client.credentials import Credentials
+from kourou.client.producer_options import ProducerKeywords
+from kourou.client.settings import ClientOptions
+from kourou.protocol.compression import CompressionType
+from kourou.protocol.message import Message
+
+# No body is that large: the way to say that none is compressed.
+_NEVER_BYTES: Final = 2**31 - 1
+_SIGNS: Final = string.ascii_letters + string.digits
+# One property of this size each, as Apache's programs make them.
+_PROPERTY_BYTES: Final = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a load goes, and as whom."""
+
+    topic: str
+    namesrv: str | None = None
+    credentials: Credentials | None = None
+    trace: bool = False
+
+    def client_options(self) -> ClientOptions:
+        """What every client is told."""
+        return {"namesrv": self.namesrv, "credentials": self.credentials}
+
+    def shown(self) -> dict[str, object]:
+        """For the result; no secrets."""
+        return {
+            "topic": self.topic,
+            "namesrvAddr": self.namesrv,
+            "msgTraceEnable": self.trace,
+            "aclEnable": self.credentials is not None,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compression:
+    """Whether and how bodies are compressed."""
+
+    enabled: bool = False
+    kind: CompressionType = CompressionType.ZLIB
+    level: int = 5
+    over_bytes: int = 4096
+
+    def producer_options(self) -> ProducerKeywords:
+        """As a producer is told."""
+        if not self.enabled:
+            return {"compress_over_bytes": _NEVER_BYTES}
+        return {
+            "compression": self.kind,
+            "compress_level": self.level,
+            "compress_over_bytes": self.over_bytes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What each message looks like."""
+
+    size_bytes: int = 128
+    with_key: bool = False
+    tag_count: int = 0
+    property_bytes: int = 0
+    delay_level: int = 0
+
+
+@dataclass
+class MessageMaker:
+    """Makes messages of one shape; all have the same body."""
+
+    topic: str
+    shape: Shape
+    _body: bytes = field(init=False)
+    _properties: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._body = random_text(self.shape.size_bytes).encode()
+        self._properties = _properties_of(self.shape.property_bytes)
+
+    def make(self) -> Message:
+        """One more message."""
+        shape = self.shape
+        if not (shape.with_key or shape.tag_count or shape.delay_level or self._properties):
+            return Message(self.topic, self._body)
+        now_ms = time.time_ns() // 1_000_000
+        return Message(
+            self.topic,
+            self._body,
+            # Seconds, so that many messages share a key, as those of Apache's program do.
+            keys=str(now_ms // 1000) if shape.with_key else (),
+            tags=f"tag{now_ms % shape.tag_count}" if shape.tag_count else None,
+            delay_time_level=shape.delay_level,
+            properties=self._properties,
+        )
+
+
+def random_text(size: int) -> str:
+    """Letters and digits."""
+    return "".join(random.choices(_SIGNS, k=size))
+
+
+def _properties_of(size_bytes: int) -> dict[str, str]:
+    """Properties that have so many bytes together, names and values."""
+    properties: dict[str, str] = {}
+    left = size_bytes
+    while left > 0:
+        name = f"p{len(properties)}"
+        value_bytes = max(1, min(_PROPERTY_BYTES, left) - len(name))
+        properties[name] = random_text(value_bytes)
+        left -= len(name) + value_bytes
+    return properties

@@ -1,0 +1,103 @@
+"""`kourou quickstart`: the first two programs of RocketMQ's quick start, printing as Apache's do.
+
+Parses options and runs them; the forms of what is printed are mqadmin's (admin/forms.py).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kourou.cli.problems import run_command
+
+if TYPE_CHECKING:
+    from kourou.protocol.message import MessageExt
+
+quickstart_app = typer.Typer(
+    name="quickstart",
+    help="The two programs of RocketMQ's quick start: send messages, and consume them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+TOPIC: Final = "TopicTest"
+TAG: Final = "TagA"
+NAMESRV: Final = "127.0.0.1:9876"
+PRODUCER_GROUP: Final = "please_rename_unique_group_name"
+CONSUMER_GROUP: Final = "please_rename_unique_group_name_4"
+# A new user may start the consumer first: then the topic is found soon after it is made.
+_LOOK_FOR_TOPIC_MS: Final = 1_000
+
+_Namesrv = Annotated[
+    str | None,
+    typer.Option(
+        "-n", "--namesrvAddr", metavar="LIST", help=f"Name servers; else NAMESRV_ADDR, else {NAMESRV}."
+    ),
+]
+_Topic = Annotated[str, typer.Option("-t", "--topic", help="Where to, or from.")]
+
+
+@quickstart_app.command()
+def producer(
+    namesrv: _Namesrv = None,
+    topic: _Topic = TOPIC,
+    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="How many messages.")] = 1_000,
+) -> None:
+    """Send messages with tag TagA, and print where each was stored."""
+    run_command("kourou quickstart producer", lambda: send(_addresses(namesrv), topic, count))
+
+
+@quickstart_app.command()
+def consumer(namesrv: _Namesrv = None, topic: _Topic = TOPIC) -> None:
+    """Print every message of a topic, from the first on, until Ctrl-C."""
+    run_command("kourou quickstart consumer", lambda: consume(_addresses(namesrv), topic))
+
+
+def _addresses(given: str | None) -> str:
+    return given or os.environ.get("NAMESRV_ADDR") or NAMESRV
+
+
+def send(namesrv: str, topic: str, count: int) -> None:
+    """Send so many messages, one after the other."""
+    from kourou.cli.admin.forms import send_result
+    from kourou.client.plain.producer import Producer
+    from kourou.errors import MessageRefusedError
+    from kourou.protocol.message import Message
+
+    with Producer(PRODUCER_GROUP, namesrv=namesrv) as sender:
+        for number in range(count):
+            try:
+                message = Message(topic, f"Hello RocketMQ {number}".encode(), tags=TAG)
+            except ValueError as error:
+                raise MessageRefusedError(str(error)) from None
+            print(send_result(sender.send(message), is_v4=True), flush=True)
+
+
+def consume(namesrv: str, topic: str) -> None:
+    """Print messages until somebody stops it."""
+    from kourou.client.plain.push_consumer import PushConsumer
+
+    printing = threading.Lock()
+
+    def show(message: MessageExt) -> None:
+        from kourou.admin.message_view import MessageView
+        from kourou.cli.admin.forms import message_ext
+
+        line = f"Receive New Messages: [{message_ext(MessageView.of(message))}]"
+        with printing:
+            print(threading.current_thread().name, line, flush=True)
+
+    with PushConsumer(
+        CONSUMER_GROUP,
+        namesrv=namesrv,
+        consume_from="first",
+        poll_namesrv_interval_ms=_LOOK_FOR_TOPIC_MS,
+        rebalance_interval_ms=_LOOK_FOR_TOPIC_MS,
+    ) as receiver:
+        receiver.subscribe(topic, show)
+        with printing:
+            print("Consumer Started.", flush=True)
+        receiver.run()

@@ -1,0 +1,1 @@
+"""Clients for any RocketMQ: producers and consumers for asyncio, and the same without it."""

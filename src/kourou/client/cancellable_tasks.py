@@ -1,0 +1,50 @@
+"""CancellableTasks: tasks that their owner ends one by one while it goes on itself.
+
+TaskOwner takes every cancelled task for a failure, and rightly so. Here those that were cancelled through
+us are no failure; what else ends one, a cancellation from elsewhere included, is told to `failed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class CancellableTasks:
+    """Tasks by name, each of which may be cancelled."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._cancelled: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run `work` as a task."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def cancel(self, task: asyncio.Task[None]) -> None:
+        """End one task; not heard of again."""
+        self._cancelled.add(task)
+        task.cancel()
+
+    async def stop(self) -> None:
+        """End all tasks and wait for their end."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            self.cancel(task)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        is_ours = task in self._cancelled
+        self._cancelled.discard(task)
+        if task.cancelled():
+            if not is_ours:
+                self._failed(RuntimeError(f"task {task.get_name()} was cancelled by nobody of ours"))
+        elif (error := task.exception()) is not None:
+            self._failed(error)

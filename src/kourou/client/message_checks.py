@@ -1,0 +1,80 @@
+"""Checks before anything is sent: what no broker would take is refused here, with the reason.
+
+What a Message checks itself when it is made (characters of the topic, reserved and blank properties)
+is looked at again where the answer depends on who sends, or where it could change since.
+Not here: which names and limits there are (protocol/names.py, protocol/properties.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kourou.errors import MessageRefusedError
+from kourou.protocol.message import Message
+from kourou.protocol.names import send_topic_problem, topic_problem, user_group_problem
+from kourou.protocol.properties import (
+    MAX_PROPERTIES_BYTES,
+    encode_properties,
+    properties_to_bytes,
+    property_problem,
+)
+
+DEFAULT_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""A broker's default too (`maxMessageSize`)."""
+# No character takes more bytes than this in UTF-8: shorter text need not be encoded to be measured.
+_MAX_CHARACTER_BYTES: Final = 4
+
+
+def check_topic(topic: str) -> None:
+    """MessageRefusedError if `topic` is no topic name."""
+    _refuse(topic_problem(topic))
+
+
+def check_group(group: str) -> None:
+    """MessageRefusedError if a client may not work under `group`."""
+    _refuse(user_group_problem(group))
+
+
+def check_user_property(name: str, value: str) -> None:
+    """MessageRefusedError if an application may not set this property."""
+    _refuse(property_problem(name, value))
+
+
+def check_message(message: Message, *, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
+    """MessageRefusedError if no broker would take the topic or the body."""
+    if not isinstance(message, Message):
+        raise TypeError(f"send takes a Message, not {type(message).__name__}: Message(topic, body)")
+    _refuse(send_topic_problem(message.topic))
+    check_body(message.topic, message.body, max_message_bytes=max_message_bytes)
+
+
+def check_body(topic: str, body: bytes, *, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
+    """MessageRefusedError if the body, before compression, is empty or too long. A batch is one body."""
+    if not body:
+        raise MessageRefusedError(f"topic {topic!r}: the body is empty; a message has at least one byte")
+    if len(body) > max_message_bytes:
+        raise MessageRefusedError(
+            f"topic {topic!r}: the body has {len(body)} bytes; at most {max_message_bytes} are allowed; "
+            "split it, or raise max_message_bytes here and maxMessageSize at the broker"
+        )
+
+
+def checked_properties(message: Message) -> str:
+    """The property string to send; MessageRefusedError if it cannot be stored or would be read as another."""
+    try:
+        text = encode_properties(message.properties)
+    except ValueError as error:
+        raise MessageRefusedError(f"topic {message.topic!r}: {error}; encode the value first") from None
+    if len(text) * _MAX_CHARACTER_BYTES > MAX_PROPERTIES_BYTES:
+        size_bytes = len(properties_to_bytes(text))
+        if size_bytes > MAX_PROPERTIES_BYTES:
+            raise MessageRefusedError(
+                f"topic {message.topic!r}: the properties have {size_bytes} bytes in all; at most "
+                f"{MAX_PROPERTIES_BYTES} are allowed; put large values into the body"
+            )
+    return text
+
+
+def _refuse(problem: str | None) -> None:
+    if problem is not None:
+        raise MessageRefusedError(problem)

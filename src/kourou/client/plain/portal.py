@@ -1,0 +1,354 @@
+"""Portal: the way from plain threads to the one event loop that all plain clients of a process share.
+
+The loop runs in a daemon thread, from the first client's start to the last one's stop. A call is put
+into a queue, the loop is woken once for all calls that came since it last looked, and the caller waits
+on a lock of its own: that is the cheapest wait there is, and Ctrl-C gets through to it.
+Not here: what is called (the other modules of this folder).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, TypeVar, cast
+
+from kourou.errors import ClientStateError
+from kourou.transport.event_loop import loop_factory, park_at_exit
+
+T = TypeVar("T")
+Work = Callable[[], asyncio.Future[T] | Coroutine[Any, Any, T]]
+"""Called on the loop: a coroutine to run there, or a future to wait for."""
+
+_WAIT_STEP_S: Final = 1.0
+_LAST_CALLS_S: Final = 1.0
+_STOPPED: Final = "this client is stopped; make a new one"
+
+
+class _Call(ABC, Generic[T]):
+    """One call: made by the caller's thread, run by the loop's."""
+
+    __slots__ = ("_calls", "_is_given_up", "_work", "future")
+
+    def __init__(self, work: Work[T], calls: set[_Call[Any]]) -> None:
+        self._work = work
+        self._calls = calls
+        self._is_given_up = False
+        self.future: asyncio.Future[T] | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run it, on the loop."""
+        if self._is_given_up:
+            return
+        self._calls.add(self)
+        try:
+            made = self._work()
+        except Exception as error:
+            self.fail(error)
+            return
+        self.future = future = made if isinstance(made, asyncio.Future) else loop.create_task(made)
+        if future.done():
+            self._done(future)
+        else:
+            future.add_done_callback(self._done)
+
+    def _done(self, future: asyncio.Future[T]) -> None:
+        if future.cancelled():
+            self.fail(ClientStateError("the client was stopped while this call was under way"))
+        elif (error := future.exception()) is not None:
+            self.fail(error)
+        else:
+            self._calls.discard(self)
+            self._succeed(future.result())
+
+    def fail(self, error: BaseException) -> None:
+        """End it with an error."""
+        self._calls.discard(self)
+        self._fail(error)
+
+    def give_up(self) -> None:
+        """Nobody waits any more; on the loop."""
+        self._is_given_up = True
+        if self.future is not None:
+            self.future.cancel()
+
+    @abstractmethod
+    def _succeed(self, result: T) -> None:
+        """Tell what came of it."""
+
+    @abstractmethod
+    def _fail(self, error: BaseException) -> None:
+        """Tell that it failed."""
+
+
+class _WaitedCall(_Call[T]):
+    """A call whose caller waits, on a lock of its own."""
+
+    __slots__ = ("_lock", "error", "result")
+
+    def __init__(self, work: Work[T], calls: set[_Call[Any]]) -> None:
+        super().__init__(work, calls)
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+    def _succeed(self, result: T) -> None:
+        self.result = result
+        self._lock.release()
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = error
+        self._lock.release()
+
+    def wait(self) -> None:
+        """Wait for its end, in the caller's thread."""
+        # In steps: a signal that comes just before the lock is waited for does not end that wait.
+        while not self._lock.acquire(timeout=_WAIT_STEP_S):
+            pass
+
+
+class _SubmittedCall(_Call[T]):
+    """A call whose caller goes on, with a future that other threads may wait for."""
+
+    __slots__ = ("outcome",)
+
+    def __init__(self, work: Work[T], calls: set[_Call[Any]]) -> None:
+        super().__init__(work, calls)
+        self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+        # What is on its way cannot be taken back: `cancel` says so.
+        self.outcome.set_running_or_notify_cancel()
+
+    def _succeed(self, result: T) -> None:
+        self.outcome.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        self.outcome.set_exception(error)
+
+
+class Portal:
+    """One loop in one thread. Use `enter_portal` and `leave_portal`: they share one in the process."""
+
+    def __init__(self) -> None:
+        self.is_foreign = False
+        """Whether it belongs to the process that forked this one."""
+        self._pid = os.getpid()
+        self._waiting: deque[_Call[Any]] = deque()
+        self._is_woken = False
+        self._calls: set[_Call[Any]] = set()
+        self.is_over = False
+        self.is_ending = False
+        """Whether its last user has left it."""
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        self._thread = threading.Thread(target=self._run, name="kourou-client", daemon=True)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run the loop; on return it takes calls."""
+        try:
+            self._thread.start()
+            self._ready.wait()
+            if self._failure is None:
+                park_at_exit(self._thread, self._loop)
+        except BaseException:  # Ctrl-C: nobody will know of this loop
+            self.is_ending = True
+            if self._ready.is_set():
+                self.end()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """End the loop and its thread, soon; calls that are still under way hear ClientStateError."""
+        self.is_ending = True
+        self._on_loop(self._stopping.set)
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the end of its thread, from any other."""
+        self._thread.join(timeout_s)
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller is on the loop."""
+        return threading.get_ident() == self._thread.ident
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+            if self._ready.is_set():
+                raise
+        finally:
+            self.is_over = True
+            self._ready.set()
+            self._fail_rest()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._ready.set()
+        if not self.is_ending:
+            await self._stopping.wait()
+        # Who waited for a client's end hears of it before the loop is gone.
+        futures = [call.future for call in self._calls if call.future is not None]
+        if futures:
+            await asyncio.wait(futures, timeout=_LAST_CALLS_S)
+
+    def _fail_rest(self) -> None:
+        for call in [*self._calls, *self._waiting]:
+            call.fail(ClientStateError(_STOPPED))
+        self._waiting.clear()
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def call(self, work: Work[T]) -> T:
+        """Run `work` on the loop and wait for its end, from any other thread. Who leaves early, by
+        Ctrl-C, cancels it. How long it may take is the work's own business."""
+        call = _WaitedCall(work, self._calls)
+        self._enter(call)
+        try:
+            call.wait()
+        except BaseException:
+            self._on_loop(call.give_up)
+            raise
+        error = call.error
+        if error is None:
+            return cast(T, call.result)
+        try:
+            raise error
+        finally:
+            del error, call  # else the error, its traceback and this frame hold each other
+
+    def submit(self, work: Work[T]) -> concurrent.futures.Future[T]:
+        """Run `work` on the loop and go on; the future gets its result."""
+        call = _SubmittedCall(work, self._calls)
+        self._enter(call)
+        return call.outcome
+
+    def post(self, work: Callable[[], object]) -> None:
+        """Have a plain function called on the loop, and go on."""
+        self._check_caller()
+        self._on_loop(work)
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Run a plain function on the loop."""
+
+        async def done() -> T:
+            return work()
+
+        return self.call(done)
+
+    def _enter(self, call: _Call[Any]) -> None:
+        self._check_caller()
+        self._waiting.append(call)
+        # After the append: either the loop's thread finds the call when it ends, or we see that it has.
+        if self.is_over:
+            raise ClientStateError(_STOPPED)
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._on_loop(self._take)
+            except BaseException:
+                # Ctrl-C in this moment must not leave the mark without a wake-up behind it.
+                self._is_woken = False
+                raise
+
+    def _check_caller(self) -> None:
+        if self.is_foreign:
+            raise ClientStateError(
+                f"this client was started in process {self._pid}, before a fork, and its connections are "
+                f"that one's: make a new client in process {os.getpid()}"
+            )
+        if self.is_own_thread:
+            raise ClientStateError(
+                "a plain client was called on its own event loop, which it would block for ever: "
+                "in async functions and hooks use the async client"
+            )
+
+    def _on_loop(self, work: Callable[[], object]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:  # closed in this moment: who waits hears it from `_fail_rest`
+            if not self._loop.is_closed():
+                raise
+
+    def _take(self) -> None:
+        """Begin all calls that wait, on the loop."""
+        # First the flag: whoever finds it set may rely on the loop's looking after that.
+        self._is_woken = False
+        waiting, loop = self._waiting, self._loop
+        # Those that are there now: others come in their turn, lest answers wait for ever.
+        for _ in range(len(waiting)):
+            waiting.popleft().begin(loop)
+        if waiting and not self._is_woken:
+            self._is_woken = True
+            loop.call_soon(self._take)
+
+
+# -- the one of this process ---------------------------------------------------------------------
+
+
+class _Shared:
+    """The portal in use and how many clients use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.portal: Portal | None = None
+        self.users = 0
+
+
+_shared = _Shared()
+# Portals of a parent process. Kept for good: closing their loop would reach into the parent's.
+_left_behind: list[_Shared] = []
+
+
+def enter_portal() -> Portal:
+    """The process's portal, started if this is its first user. Each user leaves it once."""
+    shared = _shared
+    with shared.lock:
+        if shared.portal is None or shared.portal.is_over:
+            portal = Portal()
+            portal.start()
+            shared.portal, shared.users = portal, 0
+        shared.users += 1
+        return shared.portal
+
+
+def leave_portal(portal: Portal) -> None:
+    """One user less; the last one ends the loop and its thread."""
+    leave_portal_nowait(portal)
+    if portal.is_ending:
+        portal.join()
+
+
+def leave_portal_nowait(portal: Portal) -> None:
+    """The same, without waiting for the thread's end: on the loop itself too."""
+    shared = _shared
+    with shared.lock:
+        if shared.portal is not portal:  # of the process that forked us
+            return
+        shared.users -= 1
+        if shared.users == 0:
+            shared.portal = None
+            portal.end()
+
+
+def _after_fork() -> None:
+    global _shared
+    if _shared.portal is not None:
+        _shared.portal.is_foreign = True
+    _left_behind.append(_shared)
+    _shared = _Shared()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,38 @@
+"""The producer groups in use in this process, and a warning where one is used in two ways.
+
+A broker asks any producer of the group about a half message. One without a listener cannot answer, so a
+group that is used with and without transactions leaves half messages waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import Final
+
+_log = logging.getLogger(__name__)
+
+_lock: Final = threading.Lock()
+_in_use: Final[Counter[tuple[str, bool]]] = Counter()
+
+
+def enter_group(group: str, *, transactional: bool) -> None:
+    """A producer of `group` starts."""
+    with _lock:
+        _in_use[group, transactional] += 1
+        is_mixed = _in_use[group, not transactional] > 0
+    if is_mixed:
+        _log.warning(
+            "producer group %r is used with and without transactions in this process: a broker may ask the "
+            "producer that has no check about a half message, and get no answer; use two groups",
+            group,
+        )
+
+
+def leave_group(group: str, *, transactional: bool) -> None:
+    """A producer of `group` stops."""
+    with _lock:
+        _in_use[group, transactional] -= 1
+        if not _in_use[group, transactional]:
+            del _in_use[group, transactional]

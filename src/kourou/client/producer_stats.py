@@ -1,0 +1,42 @@
+"""What a producer counts, for its user to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ProducerCounters:
+    """Counters since the start; messages of batches count one by one."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    failed: int = 0
+    retried: int = 0
+    oneway: int = 0
+    transactions_committed: int = 0
+    transactions_rolled_back: int = 0
+    transactions_unknown: int = 0
+    transaction_checks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerStats:
+    """How a producer has done since its start.
+
+    `sent` and `failed` are messages, `retried` attempts after the first, `oneway` messages whose fate
+    nobody knows. `in_flight` is now. A transaction is counted when its end is sent, answers to checks
+    are `transaction_checks`.
+    """
+
+    sent: int
+    sent_bytes: int
+    failed: int
+    retried: int
+    oneway: int
+    in_flight: int
+    in_flight_bytes: int
+    transactions_committed: int
+    transactions_rolled_back: int
+    transactions_unknown: int
+    transaction_checks: int

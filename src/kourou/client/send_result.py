@@ -1,0 +1,100 @@
+"""SendResult: what a producer is told about a message that a broker took.
+
+Not here: what it is told when none took it (errors.py: SendFailedError), the requests (send_frames.py).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from kourou.protocol.bodies.message_queue import MessageQueue
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.command import CommandHead, decode_ext
+from kourou.protocol.headers.send import SendMessageResponseHeader
+
+
+class SendStatus(enum.Enum):
+    """How safe a stored message is; RocketMQ's words.
+
+    All but SEND_OK: the broker has the message, but did not flush or replicate it in the time that it
+    is configured to wait for that.
+    """
+
+    SEND_OK = enum.auto()
+    FLUSH_DISK_TIMEOUT = enum.auto()
+    FLUSH_SLAVE_TIMEOUT = enum.auto()
+    SLAVE_NOT_AVAILABLE = enum.auto()
+
+
+SEND_STATUSES: Final[dict[int, SendStatus]] = {
+    int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+}
+"""The response codes that say that a message is stored."""
+
+
+class SendResult(msgspec.Struct, frozen=True, gc=False):
+    """Where a message is. `msg_id` is the id that consumers see, `offset_msg_id` leads to the record.
+
+    `recall_handle` takes a timer message back, as long as it waits; None for all other messages.
+    """
+
+    status: SendStatus
+    msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    offset_msg_id: str
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the message is as safe as the broker is configured to make it."""
+        return self.status is SendStatus.SEND_OK
+
+
+def send_result(
+    answer: CommandHead, status: SendStatus, queue: MessageQueue, msg_id: str, topic: str
+) -> SendResult:
+    """Read an answer that says that a message is stored; `topic` as the user knows it. HeaderFieldError
+    if it does not say where."""
+    header = decode_ext(answer, SendMessageResponseHeader)
+    if header.queue_id != queue.queue_id or topic != queue.topic:
+        queue = MessageQueue(topic, queue.broker_name, header.queue_id)
+    return SendResult(
+        status,
+        msg_id,
+        queue,
+        header.queue_offset,
+        header.msg_id,
+        header.transaction_id,
+        header.recall_handle,
+        header.msg_region or "DefaultRegion",
+        header.trace_on is not False,
+    )
+
+
+def split_result(batch: SendResult, msg_ids: list[str]) -> list[SendResult]:
+    """The results of the messages of one batch, in their order: a broker stores them one after the other."""
+    offset_ids = batch.offset_msg_id.split(",")
+    if len(offset_ids) != len(msg_ids):  # stored as one record (a topic with queue.type=BatchCQ)
+        offset_ids = [batch.offset_msg_id] * len(msg_ids)
+    return [
+        SendResult(
+            batch.status,
+            msg_id,
+            batch.queue,
+            batch.queue_offset + index,
+            offset_id,
+            region_id=batch.region_id,
+            trace_on=batch.trace_on,
+        )
+        for index, (msg_id, offset_id) in enumerate(zip(msg_ids, offset_ids, strict=True))
+    ]

@@ -1,0 +1,43 @@
+"""Where a consumer begins in a queue: at the stored offset, else by Java's rules for `consume_from`."""
+
+from __future__ import annotations
+
+from kourou.client.api import ClientApi
+from kourou.client.consumer_offsets import ConsumerOffsets
+from kourou.client.consumer_options import ConsumerOptions
+from kourou.client.routes import Routes
+from kourou.errors import NoRouteError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.names import is_retry_topic
+
+
+class StartOffset:
+    """Finds the offset to begin at."""
+
+    def __init__(
+        self, api: ClientApi, routes: Routes, offsets: ConsumerOffsets, options: ConsumerOptions
+    ) -> None:
+        self._api = api
+        self._routes = routes
+        self._offsets = offsets
+        self._options = options
+
+    async def find(self, queue: MessageQueue) -> int:
+        """The queue offset to pull first. An error means: not now, for a guess could skip messages."""
+        stored = await self._offsets.read(queue)
+        if stored is not None and stored >= 0:
+            return stored
+        consume_from = self._options.consume_from
+        is_retry = is_retry_topic(queue.topic)
+        # What is in a retry topic was meant for this group, so it is not skipped as news of others would be.
+        if consume_from == "first" or (consume_from == "last" and is_retry):
+            return 0
+        if consume_from == "last" or is_retry:
+            return await self._api.max_offset(self._address(queue), queue)
+        return await self._api.search_offset(self._address(queue), queue, self._options.consume_timestamp_ms)
+
+    def _address(self, queue: MessageQueue) -> str:
+        address = self._routes.any_address(queue.broker_name)
+        if address is None:
+            raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is not known")
+        return address

@@ -1,0 +1,170 @@
+"""OptionReader: options of a Spark source or sink as typed values, with all mistakes told at once.
+
+Spark gives every option as text, whatever the case of its name. Not here: which options there are
+(options.py, sink_options.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final, TypeVar
+
+from kourou.client.credentials import Credentials
+from kourou.errors import ConfigError
+
+T = TypeVar("T")
+
+_YES: Final = frozenset({"true", "yes", "on", "1"})
+_NO: Final = frozenset({"false", "no", "off", "0"})
+_UNITS: Final = {
+    "b": 1,
+    "k": 1 << 10,
+    "kb": 1 << 10,
+    "m": 1 << 20,
+    "mb": 1 << 20,
+    "g": 1 << 30,
+    "gb": 1 << 30,
+}
+_TIMES_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class OptionReader:
+    """Reads options one by one; `problems` grows, and `finish` raises them together."""
+
+    def __init__(
+        self, kind: str, options: Mapping[str, str], names: Iterable[str], hints: Mapping[str, str]
+    ) -> None:
+        """`kind` is the word for the side that has the options, `names` those that there are; `hints` are for
+        names, in lower case, that are right elsewhere."""
+        self.kind = kind
+        self._hints = hints
+        self._values = {name.lower(): str(value) for name, value in options.items()}
+        self._names = {name.lower(): name for name in names}
+        self.problems: list[str] = []
+
+    def has(self, name: str) -> bool:
+        """Whether the option was given."""
+        return name.lower() in self._values
+
+    def text(self, name: str, default: str = "") -> str:
+        """The option without blanks around it."""
+        return self._values.get(name.lower(), default).strip()
+
+    def number(self, name: str, default: int, *, low: int = 1, high: int = 1 << 62) -> int:
+        """A whole number from `low` on, up to `high`."""
+        return self.value(name, default, lambda text: _number(text, low, high))
+
+    def size_bytes(self, name: str, default: int, *, high: int = 1 << 62) -> int:
+        """A number of bytes, up to `high`; `k`, `m` and `g` may follow it."""
+        return self.value(name, default, lambda text: _size_bytes(text, high))
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        return self.value(name, default, _flag)
+
+    def choice(self, name: str, default: str, allowed: Iterable[str]) -> str:
+        """One of some words, whatever its case."""
+        return self.value(name, default, lambda text: _choice(text, list(allowed)))
+
+    def duration_ms(self, name: str, default: int) -> int:
+        """A time as Spark writes it, `90s` or `15m`; a number alone is milliseconds."""
+        return self.value(name, default, _duration_ms)
+
+    def namesrv(self, environ: Mapping[str, str], *, is_needed: bool = True) -> str:
+        """Where the name servers are, by option or environment."""
+        found = self.text("namesrv") or self.text("nameServer") or environ.get("NAMESRV_ADDR", "")
+        if not found and is_needed:
+            self.problems.append(
+                "the option namesrv is missing: where the name servers are, as host:port, several separated "
+                "by ; (or set the environment variable NAMESRV_ADDR)"
+            )
+        return found
+
+    def credentials(self) -> Credentials | None:
+        """What accessKey, secretKey and securityToken say together."""
+        access_key, secret_key = self.text("accessKey"), self.text("secretKey")
+        token = self.text("securityToken") or None
+        if access_key and secret_key:
+            return Credentials(access_key, secret_key, token)
+        if access_key or secret_key or token:
+            self.problems.append("accessKey and secretKey go together: one of them is missing")
+        return None
+
+    def value(self, name: str, default: T, parse: Callable[[str], T]) -> T:
+        """What `parse` makes of the option; its ValueError says what is wrong."""
+        if not self.has(name):
+            return default
+        text = self.text(name)
+        try:
+            return parse(text)
+        except ValueError as error:
+            shown = text if len(text) <= 200 else f"{text[:200]}…"
+            self.problems.append(f"option {name}={shown!r}: {error}")
+            return default
+
+    def finish(self) -> None:
+        """ConfigError with everything that was wrong, names that nobody knows included."""
+        unknown = [self._unknown(name) for name in self._values if name not in self._names]
+        problems = [*unknown, *self.problems]
+        if problems:
+            raise refusal(self.kind, problems)
+
+    def _unknown(self, name: str) -> str:
+        nearest = get_close_matches(name, self._names, n=1, cutoff=0.6)
+        if name in self._hints:
+            hint = self._hints[name]
+        elif nearest:
+            hint = f"did you mean {self._names[nearest[0]]}?"
+        else:
+            hint = "see docs/spark.md for those there are"
+        return f"there is no option {name!r}; {hint}"
+
+
+def refusal(kind: str, problems: Sequence[str]) -> ConfigError:
+    """All that is wrong with a source or sink, in one error."""
+    return ConfigError(f"the rocketmq {kind} cannot be used: {problems[0]}", *problems[1:])
+
+
+def _number(text: str, low: int, high: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError("it is a whole number") from None
+    if not low <= number <= high:
+        raise ValueError(f"it is a number from {low} on" + (f", up to {high}" if high < 1 << 62 else ""))
+    return number
+
+
+def _size_bytes(text: str, high: int) -> int:
+    digits = text.rstrip("bkmgBKMG ")
+    unit = text[len(digits) :].strip().lower() or "b"
+    if not digits.isdigit() or unit not in _UNITS or int(digits) < 1:
+        raise ValueError("it is a number of bytes above 0; k, m and g may follow it")
+    size_bytes = int(digits) * _UNITS[unit]
+    if size_bytes > high:
+        raise ValueError(f"it is at most {high} bytes")
+    return size_bytes
+
+
+def _duration_ms(text: str) -> int:
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    if found is None or found[2] not in _TIMES_MS:
+        raise ValueError("it is a time such as 500ms, 90s, 15m or 2h")
+    return int(found[1]) * _TIMES_MS[found[2]]
+
+
+def _flag(text: str) -> bool:
+    if text.lower() in _YES:
+        return True
+    if text.lower() in _NO:
+        return False
+    raise ValueError("it is true or false")
+
+
+def _choice(text: str, allowed: list[str]) -> str:
+    for word in allowed:
+        if text.lower() == word.lower():
+            return word
+    raise ValueError(f"it is one of {', '.join(allowed)}")

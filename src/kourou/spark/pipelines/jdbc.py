@@ -1,0 +1,244 @@
+"""Tables of databases, through Spark's format `jdbc` and a driver's jar that the user names.
+
+Spark's own writer commits task by task: a batch that is done again is there twice. So a stream writes each
+batch into a staging table, and then, in one transaction of the database, copies it over and notes the batch's
+number in the table `kourou_batches`. A batch whose number is noted is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from kourou.spark.pipelines.document import nearest
+from kourou.spark.pipelines.pipeline_errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCHES: Final = "kourou_batches"
+"""The table that says how far each writer is."""
+_QUERY_ID: Final = "sql.streaming.queryId"
+_MAX_WRITER_SIGNS: Final = 200
+_SERVICES: Final = "META-INF/services/java.sql.Driver"
+_NO_DRIVER: Final = "No suitable driver"
+_DRIVER_ADVICE: Final = "; name the jar of the database's driver in jars, and its class in driver"
+
+
+def with_driver(options: Mapping[str, str], jars: Iterable[str]) -> dict[str, str]:
+    """Options with the class of the driver, as one of the jars names it: Java finds drivers by itself only
+    where they were there when it started."""
+    given = dict(options)
+    if any(name.lower() == "driver" for name in given):
+        return given
+    names = [name for jar in jars for name in _drivers(jar)]
+    kind = given.get("url", "").removeprefix("jdbc:").partition(":")[0].lower()
+    fitting = [name for name in names if kind and kind in name.lower()] or names
+    return {**given, "driver": fitting[0]} if fitting else given
+
+
+def _drivers(jar: str) -> list[str]:
+    """The drivers that a jar says it has."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            lines = archive.read(_SERVICES).decode("utf-8", "replace").splitlines()
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return []
+    return [name for line in lines if (name := line.partition("#")[0].strip())]
+
+
+def exactly_once_writer(options: Mapping[str, str], *, app_id: str) -> Callable[[DataFrame, int], int]:
+    """What `foreachBatch` calls; it gives how many rows it has added. As with lake.lake_writer, another
+    checkpoint is another writer."""
+
+    def write(frame: DataFrame, batch_id: int) -> int:
+        query_id = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        writer = f"{app_id}:{query_id}"
+        if len(writer) > _MAX_WRITER_SIGNS:
+            writer = hashlib.sha256(writer.encode()).hexdigest()
+        return JdbcBatch(frame, options, writer, batch_id).write()
+
+    return write
+
+
+def plain_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    """At least once, straight into the table. How many rows it is Spark does not tell."""
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        save(frame, options, "append")
+
+    return write
+
+
+def save(frame: DataFrame, options: Mapping[str, str], mode: str) -> None:
+    """Write by Spark's own means."""
+    frame.write.format("jdbc").options(**options).mode(mode).save()
+
+
+class JdbcBatch:
+    """One batch on its way into a table."""
+
+    def __init__(self, frame: DataFrame, options: Mapping[str, str], writer: str, batch_id: int) -> None:
+        self._frame = frame
+        self._options = {name: text for name, text in options.items() if name.lower() != "dbtable"}
+        self._table = next(text for name, text in options.items() if name.lower() == "dbtable")
+        self._writer = writer
+        self._batch_id = batch_id
+        schema = self._table.rpartition(".")[0]
+        digest = hashlib.sha256(writer.encode()).hexdigest()[:12]
+        self._staging = f"{schema}.kourou_staging_{digest}" if schema else f"kourou_staging_{digest}"
+        self._batches = f"{schema}.{BATCHES}" if schema else BATCHES
+
+    def write(self) -> int:
+        """On return the database has committed the rows, or had them before. Gives how many it took."""
+        with Database.open(self._frame.sparkSession, self._options, self._table) as database:
+            if self._is_there(database):
+                return 0
+            if not database.has(self._table):
+                save(self._frame.limit(0), {**self._options, "dbtable": self._table}, "append")
+            columns = self._columns(database)
+            self._stage(database, columns)
+            return self._publish(database, columns)
+
+    def _is_there(self, database: Database) -> bool:
+        if not database.has(self._batches):
+            database.run(
+                f"CREATE TABLE {self._batches} (writer VARCHAR({_MAX_WRITER_SIGNS}) NOT NULL PRIMARY KEY, "
+                "batch_id BIGINT NOT NULL)"
+            )
+            database.commit()
+        last = database.number(f"SELECT batch_id FROM {self._batches} WHERE writer = ?", self._writer)
+        database.commit()
+        return last is not None and last >= self._batch_id
+
+    def _columns(self, database: Database) -> str:
+        """The table's columns that the rows fill, quoted; names are found whatever their case."""
+        known = {name.lower(): name for name in database.columns(self._table)}
+        unknown = [name for name in self._frame.columns if name.lower() not in known]
+        if unknown:
+            words = nearest(unknown[0], list(known.values()))
+            raise PipelineError(f"table {self._table} has no column {unknown[0]}; {words}")
+        return ", ".join(database.quoted(known[name.lower()]) for name in self._frame.columns)
+
+    def _stage(self, database: Database, columns: str) -> None:
+        if database.has(self._staging):
+            database.run(f"DROP TABLE {self._staging}")
+        database.run(f"CREATE TABLE {self._staging} AS SELECT {columns} FROM {self._table} WHERE 1 = 0")
+        database.commit()
+        save(self._frame, {**self._options, "dbtable": self._staging}, "append")
+
+    def _publish(self, database: Database, columns: str) -> int:
+        """One transaction: the rows, and that they are there. A writer of the same batch elsewhere makes it
+        fail, as the number may only rise."""
+        rows = database.run(f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {self._staging}")
+        changed = database.run(
+            f"UPDATE {self._batches} SET batch_id = ? WHERE writer = ? AND batch_id < ?",
+            self._batch_id,
+            self._writer,
+            self._batch_id,
+        )
+        if not changed:
+            database.run(
+                f"INSERT INTO {self._batches} (writer, batch_id) VALUES (?, ?)", self._writer, self._batch_id
+            )
+        database.commit()
+        database.run(f"DROP TABLE {self._staging}")
+        database.commit()
+        return rows
+
+
+class Database:
+    """A connection of the driver's JVM, with one transaction at a time."""
+
+    def __init__(self, connection: Any, dialect: Any) -> None:
+        self._connection = connection
+        self._dialect = dialect
+
+    @classmethod
+    @contextmanager
+    def open(cls, spark: SparkSession, options: Mapping[str, str], table: str) -> Iterator[Database]:
+        """A connection by Spark's options. PipelineError in the database's words, for all that fails."""
+        from py4j.protocol import Py4JJavaError
+
+        jvm: Any = spark.sparkContext._jvm
+        jdbc = jvm.org.apache.spark.sql.execution.datasources.jdbc
+        connection = None
+        try:
+            scala_map = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({**options, "dbtable": table})
+            dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(options["url"])
+            connection = dialect.createConnectionFactory(jdbc.JDBCOptions(scala_map)).apply(-1)
+            connection.setAutoCommit(False)
+            yield cls(connection, dialect)
+        except Py4JJavaError as error:
+            raise PipelineError(f"the database says: {java_words(error)}") from error
+        finally:
+            if connection is not None:
+                with suppress(Py4JJavaError):
+                    connection.rollback()
+                with suppress(Py4JJavaError):
+                    connection.close()
+
+    def has(self, table: str) -> bool:
+        """Whether a table is there."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            self.columns(table)
+        except Py4JJavaError:
+            # Some databases refuse everything after a failure, until the transaction is over.
+            self._connection.rollback()
+            return False
+        return True
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns."""
+        statement = self._connection.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
+        try:
+            found = statement.executeQuery().getMetaData()
+            return [str(found.getColumnName(at)) for at in range(1, found.getColumnCount() + 1)]
+        finally:
+            statement.close()
+
+    def quoted(self, name: str) -> str:
+        """A name as this database quotes it."""
+        return str(self._dialect.quoteIdentifier(name))
+
+    def run(self, sql: str, *arguments: str | int) -> int:
+        """Run a statement; how many rows it changed."""
+        statement = self._prepared(sql, arguments)
+        try:
+            return int(statement.executeUpdate())
+        finally:
+            statement.close()
+
+    def number(self, sql: str, *arguments: str | int) -> int | None:
+        """The number in the first row; None without one."""
+        statement = self._prepared(sql, arguments)
+        try:
+            rows = statement.executeQuery()
+            return int(rows.getLong(1)) if rows.next() else None
+        finally:
+            statement.close()
+
+    def commit(self) -> None:
+        """End the transaction."""
+        self._connection.commit()
+
+    def _prepared(self, sql: str, arguments: tuple[str | int, ...]) -> Any:
+        statement = self._connection.prepareStatement(sql)
+        for at, argument in enumerate(arguments, 1):
+            if isinstance(argument, int):
+                statement.setLong(at, argument)
+            else:
+                statement.setString(at, argument)
+        return statement
+
+
+def java_words(error: Any) -> str:
+    """What Java says, without a stack, in one line."""
+    java = error.java_exception
+    words = " ".join(str(java.getMessage() or java.toString()).split())
+    return f"{words}{_DRIVER_ADVICE}" if _NO_DRIVER in words else words

@@ -1,0 +1,189 @@
+"""PipelineWatch: waits for the queries of a pipeline; when one dies, or the user asks for it, all end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
+from kourou.spark.pipelines.progress import Ending, PipelineProgress, ProgressOutput, Reading, Summary
+from kourou.spark.pipelines.query_start import start_query
+from kourou.spark.pipelines.query_watch import QueryWatch, StopWish, noted_signals
+from kourou.spark.pipelines.values import BAD_RECORD
+from kourou.spark.pipelines.written_rows import WrittenRows
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S: Final = 0.25
+
+
+class _Part(PipelineProgress):
+    """The progress of one query: a line of its own with JSON, else a part of the whole."""
+
+    def __init__(self, title: str, output: ProgressOutput) -> None:
+        super().__init__(title, output)
+        self.reading = Reading()
+        self._as_json = output.as_json
+
+    def show(self, reading: Reading) -> None:
+        """Note it, and print it if it is to be JSON."""
+        self.reading = reading
+        if self._as_json:
+            super().show(reading)
+
+
+class WholeProgress(PipelineProgress):
+    """The progress of a pipeline: with JSON the parts are printed, and of the whole the summary."""
+
+    def __init__(self, title: str, output: ProgressOutput) -> None:
+        super().__init__(title, output)
+        self.output = output
+
+    def show(self, reading: Reading) -> None:
+        """How far all sinks are together."""
+        if self.output.as_json:
+            self._reading = reading
+        else:
+            super().show(reading)
+
+
+class PipelineWatch:
+    """Starts and follows the queries of one pipeline, by the names of their sinks."""
+
+    def __init__(
+        self,
+        starts: Mapping[str, Callable[[], StreamingQuery]],
+        beside: Collection[str],
+        progress: WholeProgress,
+        written: Mapping[str, WrittenRows] | None = None,
+    ) -> None:
+        """`starts` begin queries; `beside` names those whose rows are not counted: those of bad records.
+        `written` has the rows of those queries whose sinks count for themselves."""
+        self._starts = starts
+        self._beside = beside
+        self._progress = progress
+        self._written = written or {}
+        self._queries: dict[str, StreamingQuery] = {}
+        self._parts: dict[str, _Part] = {}
+        self._watches: dict[str, QueryWatch] = {}
+        self._shown = Reading()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def start(self) -> None:
+        """Begin all queries, one after the other. What Spark raises goes through."""
+        for name, start in self._starts.items():
+            self._queries[name] = query = start_query(start)
+            part = _Part(f"{self._progress.title}/{name}", self._progress.output)
+            self._parts[name] = part
+            self._watches[name] = QueryWatch(query, part, self._written.get(name))
+
+    def wait(self, wish: StopWish | None = None) -> Summary:
+        """Until all have ended by themselves, or somebody asks for the end. PipelineError: one has failed."""
+        wish = wish or StopWish()
+        ended: Ending = "finished"
+        with noted_signals(wish):
+            while running := self._running():
+                if wish.times:
+                    self._stop_in_order(wish)
+                    ended = "stopped"
+                    break
+                _pause(running[0])
+                self._look()
+        self._look()
+        failed = self._failed()
+        if failed is not None:
+            self._stop()
+            self._progress.finish("failed")
+            raise PipelineError(self._words(failed))
+        return self._progress.finish(ended)
+
+    def _running(self) -> list[StreamingQuery]:
+        """Those that run; none once one has died for good."""
+        if self._failed() is not None:
+            return []
+        return [query for query in self._queries.values() if query.isActive]
+
+    def _failed(self) -> str | None:
+        """The name of a query that has died."""
+        return next((name for name, query in self._queries.items() if query.exception() is not None), None)
+
+    def _words(self, name: str) -> str:
+        error = self._queries[name].exception()
+        others = "" if len(self._queries) == 1 else "; the other sinks were stopped"
+        return f"{name} failed: {failure_words(str(error))}{others}"
+
+    def _look(self) -> None:
+        for watch in self._watches.values():
+            watch.look()
+        total = together([part.reading for name, part in self._parts.items() if name not in self._beside])
+        if total != self._shown:
+            self._shown = total
+            self._progress.show(total)
+
+    def _stop_in_order(self, wish: StopWish) -> None:
+        """Behind the batches that are under way, or at once if asked again."""
+        self._progress.say("stops behind this batch (once more: at once)")
+        busy = {name: part.reading for name, part in self._parts.items()}
+        while busy and wish.times < 2:
+            for name in list(busy):
+                query = self._queries[name]
+                self._watches[name].look()
+                is_done = self._parts[name].reading != busy[name]
+                if is_done or not query.isActive or not query.status.get("isDataAvailable", False):
+                    query.stop()
+                    del busy[name]
+            if busy:
+                _pause(self._queries[next(iter(busy))])
+        self._stop()
+
+    def _stop(self) -> None:
+        for query in self._queries.values():
+            with suppress(Exception):  # a JVM that is gone already, or a query that failed
+                query.stop()
+
+
+def together(readings: list[Reading]) -> Reading:
+    """Several queries as one: rows and batches of all, the lag of the slowest."""
+    lags = [each.lag_messages for each in readings if each.lag_messages is not None]
+    seconds = [each.lag_seconds for each in readings if each.lag_seconds is not None]
+    batch_ms = [each.batch_ms for each in readings if each.batch_ms is not None]
+    written = [each.rows_written for each in readings if each.rows_written is not None]
+    is_known = written and all(each.rows_written is not None or not each.rows for each in readings)
+    return Reading(
+        rows=sum(each.rows for each in readings),
+        rows_per_second=round(sum(each.rows_per_second for each in readings), 1),
+        batches=sum(each.batches for each in readings),
+        batch_ms=max(batch_ms, default=None),
+        lag_messages=max(lags, default=None),
+        lag_seconds=max(seconds, default=None),
+        rows_written=sum(written) if is_known else None,
+    )
+
+
+def failure_words(text: str) -> str:
+    """Why Spark failed; of a bad record only the words about it."""
+    _, mark, words = text.partition(BAD_RECORD)
+    if not mark:
+        return plain_reason(text)
+    line = words.splitlines()[0].partition(" SQLSTATE:")[0].rstrip()
+    shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in line)
+    return f"{shown}. badRecords says where such records go instead of ending the pipeline"
+
+
+def _pause(query: StreamingQuery) -> None:
+    from pyspark.errors import PySparkException
+
+    try:
+        query.awaitTermination(_POLL_S)
+    except PySparkException:
+        pass  # its `exception` tells the same

@@ -1,0 +1,233 @@
+"""`kourou pipeline run`: a declared pipeline from its file to its end.
+
+First the file is checked, then the servers are asked; only then Spark starts, and every source, step and sink
+is made before the first row is read. Then each sink is a query of its own, or, without a stream, is written
+once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kourou.errors import ConfigError, KourouError
+from kourou.spark.pipelines import bad_records
+from kourou.spark.pipelines.checking import load_pipeline
+from kourou.spark.pipelines.document import PipelineFileError
+from kourou.spark.pipelines.jdbc import java_words
+from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
+from kourou.spark.pipelines.pipeline_session import pipeline_session
+from kourou.spark.pipelines.pipeline_watch import PipelineWatch, WholeProgress, failure_words
+from kourou.spark.pipelines.progress import ProgressOutput, Summary
+from kourou.spark.pipelines.reachable import check_servers
+from kourou.spark.pipelines.sinks import SinkRun, stream_writer
+from kourou.spark.pipelines.sources import read_source
+from kourou.spark.pipelines.spec import PipelineSpec, PythonStep
+from kourou.spark.pipelines.steps import run_step
+from kourou.spark.source_client import close_shared_clients
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_BAD_PREFIX: Final = "bad-records-"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the command was asked for."""
+
+    file: Path
+    master: str | None = None
+    check_only: bool = False
+    as_json: bool = False
+
+
+def run_pipeline(request: RunRequest) -> None:
+    """Run a pipeline to its end. KourouError says what is wrong, in the file or with the run."""
+    try:
+        spec = load_pipeline(request.file)
+        check_servers(spec, str(request.file))
+        if request.check_only:
+            _say_right(request, spec)
+            return
+        run_spec(spec, request)
+    except PipelineFileError as error:
+        if request.check_only and request.as_json:
+            found = [{"line": line, "problem": what} for line, what in error.mistakes]
+            print(json.dumps({"type": "check", "ok": False, "file": error.file, "mistakes": found}))
+        raise
+    finally:
+        close_shared_clients()
+
+
+def _say_right(request: RunRequest, spec: PipelineSpec) -> None:
+    counts = {"sources": len(spec.sources), "steps": len(spec.steps), "sinks": len(spec.sinks)}
+    if request.as_json:
+        told = {"type": "check", "ok": True, "file": str(request.file), "mistakes": [], **counts}
+        print(json.dumps(told))
+    else:
+        print(
+            f"{request.file}: no mistakes; " + ", ".join(f"{count} {name}" for name, count in counts.items())
+        )
+
+
+def run_spec(spec: PipelineSpec, request: RunRequest) -> Summary:
+    """Start Spark, and run a pipeline that was checked."""
+    output = ProgressOutput.standard(as_json=request.as_json)
+    settings = dict(spec.settings)
+    master = request.master or settings.pop("spark.master", None) or "local[*]"
+    if spec.jars:
+        given = settings.get("spark.jars")
+        settings["spark.jars"] = ",".join([*spec.jars, *([given] if given else [])])
+    with pipeline_session(f"kourou {spec.name}", master=master, settings=settings) as spark:
+        run = PipelineRun(spark, spec, as_json=request.as_json)
+        try:
+            with WholeProgress(spec.name, output) as progress:
+                run.prepare()
+                return run.stream(progress) if spec.is_stream else run.batch(progress)
+        finally:
+            run.forget()
+
+
+class PipelineRun:
+    """A pipeline in a session."""
+
+    def __init__(self, spark: SparkSession, spec: PipelineSpec, *, as_json: bool = False) -> None:
+        self._spark = spark
+        self._spec = spec
+        self._as_json = as_json
+        self._sinks: list[SinkRun] = []
+        self._bad: dict[str, DataFrame] = {}
+        self.frames: dict[str, DataFrame] = {}
+
+    def prepare(self) -> None:
+        """Make all DataFrames, and views of them. PipelineError names the line of what Spark refuses."""
+        spec = self._spec
+        self._make_importable()
+        for source in spec.sources:
+            with self._at(source.line, f"source {source.name}"):
+                found = read_source(self._spark, source, spec)
+                self._add(source.name, found.rows)
+                if found.bad is not None:
+                    bad = bad_records.named(found.bad, pipeline=spec.name, source=source.name)
+                    self._bad[source.name] = bad
+        for step in spec.steps:
+            with self._at(step.line, f"step {step.name}"):
+                self._add(step.name, run_step(self._spark, step, self.frames))
+        self._prepare_sinks()
+
+    def _prepare_sinks(self) -> None:
+        mistakes: list[tuple[int, str]] = []
+        for sink in self._spec.sinks:
+            rows = sink.rows
+            frame = self.frames[rows.origin]
+            if self._spec.is_stream and not frame.isStreaming:
+                words = f"{rows.origin} is no stream: it would be written once, and the pipeline is a stream"
+                mistakes.append((rows.line, f"sink {rows.name}: {words}"))
+                continue
+            try:
+                with self._at(rows.line, f"sink {rows.name}"):
+                    self._sinks.append(SinkRun(sink, frame, self._spec, as_json=self._as_json))
+            except ConfigError as error:
+                mistakes.append((rows.line, str(error).partition(": ")[2]))
+        if mistakes:
+            raise PipelineFileError(str(self._spec.file), mistakes)
+
+    def forget(self) -> None:
+        """Drop the views: a session that goes on has other uses for their names."""
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError, OSError):  # of a session that has ended there is nothing to drop
+            for name in self.frames:
+                self._spark.catalog.dropTempView(name)
+
+    def _add(self, name: str, frame: DataFrame) -> None:
+        self.frames[name] = frame
+        frame.createOrReplaceTempView(name)
+
+    def _make_importable(self) -> None:
+        """Workers find modules beside the file, as the driver does: functions of steps are sent by name."""
+        if any(isinstance(step, PythonStep) for step in self._spec.steps):
+            environment = self._spark.sparkContext.environment
+            paths = [str(self._spec.file.parent), environment.get("PYTHONPATH", "")]
+            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+
+    @contextmanager
+    def _at(self, line: int, what: str) -> Iterator[None]:
+        """What goes wrong inside is told with its line."""
+        from py4j.protocol import Py4JError, Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        place = f"{self._spec.file}:{line}: {what}: "
+        try:
+            yield
+        except ConfigError as error:
+            raise ConfigError(*(f"{place}{problem}" for problem in error.problems)) from error
+        except Py4JJavaError as error:
+            raise PipelineError(f"{place}{java_words(error)}") from error
+        except (PySparkException, Py4JError, KourouError, ImportError) as error:
+            raise PipelineError(f"{place}{plain_reason(error)}") from error
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def stream(self, progress: WholeProgress) -> Summary:
+        """Run all sinks until they end. PipelineError: one has failed; the others are stopped then."""
+        # Bad records first: what `latest` is, each stream finds out by itself, and none may be in no stream.
+        beside = {f"{_BAD_PREFIX}{name}": bad for name, bad in self._bad.items()}
+        starts = {
+            name: partial(
+                self._started, self._spec.bad_records.line, name, partial(self._start_bad, name, bad)
+            )
+            for name, bad in beside.items()
+        }
+        for sink, spec in zip(self._sinks, self._spec.sinks, strict=True):
+            starts[sink.name] = partial(self._started, spec.rows.line, f"sink {sink.name}", sink.start)
+        written = {sink.name: sink.written for sink in self._sinks if sink.written is not None}
+        with PipelineWatch(starts, beside, progress, written) as watch:
+            watch.start()
+            return watch.wait()
+
+    def _started(self, line: int, what: str, start: Callable[[], StreamingQuery]) -> StreamingQuery:
+        with self._at(line, what):
+            return start()
+
+    def _start_bad(self, name: str, bad: DataFrame) -> StreamingQuery:
+        options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder
+        if options is not None:
+            messages = bad_records.as_messages(bad)
+            return stream_writer(messages, self._spec, name).format("rocketmq").options(**options).start()
+        lines = bad_records.as_lines(bad)
+        return stream_writer(lines, self._spec, name).format("json").option("path", folder).start()
+
+    def batch(self, progress: WholeProgress) -> Summary:
+        """Write all sinks once, one after the other, and bad records last."""
+        for sink, spec in zip(self._sinks, self._spec.sinks, strict=True):
+            with self._at(spec.rows.line, f"sink {sink.name}"):
+                progress.add(self._counted(sink), note=sink.name)
+        for name, bad in self._bad.items():
+            with self._at(self._spec.bad_records.line, f"badRecords of {name}"):
+                self._write_bad(bad)
+        return progress.finish()
+
+    def _counted(self, sink: SinkRun) -> int:
+        from pyspark.errors import PySparkException
+
+        try:
+            return sink.write() or 0
+        except PySparkException as error:
+            raise PipelineError(failure_words(str(error))) from error
+
+    def _write_bad(self, bad: DataFrame) -> None:
+        options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder
+        if options is not None:
+            messages = bad_records.as_messages(bad)
+            messages.write.format("rocketmq").options(**options).mode("append").save()
+        else:
+            bad_records.as_lines(bad).write.mode("append").json(folder)

@@ -1,0 +1,178 @@
+"""The sinks of a pipeline: rows made fit for each, and written, as a stream or once.
+
+Every sink of a stream is a query of its own, with a checkpoint of its own below that of the pipeline.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kourou.errors import ConfigError
+from kourou.spark.pipelines.console import show_rows
+from kourou.spark.pipelines.document import nearest
+from kourou.spark.pipelines.jdbc import exactly_once_writer, plain_writer, save, with_driver
+from kourou.spark.pipelines.lake import lake_writer, write_batch
+from kourou.spark.pipelines.spec import (
+    ConsoleSink,
+    JdbcSink,
+    LakeSink,
+    MessageParts,
+    PipelineSpec,
+    SinkSpec,
+    TopicSink,
+)
+from kourou.spark.pipelines.sql_names import quoted
+from kourou.spark.pipelines.written_rows import WrittenRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# What the sink has to be given in a certain type.
+_CASTS: Final = {"queue_id": "int", "delay_ms": "bigint"}
+
+
+class SinkRun:
+    """One sink at work."""
+
+    def __init__(
+        self, sink: SinkSpec, frame: DataFrame, spec: PipelineSpec, *, as_json: bool = False
+    ) -> None:
+        """ConfigError: the rows have not what the sink is to take of them."""
+        self.name = sink.rows.name
+        # Spark counts what goes to topics.
+        self.written = None if isinstance(sink, TopicSink) else WrittenRows()
+        self._sink = sink
+        self._spec = spec
+        self._as_json = as_json
+        self._frame = fitted(sink, frame)
+
+    def start(self) -> StreamingQuery:
+        """Begin the query."""
+        sink = self._sink
+        writer = stream_writer(self._frame, self._spec, self.name).outputMode(sink.rows.mode)
+        if isinstance(sink, TopicSink):
+            return writer.format("rocketmq").options(**sink.options).start()
+        assert self.written is not None
+        return writer.foreachBatch(self.written.counting(self._batch_writer(self._app_id))).start()
+
+    def write(self) -> int | None:
+        """Write all rows once; how many, where that is known."""
+        sink = self._sink
+        if isinstance(sink, ConsoleSink):
+            return show_rows(self._frame, sink, None, as_json=self._as_json)
+        if isinstance(sink, LakeSink):
+            # Each run adds its rows.
+            run_id = f"{self._app_id}:{uuid.uuid4()}"
+            return write_batch(sink.table, self._frame, app_id=run_id, batch_id=0)
+        counted, count = observed(self._frame)
+        if isinstance(sink, JdbcSink):
+            save(counted, with_driver(sink.options, self._spec.jars), sink.rows.mode)
+        else:
+            counted.write.format("rocketmq").options(**sink.options).mode("append").save()
+        return count()
+
+    @property
+    def _app_id(self) -> str:
+        return f"{self._spec.name}/{self.name}"
+
+    def _batch_writer(self, app_id: str) -> Callable[[DataFrame, int], int | None]:
+        sink = self._sink
+        if isinstance(sink, LakeSink):
+            return lake_writer(sink.table, app_id=app_id)
+        if isinstance(sink, JdbcSink):
+            options = with_driver(sink.options, self._spec.jars)
+            return exactly_once_writer(options, app_id=app_id) if sink.exactly_once else plain_writer(options)
+        assert isinstance(sink, ConsoleSink)
+        as_json = self._as_json
+
+        def show(frame: DataFrame, batch_id: int) -> int:
+            return show_rows(frame, sink, batch_id, as_json=as_json)
+
+        return show
+
+
+def stream_writer(frame: DataFrame, spec: PipelineSpec, name: str) -> DataStreamWriter:
+    """A writer of a query, with its name, trigger and checkpoint."""
+    assert spec.checkpoint is not None  # checked with the file
+    writer = frame.writeStream.queryName(f"{spec.name}/{name}").trigger(**(spec.trigger or _AT_ONCE))
+    return writer.option("checkpointLocation", str(spec.checkpoint / name))
+
+
+_AT_ONCE: Final = {"processingTime": "0 seconds"}
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def fitted(sink: SinkSpec, frame: DataFrame) -> DataFrame:
+    """The rows as the sink takes them. ConfigError for columns that are not there."""
+    if isinstance(sink, TopicSink):
+        return messages(frame, sink.message)
+    if isinstance(sink, LakeSink):
+        _check_columns(frame, sink.table.partition_by, "partitionBy")
+    return frame
+
+
+def messages(frame: DataFrame, message: MessageParts) -> DataFrame:
+    """Rows whose columns are the parts of messages."""
+    from pyspark.sql import functions as F
+
+    if message.value == "row":
+        return frame
+    _check_columns(frame, message.columns, "value")
+    _check_columns(frame, message.parts.values(), "key, tags and the like")
+    _check_columns(frame, message.properties, "properties")
+    if message.value == "column":
+        body = F.col(quoted(message.columns[0]))
+    else:
+        names = message.columns or frame.columns
+        body = F.to_json(F.struct(*(F.col(quoted(name)) for name in names)))
+    parts = [
+        F.col(quoted(column)).cast(_CASTS.get(part, "string")).alias(part)
+        for part, column in message.parts.items()
+    ]
+    if message.properties:
+        parts.append(_properties(message.properties).alias("properties"))
+    return frame.select(body.alias("value"), *parts)
+
+
+def _properties(names: tuple[str, ...]) -> Column:
+    """A map of those columns that are not null."""
+    from pyspark.sql import functions as F
+
+    pairs = [part for name in names for part in (F.lit(name), F.col(quoted(name)).cast("string"))]
+    return F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
+
+
+def _check_columns(frame: DataFrame, names: Iterable[str], key: str) -> None:
+    known = {name.lower() for name in frame.columns}
+    for name in names:
+        if name.lower() not in known:
+            raise ConfigError(f"{key}: its rows have no column {name}; {nearest(name, frame.columns)}")
+
+
+def observed(frame: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
+    """The same rows, and a function that says how many they were once they are written."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    observation = Observation()
+    counted = frame.observe(observation, F.count(F.lit(1)).alias("rows"))
+    found: list[int] = []
+
+    def ask() -> None:
+        found.append(int(observation.get["rows"]))
+
+    def count() -> int | None:
+        # Spark tells it behind the write, and for a plan that it found to be empty perhaps never.
+        asking = threading.Thread(target=ask, name="row-count", daemon=True)
+        asking.start()
+        asking.join(timeout=5)
+        return found[0] if found else None
+
+    return counted, count

@@ -1,0 +1,44 @@
+"""What can go wrong with rows on their way to a topic, told so that the row is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kourou.errors import KourouError
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Which row: its number within its partition, from 0, and what of it a user knows it by."""
+
+    partition: int
+    row: int
+    topic: str | None
+    keys: str | None = None
+    last_row: int | None = None
+    """Of rows that travelled together, the last one."""
+
+    def __str__(self) -> str:
+        if self.last_row is None or self.last_row == self.row:
+            rows = f"row {self.row}"
+        else:
+            rows = f"rows {self.row} to {self.last_row}"
+        keys = f", keys {self.keys!r}" if self.keys else ""
+        topic = "no topic" if self.topic is None else f"topic {self.topic!r}"
+        return f"partition {self.partition}, {rows}, {topic}{keys}"
+
+
+class SinkRowError(KourouError):
+    """A row was not written. Rows before and after it may have been: write them again, they come twice."""
+
+    def __init__(self, place: RowPlace, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place = place
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[SinkRowError], tuple[RowPlace, str]]:
+        return type(self), (self.place, self.reason)
+
+
+class RowRefusedError(SinkRowError):
+    """A row that no broker takes, whenever it is sent; `errorTopic` is for those."""

@@ -1,0 +1,134 @@
+"""SinkOptions: what `df.write.format("rocketmq")` and `df.writeStream` may be told.
+
+Names are those of the source and of Kafka's sink where a user would look for them; upper and lower case
+are the same, as everywhere in Spark. Made once, on the driver; workers get it pickled.
+Not here: which columns are written (sink_columns.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.client.credentials import Credentials
+from kourou.client.message_checks import DEFAULT_MAX_MESSAGE_BYTES
+from kourou.protocol.names import send_topic_problem, user_group_problem
+from kourou.spark.option_reader import OptionReader
+
+_MAX_PAUSE_S: Final = 5.0
+AT_LEAST_ONCE: Final = "at-least-once"
+DEFAULT_GROUP: Final = "kourou-spark-sink"
+SINK_OPTION_NAMES: Final = (
+    "namesrv",
+    "nameServer",
+    "topic",
+    "errorTopic",
+    "producerGroup",
+    "delivery",
+    "maxMessageBytes",
+    "batchBytes",
+    "batchRows",
+    "maxInFlightBytes",
+    "sendTimeoutMs",
+    "retryTimes",
+    "retryIntervalMs",
+    "dropReservedProperties",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "namespace",
+    "tls",
+)
+"""What the sink may be told, as it is written."""
+# Spark's own options travel along with ours.
+_SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
+_SPARKS_PREFIXES: Final = ("asyncprogresstracking", "_asyncprogresstracking", "spark.", "__")
+# What a user may try because it is right elsewhere.
+_HINTS: Final = {
+    "path": 'the sink writes to topics: use save() or start() without a path, and option("topic", …)',
+    "subscribe": 'it is for reading; option("topic", …) says where to write',
+    "kafka.bootstrap.servers": "did you mean namesrv?",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """How rows are sent. Secrets are not printed."""
+
+    namesrv: str
+    topic: str | None = None
+    """Where all rows go; without it the column `topic` says so, row by row."""
+    error_topic: str | None = None
+    """Where rows go that no broker takes; without it such a row fails the write."""
+    producer_group: str = DEFAULT_GROUP
+    delivery: str = AT_LEAST_ONCE
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    """Of a row's value (the broker's `maxMessageSize`)."""
+    batch_bytes: int = 256 * 1024
+    """Rows of one topic travel together up to this size."""
+    batch_rows: int = 1_000
+    max_in_flight_bytes: int = 8 * 1024 * 1024
+    """How much a task sends ahead of the brokers' answers."""
+    send_timeout_ms: int = 10_000
+    retry_times: int = 20
+    """Attempts after the first, of what may go through later: with the pauses between them a broker has
+    more than a minute to come back."""
+    retry_interval_ms: int = 200
+    """Before the second attempt; twice as long before each one after, up to 5 s."""
+    drop_reserved_properties: bool = False
+    """Whether names that RocketMQ keeps for itself are left out of `properties`; else such a row fails."""
+    credentials: Credentials | None = None
+    namespace: str | None = None
+    tls: bool = False
+
+    def pauses_s(self) -> Iterator[float]:
+        """How long to wait before each attempt after the first."""
+        pause_s = self.retry_interval_ms / 1000
+        for _ in range(self.retry_times):
+            yield min(pause_s, _MAX_PAUSE_S)
+            pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> SinkOptions:
+        """The options as Spark has them. ConfigError names everything that is wrong, in one line each."""
+        reader = OptionReader("sink", _ours(options), SINK_OPTION_NAMES, _HINTS)
+        parsed = cls(
+            namesrv=reader.namesrv(environ),
+            topic=_name(reader, "topic", send_topic_problem) or None,
+            error_topic=_name(reader, "errorTopic", send_topic_problem) or None,
+            producer_group=_name(reader, "producerGroup", user_group_problem, DEFAULT_GROUP),
+            delivery=reader.choice("delivery", AT_LEAST_ONCE, [AT_LEAST_ONCE]),
+            max_message_bytes=reader.size_bytes("maxMessageBytes", DEFAULT_MAX_MESSAGE_BYTES),
+            batch_bytes=reader.size_bytes("batchBytes", 256 * 1024),
+            batch_rows=reader.number("batchRows", 1_000),
+            max_in_flight_bytes=reader.size_bytes("maxInFlightBytes", 8 * 1024 * 1024),
+            send_timeout_ms=reader.number("sendTimeoutMs", 10_000),
+            retry_times=reader.number("retryTimes", 20, low=0),
+            retry_interval_ms=reader.number("retryIntervalMs", 200),
+            drop_reserved_properties=reader.flag("dropReservedProperties", False),
+            credentials=reader.credentials(),
+            namespace=reader.text("namespace") or None,
+            tls=reader.flag("tls", False),
+        )
+        reader.finish()
+        return parsed
+
+
+def _ours(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that are for us."""
+    return {
+        name: value
+        for name, value in options.items()
+        if name.lower() not in _SPARKS and not name.lower().startswith(_SPARKS_PREFIXES)
+    }
+
+
+def _name(reader: OptionReader, name: str, problem_of: Callable[[str], str | None], default: str = "") -> str:
+    def checked(text: str) -> str:
+        if problem := problem_of(text):
+            raise ValueError(problem)
+        return text
+
+    return reader.value(name, default, checked)

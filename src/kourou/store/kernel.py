@@ -1,0 +1,101 @@
+"""The compiled kernel: the hot path of a broker in C, where it is installed (`pip install ./kernel`).
+
+Without it the same is done in Python, with the same bytes: it only saves time. Whoever makes a broker looks
+for it once (`installed_kernel`) and hands it on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from kourou.protocol.frame import RawFrame
+from kourou.protocol.record import Buffer
+from kourou.store.put_batch import GrownQueue, IndexedRecord
+
+_log = logging.getLogger(__name__)
+
+MODULE: Final = "kourou_kernel"
+_INTERFACE: Final = 2
+
+SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], bytes, bytes, Callable[[str, str], tuple[str, ...]]]
+"""What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
+take, the template of an answer, the store's host, and what makes index keys of an id and of keys."""
+EncodedSends: TypeAlias = tuple[int, bytes, list[IndexedRecord], bytes, bytes, list[GrownQueue]]
+"""How many messages, their records, what to index, the answers, the places, the queues that grow."""
+
+
+class Kernel(Protocol):
+    """What the compiled module has. The docstrings there say what each function does."""
+
+    INTERFACE: int
+
+    def encode_sends(
+        self,
+        frames: list[RawFrame],
+        setup: SendSetup,
+        targets: Mapping[str, Any],
+        configs: Mapping[str, Any],
+        broker_config: Any,
+        topics: Mapping[str, Any],
+        born_host: bytes,
+        phy_offset: int,
+        last_phy_offset: int,
+        now_ms: int,
+        max_body: int,
+        max_record: int,
+        /,
+    ) -> EncodedSends | None: ...
+
+    def encode_batch(
+        self,
+        body: bytes,
+        queue: Any,
+        queue_id: int,
+        sys_flag: int,
+        born_timestamp: int,
+        reconsume_times: int,
+        born_host: bytes,
+        store_host: bytes,
+        index_keys: Callable[[str, str], tuple[str, ...]],
+        phy_offset: int,
+        last_phy_offset: int,
+        now_ms: int,
+        max_body: int,
+        max_record: int,
+        /,
+    ) -> tuple[bytes, list[bytes], list[IndexedRecord], list[int]] | None: ...
+
+    def gather(
+        self,
+        view: Buffer,
+        start: int,
+        low: int,
+        end: int,
+        units: bytes,
+        max_messages: int,
+        max_bytes: int,
+        max_copied: int,
+        /,
+    ) -> tuple[int, int, bytes] | None: ...
+
+
+def installed_kernel() -> Kernel | None:
+    """The kernel, if there is one that fits."""
+    try:
+        kernel = cast(Kernel, importlib.import_module(MODULE))
+    except ImportError:
+        return None
+    interface = getattr(kernel, "INTERFACE", None)
+    if interface != _INTERFACE:
+        _log.warning(
+            "the installed %s is of interface %s, this broker needs %d: install the one that came with it; "
+            "until then Python does its work",
+            MODULE,
+            interface,
+            _INTERFACE,
+        )
+        return None
+    return kernel

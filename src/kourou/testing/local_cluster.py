@@ -1,0 +1,370 @@
+"""LocalCluster: a real name server and real brokers in this process, for tests of applications.
+
+    with LocalCluster() as mq:
+        mq.create_topic("Orders")
+        with Producer("shop", namesrv=mq.namesrv) as producer:
+            producer.send(Message("Orders", b"one book"))
+        assert [message.body for message in mq.messages("Orders")] == [b"one book"]
+
+Each server has a thread and an event loop of its own, a free port of 127.0.0.1, and a store in a
+temporary folder. Not here: the servers (running_cluster.py), pytest's fixtures (pytest_plugin.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from kourou.config.host import LOOPBACK
+from kourou.embed import BrokerHooks
+from kourou.errors import ConfigError
+from kourou.protocol.message import MessageExt
+from kourou.testing.cluster import broker_config
+from kourou.testing.errors import ClusterStateError
+from kourou.testing.loop_thread import LoopThread
+from kourou.testing.running_cluster import BrokerPlace, RunningCluster
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+"""Of `wait_consumed`: a message that was refused once comes again after 10 s."""
+MAX_BROKERS: Final = 26
+_NOT_STARTED: Final = "the cluster is not started: use `with LocalCluster() as mq:`"
+_OWN_SETTINGS: Final = ("broker_name", "namesrv_addr", "store_path_root_dir", "broker_id", "broker_role")
+
+
+class LocalCluster:
+    """A name server and `brokers` brokers, `broker-a`, `broker-b` and so on. Use it as a context manager,
+    or `start` and `stop` it, once. All methods may be called from any thread.
+
+    `store` is a folder that outlives the cluster: the next one there goes on with its messages. `hooks`
+    are called on the brokers' threads. `settings` are attributes of BrokerConfig, for every broker.
+    `async with` gives an AsyncLocalCluster.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        store: Path | str | None = None,
+        hooks: BrokerHooks | None = None,
+        **settings: Any,
+    ) -> None:
+        _check(brokers, settings)
+        self._brokers = brokers
+        self._store = None if store is None else Path(store)
+        self._hooks = hooks
+        self._settings = settings
+        self._life = threading.Lock()
+        self._pid = os.getpid()
+        self._is_used = False
+        self._control: LoopThread | None = None
+        self._running: RunningCluster | None = None
+        self._folder: Path
+        self._namesrv = ""
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start all servers. On return clients can send and consume; if one fails none is left."""
+        with self._life:
+            if self._is_used:
+                raise ClusterStateError("a LocalCluster is started once; make a new one")
+            self._is_used, self._pid = True, os.getpid()
+            self._folder = self._store or Path(tempfile.mkdtemp(prefix="kourou-"))
+            # For programs that end without a stop; their threads end with them.
+            atexit.register(self._remove_folder)
+            control = LoopThread("kourou-namesrv")
+            try:
+                control.start()
+                self._open(control)
+            except BaseException:
+                self._remove_folder()
+                raise
+        return self
+
+    def _open(self, control: LoopThread) -> None:
+        running = RunningCluster()
+        opening = control.submit(
+            partial(running.open, self._folder, self._brokers, self._hooks, **self._settings)
+        )
+        try:
+            self._namesrv = opening.result()
+        except BaseException:  # Ctrl-C too
+            opening.cancel()
+            control.stop()
+            raise
+        self._control, self._running = control, running
+
+    def stop(self) -> None:
+        """Stop all servers and remove the temporary folder. Whoever calls it, and however often, returns
+        when that is done. In a process that was forked from the cluster's it does nothing."""
+        if os.getpid() != self._pid:
+            return
+        with self._life:
+            control, running = self._control, self._running
+            if control is None or running is None:
+                return
+            self._control = self._running = None
+            _resume(running)
+            try:
+                control.submit(running.close).result()
+            finally:
+                control.stop()
+                self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        atexit.unregister(self._remove_folder)
+        if self._store is None and os.getpid() == self._pid:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> AsyncLocalCluster:
+        await asyncio.to_thread(self.start)
+        return self.aio
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+    # -- looking in ------------------------------------------------------------------------------
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address, as clients are configured with it. Forked processes may use it too."""
+        if not self._namesrv:
+            raise ClusterStateError(_NOT_STARTED)
+        return self._namesrv
+
+    @property
+    def broker_addresses(self) -> list[str]:
+        """The brokers, as clients are told; also of those that are stopped."""
+        places = self._parts()[1].places
+        return [f"{place.config.broker_ip1}:{place.config.listen_port}" for place in places]
+
+    @property
+    def store(self) -> Path:
+        """The folder of the stores: `store/broker-a` and so on."""
+        self._parts()
+        return self._folder
+
+    @property
+    def aio(self) -> AsyncLocalCluster:
+        """The same cluster for asyncio."""
+        return AsyncLocalCluster(self)
+
+    # -- topics, messages, groups ----------------------------------------------------------------
+
+    def create_topic(self, name: str, *, queues: int = 4) -> None:
+        """Make a topic with so many queues on every broker, or change it. On return clients find it."""
+        self._call(lambda running: running.create_topic(name, queues))
+
+    def messages(self, topic: str) -> list[MessageExt]:
+        """All messages of a topic, in the order of their storing: those that consumers see, not those that
+        wait for their time or for the end of a transaction. Empty for a topic that is not there."""
+        return self._call(lambda running: running.messages(topic))
+
+    def wait_consumed(
+        self, group: str, *, topic: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Wait until a group has consumed everything: of `topic`, or of all that it subscribes to. What waits
+        to be delivered, because a handler refused it or by its own delay, is not consumed either.
+
+        NotConsumedError says what is left.
+        """
+        if _in_event_loop():
+            raise ClusterStateError(
+                "wait_consumed would block the event loop, and consumers on it: await mq.aio.wait_consumed(…)"
+            )
+        self._call(lambda running: running.wait_consumed(group, topic, timeout_s))
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def stop_broker(self, index: int = 0) -> None:
+        """Stop a broker in order: its port refuses connections, the name server knows that it is gone."""
+        self._call(lambda running: running.stop_broker(index))
+
+    def start_broker(self, index: int = 0) -> None:
+        """Start a broker again that was stopped: same address, same store."""
+        self._call(lambda running: running.start_broker(index))
+
+    def restart_broker(self, index: int = 0) -> None:
+        """Stop a broker in order and start it again."""
+        self.stop_broker(index)
+        self.start_broker(index)
+
+    def pause(self, index: int | None = None) -> _Pause:
+        """Have a broker, or all, hang until `resume`, or for a `with` block. The name server goes on.
+
+        As a process that is stopped, or collects garbage for long: connections stay, new ones are made by
+        the system, nothing is answered. On resume it goes on where it was, and does what it was asked
+        meanwhile: a send that timed out is stored then.
+        """
+        places = self._places(index)
+        for place in places:
+            if not place.thread.is_held:
+                place.running()
+        for place in places:
+            place.thread.hold()
+        return _Pause(self, index)
+
+    def resume(self, index: int | None = None) -> None:
+        """Let a broker, or all, go on."""
+        for place in self._places(index):
+            place.thread.resume()
+
+    # -- the way to the servers ------------------------------------------------------------------
+
+    def _call(self, work: Callable[[RunningCluster], Coroutine[Any, Any, T]]) -> T:
+        future = self._submit(work)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # of one who leaves by Ctrl-C
+
+    def _submit(self, work: Callable[[RunningCluster], Coroutine[Any, Any, T]]) -> Future[T]:
+        control, running = self._parts()
+        return control.submit(lambda: work(running))
+
+    def _places(self, index: int | None) -> list[BrokerPlace]:
+        running = self._parts()[1]
+        return list(running.places) if index is None else [running.place(index)]
+
+    def _parts(self) -> tuple[LoopThread, RunningCluster]:
+        if self._is_used and os.getpid() != self._pid:
+            raise ClusterStateError(
+                f"this cluster runs in process {self._pid}, which was forked: in process {os.getpid()} only "
+                "its `namesrv` can be used, by clients that are made here"
+            )
+        control, running = self._control, self._running
+        if control is None or running is None:
+            raise ClusterStateError(
+                "the cluster is stopped; make a new one" if self._is_used else _NOT_STARTED
+            )
+        return control, running
+
+
+class AsyncLocalCluster:
+    """A LocalCluster for asyncio: what waits for something is awaited. The rest is as there."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address, as clients are configured with it."""
+        return self._cluster.namesrv
+
+    @property
+    def broker_addresses(self) -> list[str]:
+        """The brokers, as clients are told."""
+        return self._cluster.broker_addresses
+
+    @property
+    def store(self) -> Path:
+        """The folder of the stores."""
+        return self._cluster.store
+
+    async def create_topic(self, name: str, *, queues: int = 4) -> None:
+        """As LocalCluster.create_topic."""
+        await self._call(lambda running: running.create_topic(name, queues))
+
+    async def messages(self, topic: str) -> list[MessageExt]:
+        """As LocalCluster.messages."""
+        return await self._call(lambda running: running.messages(topic))
+
+    async def wait_consumed(
+        self, group: str, *, topic: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """As LocalCluster.wait_consumed."""
+        await self._call(lambda running: running.wait_consumed(group, topic, timeout_s))
+
+    async def stop_broker(self, index: int = 0) -> None:
+        """As LocalCluster.stop_broker."""
+        await self._call(lambda running: running.stop_broker(index))
+
+    async def start_broker(self, index: int = 0) -> None:
+        """As LocalCluster.start_broker."""
+        await self._call(lambda running: running.start_broker(index))
+
+    async def restart_broker(self, index: int = 0) -> None:
+        """As LocalCluster.restart_broker."""
+        await self.stop_broker(index)
+        await self.start_broker(index)
+
+    def pause(self, index: int | None = None) -> _Pause:
+        """As LocalCluster.pause; it does not wait for anything."""
+        return self._cluster.pause(index)
+
+    def resume(self, index: int | None = None) -> None:
+        """As LocalCluster.resume."""
+        self._cluster.resume(index)
+
+    async def _call(self, work: Callable[[RunningCluster], Coroutine[Any, Any, T]]) -> T:
+        return await asyncio.wrap_future(self._cluster._submit(work))
+
+
+class _Pause(AbstractContextManager[None], AbstractAsyncContextManager[None]):
+    """Ends a pause, in a block of either kind."""
+
+    def __init__(self, cluster: LocalCluster, index: int | None) -> None:
+        self._cluster = cluster
+        self._index = index
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exception: object) -> None:
+        self._cluster.resume(self._index)
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._cluster.resume(self._index)
+
+
+def _check(brokers: int, settings: dict[str, Any]) -> None:
+    """ConfigError says what is wrong with the arguments, before anything is started."""
+    problems = [f"{name}: a LocalCluster sets it itself" for name in _OWN_SETTINGS if name in settings]
+    if not isinstance(brokers, int):
+        raise TypeError(f"brokers is a number, not {type(brokers).__name__}")
+    if not 1 <= brokers <= MAX_BROKERS:
+        problems.append(f"brokers={brokers}: must be from 1 to {MAX_BROKERS}")
+    if brokers > 1 and settings.get("listen_port"):
+        problems.append("listen_port: brokers cannot share it; leave it out, and each has a free one")
+    if problems:
+        raise ConfigError(*problems)
+    broker_config(Path("."), 0, f"{LOOPBACK}:1", **settings)
+
+
+def _resume(running: RunningCluster) -> None:
+    for place in running.places:
+        place.thread.resume()
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,227 @@
+"""RunningCluster: the servers behind a LocalCluster, each on a loop and thread of its own.
+
+Its methods run on the name server's loop, which a held broker does not hold up.
+Not here: threads that call and wait (local_cluster.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from kourou.broker.name_checks import check_topic_name
+from kourou.broker.topics import check_queue_nums
+from kourou.config import BrokerConfig, NamesrvConfig
+from kourou.config.host import LOOPBACK
+from kourou.embed import Broker, BrokerHooks, NameServer
+from kourou.errors import KourouError
+from kourou.protocol.bodies import TopicConfig
+from kourou.protocol.codes import PermName
+from kourou.protocol.message import MessageExt
+from kourou.testing.cluster import broker_config
+from kourou.testing.errors import ClusterStateError, NotConsumedError
+from kourou.testing.group_lag import GroupLag, broker_lag, broker_topics, merged
+from kourou.testing.loop_thread import LoopThread
+from kourou.testing.stored_messages import broker_messages, in_store_order
+
+_LOOK_S: Final = 0.02
+_ROUTE_TIMEOUT_S: Final = 10.0
+_STOP_TIMEOUT_MS: Final = 2_000
+
+
+class BrokerPlace:
+    """One broker of the cluster: it may be stopped and started again, at the same address."""
+
+    def __init__(self, config: BrokerConfig, hooks: BrokerHooks | None) -> None:
+        self.config = config
+        self._hooks = hooks
+        self._watch: asyncio.Task[None] | None = None
+        self.thread = LoopThread(f"kourou-{config.broker_name}")
+        self.broker: Broker | None = None
+        self.failure: BaseException | None = None
+
+    @property
+    def name(self) -> str:
+        """The broker's name."""
+        return self.config.broker_name
+
+    async def start(self) -> None:
+        """Serve; on this place's own loop."""
+        broker = Broker(self.config, hooks=self._hooks)
+        await broker.start()
+        # The same port the next time: clients have its address, and so have the ids of messages.
+        self.config = replace(self.config, listen_port=broker.port)
+        self.broker = broker
+        self._watch = asyncio.create_task(self._wait_failed(broker), name=f"watch-{self.name}")
+
+    async def _wait_failed(self, broker: Broker) -> None:
+        try:
+            await broker.wait_failed()
+        except Exception as error:
+            self.failure = error
+
+    async def stop(self) -> None:
+        """Stop in order; on this place's own loop."""
+        broker, self.broker = self.broker, None
+        if broker is None:
+            return
+        try:
+            await broker.stop(_STOP_TIMEOUT_MS)
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.gather(self._watch, return_exceptions=True)
+
+    def running(self) -> Broker:
+        """The broker, if it can be asked: ClusterStateError or KourouError say why not."""
+        if self.failure is not None:
+            raise KourouError(f"{self.name} has failed: {self.failure!r}") from self.failure
+        if self.thread.is_held:
+            raise ClusterStateError(f"{self.name} is paused; resume() it first")
+        if self.broker is None:
+            raise ClusterStateError(f"{self.name} is stopped; start_broker() it first")
+        return self.broker
+
+
+class RunningCluster:
+    """A name server and its brokers. Made and closed on the name server's loop."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._changing = asyncio.Lock()
+        self._namesrv: NameServer
+        self.places: list[BrokerPlace] = []
+
+    async def open(self, folder: Path, brokers: int, hooks: BrokerHooks | None, **settings: Any) -> str:
+        """Start everything; the name server's address. If something fails nothing is left."""
+        try:
+            namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0))
+            self._namesrv = await self._stack.enter_async_context(namesrv)
+            for index in range(brokers):
+                config = broker_config(folder, index, namesrv.address, **settings)
+                self._add(BrokerPlace(config, hooks))
+            await self._all_done(place.thread.run(place.start) for place in self.places)
+            return namesrv.address
+        except BaseException:
+            await self.close()
+            raise
+
+    def _add(self, place: BrokerPlace) -> None:
+        place.thread.start()
+        self._stack.callback(place.thread.stop)
+        self.places.append(place)
+
+    async def close(self) -> None:
+        """Stop everything, brokers first. Raises what a broker died of."""
+        async with self._changing:
+            try:
+                await self._all_done(place.thread.run(place.stop) for place in self.places)
+            finally:
+                await self._stack.aclose()
+        for place in self.places:
+            if place.failure is not None:
+                raise KourouError(f"{place.name} has failed: {place.failure!r}") from place.failure
+
+    async def _all_done(self, works: Iterable[Awaitable[None]]) -> None:
+        """Wait for all of them, also when one fails."""
+        for result in await asyncio.gather(*works, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    def _running(self) -> list[tuple[BrokerPlace, Broker]]:
+        return [(place, place.running()) for place in self.places]
+
+    # -- brokers that go and come ------------------------------------------------------------------
+
+    def place(self, index: int) -> BrokerPlace:
+        """The broker of that number."""
+        if not 0 <= index < len(self.places):
+            raise ClusterStateError(
+                f"there is no broker {index}: they count from 0 to {len(self.places) - 1}"
+            )
+        return self.places[index]
+
+    async def stop_broker(self, index: int) -> None:
+        """Stop one in order."""
+        place = self.place(index)
+        async with self._changing:
+            place.running()
+            await place.thread.run(place.stop)
+
+    async def start_broker(self, index: int) -> None:
+        """Start one again."""
+        place = self.place(index)
+        async with self._changing:
+            if place.broker is not None:
+                raise ClusterStateError(f"{place.name} is running already")
+            if place.thread.is_held:
+                raise ClusterStateError(f"{place.name} is paused; resume() it first")
+            await place.thread.run(place.start)
+
+    # -- topics and messages ---------------------------------------------------------------------------
+
+    async def create_topic(self, name: str, queues: int) -> None:
+        """Make a topic, or change it, on every broker. On return clients find it."""
+        check_topic_name(name)
+        check_queue_nums(name, queues)
+        config = TopicConfig(
+            topic_name=name,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=int(PermName.READ | PermName.WRITE),
+        )
+
+        async def make(broker: Broker) -> None:
+            broker.services.topics.update(config)
+
+        running = self._running()
+        await asyncio.gather(*(place.thread.run(partial(make, broker)) for place, broker in running))
+        async with asyncio.timeout(_ROUTE_TIMEOUT_S):
+            while not self._has_route(name, queues):  # noqa: ASYNC110 (the name server tells nobody)
+                await asyncio.sleep(0.001)
+
+    def _has_route(self, topic: str, queues: int) -> bool:
+        route = self._namesrv.state.views.route(topic)
+        found = [] if route is None else route.queue_datas
+        return sum(data.write_queue_nums == queues for data in found) == len(self.places)
+
+    async def messages(self, topic: str) -> list[MessageExt]:
+        """All messages of a topic in the order of their storing."""
+        asked = (
+            place.thread.run(partial(broker_messages, broker, topic)) for place, broker in self._running()
+        )
+        return in_store_order(await asyncio.gather(*asked))
+
+    # -- groups ----------------------------------------------------------------------------------------
+
+    async def wait_consumed(self, group: str, topic: str | None, timeout_s: float) -> None:
+        """Wait until nothing is left for a group. NotConsumedError says what is."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        zeros = 0
+        while True:
+            lag = await self._lag(group, topic)
+            # Twice: brokers are not looked at in one instant, and a handler that sends, or refuses,
+            # a message moves it from where nobody has looked yet to where somebody has.
+            zeros = zeros + 1 if lag.is_zero else 0
+            if zeros == 2:
+                return
+            if not zeros and loop.time() >= deadline:
+                raise NotConsumedError(group, timeout_s, str(lag))
+            if not zeros:
+                await asyncio.sleep(_LOOK_S)
+
+    async def _lag(self, group: str, topic: str | None) -> GroupLag:
+        running = self._running()
+        topics = {topic} if topic is not None else set()
+        if topic is None:
+            # Of all brokers: one that was just started may not know the group yet.
+            known = (place.thread.run(partial(broker_topics, broker, group)) for place, broker in running)
+            topics = set().union(*await asyncio.gather(*known))
+        asked = (place.thread.run(partial(broker_lag, broker, group, topics)) for place, broker in running)
+        return merged(await asyncio.gather(*asked))

@@ -1,0 +1,229 @@
+"""TcpProxy: stands between clients and a server, and does to their links what networks do.
+
+It cuts links, holds what they carry for a while (delay) or for good (freeze), and halves a frame: the first
+half arrives, then the link is cut. Each in one direction or in both.
+
+    async with TcpProxy("127.0.0.1", server_port) as proxy:
+        ...  # clients connect to proxy.address
+        proxy.freeze(Direction.TO_CLIENT)
+
+Bytes are passed on frame by frame (protocol/frame.py), so TLS cannot go through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+from types import TracebackType
+from typing import Final, Self
+
+from kourou.transport.addresses import join_address
+
+_LENGTH_BYTES: Final = 4
+# Frames that one direction of a link holds; a sender that goes on feels that nobody reads.
+_MAX_HELD: Final = 256
+
+
+class Direction(enum.Flag):
+    """Which way bytes go."""
+
+    TO_SERVER = enum.auto()
+    TO_CLIENT = enum.auto()
+    BOTH = TO_SERVER | TO_CLIENT
+
+
+class _Way:
+    """One direction: what is done to frames of all links."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.delay_ms = 0
+        self.halves = 0
+
+    def takes_half(self) -> bool:
+        """Whether the next frame is one to halve."""
+        if not self.halves:
+            return False
+        self.halves -= 1
+        return True
+
+
+class _Link:
+    """One client's connection, and ours to the server in its name."""
+
+    def __init__(self, proxy: TcpProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._proxy = proxy
+        self._reader = reader
+        self._writers = [writer]
+        self.is_dead = False
+        """Frozen for good, whatever becomes of the others."""
+
+    async def run(self, host: str, port: int) -> None:
+        """Pass frames on until one side ends."""
+        try:
+            far_reader, far_writer = await asyncio.open_connection(host, port)
+            self._writers.append(far_writer)
+            ways = self._proxy.ways
+            async with asyncio.TaskGroup() as tasks:
+                pumps = [
+                    tasks.create_task(self._pump(self._reader, far_writer, ways[Direction.TO_SERVER])),
+                    tasks.create_task(self._pump(far_reader, self._writers[0], ways[Direction.TO_CLIENT])),
+                ]
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+                for pump in pumps:
+                    pump.cancel()
+        except OSError:
+            pass  # the server is not there: the client hears that by the end of its connection
+        finally:
+            await self._close()
+
+    def abort(self) -> None:
+        """Close both sockets; bytes under way are lost."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _close(self) -> None:
+        self.abort()
+        for writer in self._writers:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: _Way) -> None:
+        held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_MAX_HELD)
+        async with asyncio.TaskGroup() as tasks:
+            holding = tasks.create_task(self._hold(reader, held, way))
+            with contextlib.suppress(OSError):
+                await self._pass_on(held, writer, way)
+            holding.cancel()
+
+    async def _hold(
+        self, reader: asyncio.StreamReader, held: asyncio.Queue[tuple[float, bytes]], way: _Way
+    ) -> None:
+        """Read frames; an empty one is the end."""
+        clock = asyncio.get_running_loop().time
+        frame = b" "
+        while frame:
+            await self._wait_open(way)  # else a frozen link would take any number of bytes
+            frame = await _read_frame(reader)
+            await held.put((clock() + way.delay_ms / 1000, frame))
+
+    async def _pass_on(
+        self, held: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter, way: _Way
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            due, frame = await held.get()
+            await asyncio.sleep(max(0.0, due - clock()))
+            await self._wait_open(way)
+            if not frame:
+                return
+            is_half = way.takes_half()
+            writer.write(frame[: len(frame) // 2] if is_half else frame)
+            await writer.drain()
+            if is_half:
+                self._proxy.halved += 1
+                return
+
+    async def _wait_open(self, way: _Way) -> None:
+        await way.open.wait()
+        if self.is_dead:
+            await asyncio.Event().wait()  # until the proxy ends, or cuts us
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+    """The next frame; empty when the peer is gone, and with it the frame that it began."""
+    try:
+        length = await reader.readexactly(_LENGTH_BYTES)
+        return length + await reader.readexactly(int.from_bytes(length))
+    except (asyncio.IncompleteReadError, OSError):
+        return b""
+
+
+class TcpProxy:
+    """A proxy to one server, for as long as the context lasts. `port` 0 picks a free one."""
+
+    def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._target = (target_host, target_port)
+        self._host, self._port = host, port
+        self._links: dict[_Link, asyncio.Task[None]] = {}
+        self.ways: dict[Direction, _Way] = {}
+        self.connections = 0
+        """How many clients have connected so far."""
+        self.halved = 0
+        """How many frames were halved so far."""
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self.ways = {Direction.TO_SERVER: _Way(), Direction.TO_CLIENT: _Way()}
+        self._server = await asyncio.start_server(self._connected, self._host, self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._server.close()
+        await self.cut()
+        await self._server.wait_closed()
+
+    @property
+    def address(self) -> str:
+        """Where clients connect to."""
+        return join_address(self._host, self._port)
+
+    @property
+    def open_links(self) -> int:
+        """How many clients are connected now."""
+        return len(self._links)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        link = _Link(self, reader, writer)
+        task = asyncio.create_task(link.run(*self._target), name=f"proxy-link-{self.connections}")
+        self._links[link] = task
+        task.add_done_callback(lambda _: self._gone(link))
+
+    def _gone(self, link: _Link) -> None:
+        del self._links[link]
+        link.abort()  # one that was cut before its task began has not done so itself
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    async def cut(self) -> None:
+        """End all links; on return their sockets are closed. Clients may connect again."""
+        tasks = list(self._links.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def freeze(self, direction: Direction = Direction.BOTH) -> None:
+        """Pass nothing on, not even the end of a connection, until `thaw`."""
+        for way in self._of(direction):
+            way.open.clear()
+
+    def thaw(self) -> None:
+        """Pass on what was held, and all that comes."""
+        for way in self._of(Direction.BOTH):
+            way.open.set()
+
+    def kill_links(self) -> None:
+        """Freeze the links there are for good, as a router does that has forgotten them; new ones work."""
+        for link in self._links:
+            link.is_dead = True
+
+    def delay(self, delay_ms: int, direction: Direction = Direction.BOTH) -> None:
+        """Pass on each frame read from now on so much later; 0 ends that."""
+        for way in self._of(direction):
+            way.delay_ms = delay_ms
+
+    def halve(self, direction: Direction, frames: int = 1) -> None:
+        """Pass on half of each of the next frames and cut its link then."""
+        for way in self._of(direction):
+            way.halves += frames
+
+    def _of(self, direction: Direction) -> list[_Way]:
+        return [way for each, way in self.ways.items() if each in direction]

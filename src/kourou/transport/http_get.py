@@ -1,0 +1,55 @@
+"""One question by HTTP: connect, GET, read the answer to its end. Not here: what the answer means."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+from kourou.transport.addresses import parse_address
+
+# Some thousand addresses of name servers; those who ask expect no more than that.
+MAX_ANSWER_BYTES: Final = 64 * 1024
+
+
+class HttpAnswer(NamedTuple):
+    """The three digits of the status, the line they stand in, and the body; what is not HTTP has another
+    first line and no status that anybody waits for."""
+
+    status: str
+    status_line: str
+    body: str
+
+    @property
+    def first_line(self) -> str:
+        """The first line of the body."""
+        return self.body.strip().split("\n", 1)[0]
+
+
+async def http_get(address: str, path: str, timeout_ms: int) -> HttpAnswer:
+    """Ask `http://address/path`; connecting, asking and reading take `timeout_ms` together.
+
+    OSError: nobody answers; TimeoutError: not in time.
+    """
+    async with asyncio.timeout(timeout_ms / 1000):
+        return _parse(await _get(address, path))
+
+
+async def _get(address: str, path: str) -> bytes:
+    host, port = parse_address(address)
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        # Version 1.0 has no chunks and ends the answer with the connection.
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: text/plain\r\n\r\n".encode())
+        answer = bytearray()
+        while (chunk := await reader.read(MAX_ANSWER_BYTES)) and len(answer) <= MAX_ANSWER_BYTES:
+            answer += chunk
+        return bytes(answer)
+    finally:
+        writer.transport.abort()
+
+
+def _parse(answer: bytes) -> HttpAnswer:
+    head, _, body = answer.replace(b"\r\n", b"\n").partition(b"\n\n")
+    status_line = head.split(b"\n", 1)[0].decode(errors="replace")
+    status = [*status_line.split(" "), ""][1]
+    return HttpAnswer(status, status_line, body.decode(errors="replace"))

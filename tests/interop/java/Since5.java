@@ -1,0 +1,43 @@
+import java.lang.reflect.InvocationTargetException;
+
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+
+/** Calls that the client of 5.x has and that of 4.9 has not: timers and their recall. */
+final class Since5 {
+    private Since5() {
+    }
+
+    /** Give a message its time: delaySec, delayMs (both from now) or deliverMs (a moment). */
+    static void setTime(Message message, Options options) throws Exception {
+        set(message, "setDelayTimeSec", options.text("delaySec", null));
+        set(message, "setDelayTimeMs", options.text("delayMs", null));
+        set(message, "setDeliverTimeMs", options.text("deliverMs", null));
+    }
+
+    private static void set(Message message, String setter, String value) throws Exception {
+        if (value != null) {
+            Message.class.getMethod(setter, long.class).invoke(message, Long.parseLong(value));
+        }
+    }
+
+    /** What a sender may recall the message with; null where there is nothing to recall. */
+    static String recallHandle(SendResult result) {
+        try {
+            return (String) SendResult.class.getMethod("getRecallHandle").invoke(result);
+        } catch (ReflectiveOperationException error) {
+            return null;
+        }
+    }
+
+    /** Take a message back; the id that the broker tells. */
+    static Object recall(DefaultMQProducer producer, String topic, String handle) throws Exception {
+        try {
+            return DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+                .invoke(producer, topic, handle);
+        } catch (InvocationTargetException error) {
+            throw (Exception) error.getCause();
+        }
+    }
+}

@@ -1,0 +1,39 @@
+"""The kernel, compiled once for all its tests, and two brokers for the tests of a module."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from types import ModuleType
+
+import pytest
+
+from tests.unit.kernel.kernel_kit import build, build_problem, install
+from tests.unit.kernel.twins import Twins, frame, send, started
+
+
+@pytest.fixture(scope="session")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The compiled module; skipped where it cannot be compiled."""
+    problem = build_problem()
+    if problem is not None:
+        if os.environ.get("KOUROU_REQUIRE_INTEROP") == "1":
+            pytest.fail(f"KOUROU_REQUIRE_INTEROP=1, but {problem} is missing")
+        pytest.skip(f"the kernel needs {problem}")
+    return build(tmp_path_factory.mktemp("kernel"))
+
+
+@pytest.fixture(scope="module")
+def twins(kernel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    """Two brokers; at the end their queues and their indexes are the same, too."""
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        install(kernel, patch)
+        stack = AsyncExitStack()
+        twins = started(runner, stack, tmp_path_factory.mktemp("twins"))
+        for topic in ("TopicTest", "Other"):  # the first one of a topic makes it
+            twins.feed(frame(send({"b": topic})) + frame(send({"b": topic, "e": "1"})))
+        yield twins
+        twins.assert_same()
+        runner.run(stack.aclose())

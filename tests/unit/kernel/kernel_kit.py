@@ -1,0 +1,154 @@
+"""The compiled kernel, built for tests, and brokers that use it or do not."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kourou.broker.born_host import note_born_host
+from kourou.broker.controller import BrokerController
+from kourou.broker.send_message_processor import SendMessageProcessor
+from kourou.protocol.frame import RawFrame
+from kourou.store.files import Files
+from kourou.store.kernel import MODULE, installed_kernel
+from kourou.testing.memory_transport import MemoryTransport
+from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.dispatcher import Dispatcher
+from kourou.transport.settings import ConnectionLimits
+from tests.e2e.broker.broker_kit import config
+
+SOURCE = Path(__file__).parents[3] / "kernel" / f"{MODULE}.c"
+NOW_MS = 1_700_000_000_000
+
+
+def build_problem() -> str | None:
+    """Why the kernel cannot be built here; None when it can."""
+    if shutil.which("cc") is None:
+        return "a C compiler"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "Python's C headers"
+    return None
+
+
+def build(folder: Path) -> ModuleType:
+    """The kernel, compiled into `folder`, with every warning an error."""
+    library = folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
+    include = f"-I{sysconfig.get_path('include')}"
+    command = [
+        "cc",
+        "-std=c11",
+        "-O2",
+        "-shared",
+        "-fPIC",
+        *warnings,
+        include,
+        str(SOURCE),
+        "-o",
+        str(library),
+    ]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    spec = importlib.util.spec_from_file_location(MODULE, library)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class FedBroker:
+    """A broker whose clock stands still, and to which requests are fed by hand. `taken` is how many of
+    them the kernel took."""
+
+    def __init__(self, controller: BrokerController, *, has_kernel: bool) -> None:
+        self.services = controller.services
+        self.taken = 0
+        self._sends = SendMessageProcessor(self.services)
+        self._take_run = self._sends.run_taker(installed_kernel() if has_kernel else None)
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether it uses the kernel."""
+        return self._take_run is not None
+
+    def feed(self, data: bytes) -> bytes:
+        """What it answers to `data` on a connection of its own, within one pass."""
+        connection, transport = self.connect()
+        connection.data_received(data)
+        self.services.passes.close()
+        return b"".join(transport.written)
+
+    def connect(self, *, reads: bool = True) -> tuple[Connection, MemoryTransport]:
+        """A connection that has sent something before, and its peer, which takes its answers or does not."""
+        connection = Connection(
+            self.services.passes,
+            Dispatcher(self._sends.processors()),
+            ConnectionLimits(),
+            InboundBudget(1 << 30),
+            take_run=self._counted if self._take_run else None,
+        )
+        transport = MemoryTransport(connection, reads=reads)
+        note_born_host(connection)
+        return connection, transport
+
+    def _counted(self, connection: Connection, frames: list[RawFrame]) -> int:
+        assert self._take_run is not None
+        taken = self._take_run(connection, frames)
+        self.taken += taken
+        return taken
+
+    def log_bytes(self, phy_offset: int) -> bytes:
+        """The log from there to its end, file by file."""
+        log = self.services.store.log
+        found = b""
+        while phy_offset < log.max_phy_offset:
+            log_file = log.file_at(phy_offset)
+            assert log_file is not None
+            size = min(log_file.end_phy_offset, log.max_phy_offset) - phy_offset
+            piece = log.read(phy_offset, size)
+            assert piece is not None
+            found += piece
+            phy_offset += size
+        return found
+
+    def units(self) -> dict[tuple[str, int], bytes]:
+        """Of every queue, all its units."""
+        queues = self.services.store.queues.items()
+        return {(queue.topic, queue.queue_id): _units(queue) for queue in queues}
+
+
+def _units(queue: Any) -> bytes:
+    found = b""
+    while len(found) < queue.max_queue_offset * 20:
+        found += queue.read_units(len(found) // 20, 10_000)
+    return found
+
+
+@asynccontextmanager
+async def fed_broker(
+    root: Path, *, host: str, port: int, kernel: bool, **keys: Any
+) -> AsyncIterator[FedBroker]:
+    """A broker that listens on `host`, and says that it is at 127.0.0.1, as its twin does."""
+    files: Files | None = keys.pop("files", None)
+    keys |= {"bind_address": host, "listen_port": port, "compiled_kernel_enable": kernel}
+    settings = config(root, **keys)
+    controller = BrokerController(settings, files=files, now_ms=lambda: NOW_MS)
+    await controller.start()
+    try:
+        yield FedBroker(controller, has_kernel=kernel)
+    finally:
+        await controller.stop()
+
+
+def install(module: ModuleType, patch: pytest.MonkeyPatch) -> None:
+    """Have it imported by its name."""
+    patch.setitem(sys.modules, MODULE, module)

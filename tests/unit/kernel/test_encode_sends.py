@@ -1,0 +1,254 @@
+"""encode_sends: with the kernel a broker stores and answers, byte for byte, what it does without."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kourou.store.put_status import PutStatus
+from kourou.testing.faulty_files import FaultyFiles
+from tests.golden.frames import VERSIONS, recorded_frames
+from tests.unit.kernel.kernel_kit import FedBroker, install
+from tests.unit.kernel.twins import ID, Twins, frame, send, started
+
+# -- what is taken ------------------------------------------------------------------------------------
+
+
+def test_ordinary_sends_are_taken(twins: Twins) -> None:
+    before = twins.taken
+    data = b"".join(frame(send({"e": str(n % 2)}, opaque=n), bytes(n)) for n in range(40))
+    answers = twins.feed(data)
+    assert twins.taken - before == 40
+    assert answers.count(b'"opaque":') == 40
+
+
+def test_a_one_way_send_is_taken_and_not_answered(twins: Twins) -> None:
+    before = twins.taken
+    assert twins.feed(frame(send(flag=2)) + frame(send(flag=2))) == b""
+    assert twins.taken - before == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sends_of_java_clients_are_taken(twins: Twins, version: str) -> None:
+    recorded = [
+        found.frame
+        for found in recorded_frames(version)
+        if found.type == "request"
+        and found.code == 310
+        and found.header.get("serializeTypeCurrentRPC") == "JSON"
+    ]
+    assert recorded
+    for data in recorded:
+        twins.feed(data)
+    before = twins.taken
+    for data in recorded:  # now their topics are known
+        twins.feed(data)
+    assert twins.taken > before
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        send({"b": "TopicTest", "i": f"UNIQ_KEY\x01{ID}\x02DELAY\x013\x02"}),
+        send({"i": f"UNIQ_KEY\x01{ID}\x02TRAN_MSG\x01true\x02"}),
+        send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}),
+        send({"i": f"UNIQ_KEY\x01{ID}\x02CLUSTER\x01mine\x02"}),
+        send({"i": "KEYS\x01k1\x02"}),
+        send({"i": "UNIQ_KEY\x01a-b\x02"}),
+        send({"i": f"UNIQ_KEY\x01{ID}\x02city\x01Kraków\x02"}),
+        send({"i": f"UNIQ_KEY\x01{ID}\x02x\x01{'y' * 33_000}\x02"}),
+        send({"i": None}),
+        send({"e": "-1"}),
+        send({"e": "99"}),
+        send({"f": "4"}),
+        send({"m": "true"}),
+        send({"b": "NotThereYet"}),
+        send({"b": "%RETRY%group"}),
+        send({"g": "soon"}),
+        send({"d": None}),
+        send(code=10),
+        send().replace(b'"extFields":', b'"extFields":{"e":"1"},"extFields":'),
+        send().replace(b'"e":', b'"j":"5","extFields":{"e":"0"},"e":'),
+        send().replace(b'"j":"0"', b'"j":"5","j":"0"'),
+        send().replace(b'"i":', b'"i":"\\q","i":'),
+        send(flag=1),
+        send(remark="why"),
+    ],
+)
+def test_what_needs_a_look_is_left_alone(twins: Twins, header: bytes) -> None:
+    before = twins.taken
+    twins.feed(frame(header) + frame(send()))
+    assert twins.taken == before
+
+
+def test_the_rest_of_a_read_goes_the_general_way(twins: Twins) -> None:
+    before = twins.taken
+    odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}))
+    assert twins.feed(frame(send()) + odd + frame(send())).count(b'"opaque":') == 3
+    assert twins.taken - before == 1
+
+
+def test_a_peer_that_does_not_take_its_answers_is_read_no_more(twins: Twins) -> None:
+    data = b"".join(frame(send(opaque=n)) for n in range(100))
+
+    async def reads_until_paused(broker: FedBroker) -> int:
+        connection, transport = broker.connect(reads=False)
+        count = 0
+        while transport.reading and count < 100:
+            connection.data_received(data)
+            broker.services.passes.close()
+            count += 1
+        end = broker.services.store.log.max_phy_offset
+        transport.take()  # now it does, and what waited is handled
+        broker.services.passes.close()
+        assert transport.reading and broker.services.store.log.max_phy_offset > end
+        connection.abort("the test is over")
+        return count
+
+    with_kernel, without = (twins.run(reads_until_paused(broker)) for broker in twins.brokers)
+    assert with_kernel == without < 100
+
+
+def test_a_full_file_is_closed_by_the_general_way(twins: Twins) -> None:
+    body = bytes(60_000)
+    for _ in range(40):  # files of a megabyte
+        twins.feed(frame(send(), body) * 2)
+    assert len(twins.brokers[0].services.store.log.log_files) > 2
+
+
+# -- anything -----------------------------------------------------------------------------------------
+
+_TEXTS = st.text(st.sampled_from('ab1 "\\/\n\t\x01\x7fé漢'), max_size=6)
+_NAMES = st.sampled_from(
+    [
+        "UNIQ_KEY",
+        "TAGS",
+        "KEYS",
+        "WAIT",
+        "DELAY",
+        "MSG_REGION",
+        "TRACE_ON",
+        "CLUSTER",
+        "UNIQ_KEYS",
+        "x",
+        "",
+        "é",
+    ]
+)
+_VALUES = st.one_of(_TEXTS, st.sampled_from(["true", "false", "3", ID, "k1", "k1 k2", "TagA"]))
+_PAIRS = st.lists(st.tuples(_NAMES, st.sampled_from(["\x01", "\x01\x01", ""]), _VALUES), max_size=6)
+_PROPERTIES = st.builds(
+    lambda pairs, end: "\x02".join(name + mark + value for name, mark, value in pairs) + end,
+    _PAIRS,
+    st.sampled_from(["", "\x02", "\x02\x02", f"\x02UNIQ_KEY\x01{ID}\x02", f"\x02UNIQ_KEY\x01{ID}"]),
+)
+_NUMBERS = st.sampled_from(
+    ["0", "1", "7", 1, 3, "-1", "007", "1e3", "2147483648", "", None, True, 1.5, " 1", "²"]
+)
+_ODD_FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "b": st.sampled_from(["TopicTest", "Other", "New", "a b", "", None]),
+        "i": _PROPERTIES,
+        **{letter: _NUMBERS for letter in "defghjl"},
+        **{letter: st.sampled_from(["true", "false", False, "False", "0", None, "no"]) for letter in "km"},
+        **{letter: st.sampled_from(["x", "\\", 'q"', None, 5, "é"]) for letter in "acn"},
+        "z": st.sampled_from(["more", 5, None, ["list"], {"of": "more"}, "\\u"]),
+    },
+)
+_ODD_HEADS = st.fixed_dictionaries(
+    {},
+    optional={
+        "flag": st.sampled_from([0, 2, 1, "0", -1, 4]),
+        "opaque": st.sampled_from([0, -5, 2**31, "9", 1.0]),
+        "language": st.sampled_from(["GO", 12, None, "é"]),
+        "version": st.sampled_from([0, 433, "501", None]),
+        "more": st.sampled_from(["text", 1, None, "\\"]),
+    },
+)
+
+
+@st.composite
+def _headers(draw: st.DrawFn) -> bytes:
+    whole = json.loads(
+        send(draw(st.one_of(st.just({}), _ODD_FIELDS)), **draw(st.one_of(st.just({}), _ODD_HEADS)))
+    )
+    if draw(st.booleans()):
+        whole = dict(reversed(whole.items()))
+    separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", ":\t")]))
+    text = json.dumps(whole, separators=separators, ensure_ascii=draw(st.booleans())).encode()
+    if draw(st.integers(0, 9)) == 0:  # a field twice
+        twice = draw(st.sampled_from(['"e":"1",', '"i":"\\\\q",', '"j":"5",', '"m":"true",']))
+        text = text.replace(b'"g":', twice.encode() + b'"g":', 1)
+    if draw(st.integers(0, 9)) == 0:  # and now and then no JSON at all
+        at = draw(st.integers(0, len(text) - 1))
+        text = text[:at] + draw(st.binary(max_size=2)) + text[at + 1 :]
+    return text
+
+
+_FRAMES = st.builds(frame, _headers(), st.binary(max_size=40), st.sampled_from([0, 0, 0, 1]))
+
+
+@settings(max_examples=250)
+@given(st.lists(_FRAMES, min_size=1, max_size=4))
+def test_any_sends_come_out_the_same(twins: Twins, frames: list[bytes]) -> None:
+    twins.feed(b"".join(frames))
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failing(
+    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[tuple[Twins, list[FaultyFiles]]]:
+    install(kernel, monkeypatch)
+    made: list[FaultyFiles] = []
+
+    def faulty() -> FaultyFiles:
+        made.append(FaultyFiles())
+        return made[-1]
+
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        yield started(runner, stack, tmp_path, files=faulty), made
+        runner.run(stack.aclose())
+
+
+def test_senders_hear_of_a_failed_write_one_by_one(failing: tuple[Twins, list[FaultyFiles]]) -> None:
+    twins, files = failing
+    twins.feed(frame(send()))
+    for one in files:
+        one.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
+    answers = twins.feed(b"".join(frame(send(opaque=n, flag=2 * (n == 1))) for n in range(3)))
+    assert twins.taken == 3
+    assert answers.count(PutStatus.SERVICE_NOT_AVAILABLE.remark.encode()) == 2
+    assert b'"code":0' in twins.feed(frame(send()))
+    twins.assert_same()
+
+
+def test_a_kernel_that_fails_is_used_no_more(
+    twins: Twins, monkeypatch: pytest.MonkeyPatch, kernel: ModuleType, tmp_path: Path
+) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "encode_sends", broken)
+        install(kernel, patch)
+        stack = AsyncExitStack()
+        others = started(runner, stack, tmp_path)
+        others.feed(frame(send()) * 2)
+        others.feed(frame(send()) * 2)
+        assert others.taken == 0
+        others.assert_same()
+        runner.run(stack.aclose())

@@ -1,0 +1,80 @@
+"""Loops in daemon threads stand still when the interpreter goes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# What is registered first is called last: it sees what goes on when all others are done.
+LOOK = """
+import asyncio, atexit, time
+ticks = []
+def look():
+    before = len(ticks)
+    time.sleep(0.3)
+    print("ticks:", len(ticks) - before)
+atexit.register(look)
+async def tick():
+    while True:
+        ticks.append(1)
+        await asyncio.sleep(0.01)
+"""
+CLIENT = """
+from kourou.client.plain.portal import enter_portal
+enter_portal().submit(tick)
+while not ticks:
+    time.sleep(0.01)
+"""
+TEST_KIT = """
+from kourou.testing.loop_thread import LoopThread
+loop = LoopThread("left-alone")
+loop.start()
+loop.submit(tick)
+"""
+HELD = TEST_KIT + "loop.hold()"
+FORKED = (
+    CLIENT
+    + """
+import os
+if os.fork() == 0:
+    raise SystemExit  # a child has no such thread, and does not wait for one
+os.wait()
+"""
+)
+STOPPED = """
+from kourou.client.plain.portal import enter_portal, leave_portal
+leave_portal(enter_portal())
+"""
+# Whatever a program leaves running, its end is quiet.
+AT_WORK = """
+from kourou import Message, Producer, PushConsumer
+from kourou.testing import LocalCluster
+mq = LocalCluster()
+mq.start()
+producer = Producer("left-alone", namesrv=mq.namesrv)
+producer.start()
+producer.send(Message("Orders", b"one book"))
+consumer = PushConsumer("left-alone", namesrv=mq.namesrv)
+consumer.subscribe("Orders", "*", lambda message: None)
+consumer.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "processes"),
+    [
+        pytest.param(CLIENT, 1, id="client"),
+        pytest.param(TEST_KIT, 1, id="test-kit"),
+        pytest.param(HELD, 1, id="held"),
+        pytest.param(FORKED, 2, id="forked"),
+        pytest.param(STOPPED, 1, id="stopped"),
+        pytest.param(AT_WORK, 1, id="at-work"),
+    ],
+)
+def test_a_loop_that_nobody_stopped_stands_still_at_the_end(program: str, processes: int) -> None:
+    words = [sys.executable, "-c", LOOK + program]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["ticks: 0"] * processes

@@ -1,0 +1,250 @@
+"""The listener for health checks: what it answers, and what slow, many and bad peers cannot do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kourou.errors import ConfigError
+from kourou.transport.addresses import parse_address
+from kourou.transport.http_probe import MAX_CONNECTIONS, MAX_HEAD_BYTES, HttpProbes, ask_readyz
+
+TIMEOUT_S = 20
+
+
+class Judge:
+    """Says what the test has put in."""
+
+    def __init__(self) -> None:
+        self.why_not: str | None = None
+        self.error: Exception | None = None
+        self.hangs = False
+        self.asked = 0
+
+    async def __call__(self) -> str | None:
+        self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+        return self.why_not
+
+
+@asynccontextmanager
+async def listening(judge: Judge, **times: Any) -> AsyncIterator[HttpProbes]:
+    probes = HttpProbes("127.0.0.1", 0, judge, **times)
+    await probes.start()
+    try:
+        yield probes
+    finally:
+        await probes.stop()
+
+
+async def connect(probes: HttpProbes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(*parse_address(probes.address))
+
+
+async def exchange(probes: HttpProbes, sent: bytes) -> bytes:
+    """Send something, and read what comes until the listener closes."""
+    reader, writer = await connect(probes)
+    try:
+        writer.write(sent)
+        async with asyncio.timeout(TIMEOUT_S):
+            return await reader.read()
+    finally:
+        writer.transport.abort()
+
+
+def get(path: str, method: str = "GET", version: str = "HTTP/1.1") -> bytes:
+    return f"{method} {path} {version}\r\nHost: x\r\nUser-Agent: kube-probe/1.30\r\n\r\n".encode()
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+async def test_ready_and_not_ready_and_alive() -> None:
+    judge = Judge()
+    async with listening(judge) as probes:
+        answer = await exchange(probes, get("/readyz"))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.split(b"\r\n") == [
+            b"HTTP/1.1 200 OK",
+            b"Content-Type: text/plain; charset=utf-8",
+            b"Content-Length: 6",
+            b"Cache-Control: no-store",
+            b"Connection: close",
+        ]
+        assert body == b"ready\n"
+        judge.why_not = "the disk\nis full: été"
+        answer = await exchange(probes, get("/readyz"))
+        assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert answer.partition(b"\r\n\r\n")[2].decode() == "the disk is full: été\n"
+        assert f"Content-Length: {len('the disk is full: été'.encode()) + 1}\r\n".encode() in answer
+        asked = judge.asked
+        assert status(await exchange(probes, get("/livez"))) == 200
+        assert judge.asked == asked  # a check for life asks for nothing else
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (get("/"), 404),
+        (get("/readyz/"), 404),
+        (get("/metrics", "POST"), 404),
+        (get("/readyz", "POST") + b"x" * 100, 405),
+        (get("/livez", "DELETE"), 405),
+        (get("/readyz?verbose=1"), 200),
+        (get("/readyz", version="HTTP/1.0"), 200),
+        (b"GET /readyz HTTP/1.0\n\n", 200),
+        (get("/readyz", version="HTTP/2.0"), 400),
+        (b"GET /readyz\r\n\r\n", 400),
+        (b"GET  /readyz HTTP/1.1\r\n\r\n", 400),
+        (b"nonsense\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        # a TLS ClientHello, a frame of RocketMQ's: neither ever ends with an empty line
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"\x00\x00\x00\x67\x00\x00\x00\x5f{", 400),
+        (b"G" * (MAX_HEAD_BYTES + 10_000), 431),
+        (b"GET /readyz HTTP/1.1\r\n" + b"A: b\r\n" * MAX_HEAD_BYTES, 431),
+    ],
+    ids=lambda value: repr(value[:30]) if isinstance(value, bytes) else str(value),
+)
+async def test_what_each_request_is_answered(sent: bytes, expected: int) -> None:
+    async with listening(Judge()) as probes:
+        assert status(await exchange(probes, sent)) == expected
+
+
+async def test_another_method_is_told_which_there_is_and_head_gets_no_body() -> None:
+    async with listening(Judge()) as probes:
+        answer = await exchange(probes, get("/readyz", "HEAD"))
+    assert status(answer) == 405 and b"\r\nAllow: GET\r\n" in answer
+    assert answer.endswith(b"\r\n\r\n")
+
+
+async def test_a_request_that_comes_in_pieces_is_one() -> None:
+    async with listening(Judge()) as probes:
+        reader, writer = await connect(probes)
+        for byte in get("/readyz"):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(TIMEOUT_S):
+            assert status(await reader.read()) == 200
+        writer.transport.abort()
+
+
+async def test_a_peer_that_has_said_all_it_has_to_say_is_answered() -> None:
+    async with listening(Judge()) as probes:
+        reader, writer = await connect(probes)
+        writer.write(get("/readyz"))
+        writer.write_eof()
+        async with asyncio.timeout(TIMEOUT_S):
+            assert (await reader.read()).endswith(b"ready\n")
+        writer.transport.abort()
+
+
+async def test_a_peer_that_does_not_go_on_is_told_and_closed() -> None:
+    async with listening(Judge(), head_timeout_s=0.05) as probes:
+        assert status(await exchange(probes, b"GET /readyz HTTP/1.1\r\n")) == 408
+
+
+async def test_a_peer_that_leaves_without_a_word_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(Judge()) as probes:
+        for sent in (b"", b"GET /rea"):
+            reader, writer = await connect(probes)
+            writer.write(sent)
+            writer.write_eof()
+            async with asyncio.timeout(TIMEOUT_S):
+                assert await reader.read() == b""
+            writer.transport.abort()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_many_silent_peers_do_not_keep_a_check_out() -> None:
+    async with listening(Judge(), head_timeout_s=0.5) as probes:
+        silent = [await connect(probes) for _ in range(MAX_CONNECTIONS + 5)]
+        assert status(await exchange(probes, get("/readyz"))) == 200
+        async with asyncio.timeout(TIMEOUT_S):
+            for reader, _ in silent[:6]:  # the oldest have made room, without a word
+                assert await reader.read() == b""
+            assert status(await silent[6][0].read()) == 408  # the others have their time
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+async def test_a_judgement_that_takes_too_long_is_an_answer() -> None:
+    judge = Judge()
+    judge.hangs = True
+    async with listening(judge, judge_timeout_s=0.05) as probes:
+        answer = await exchange(probes, get("/readyz"))
+        assert status(answer) == 503 and b"could not be found out within 0.05 s" in answer
+        assert status(await exchange(probes, get("/livez"))) == 200
+
+
+async def test_a_judgement_that_fails_is_an_answer_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    judge = Judge()
+    judge.error = RuntimeError("broken")
+    async with listening(judge) as probes:
+        answer = await exchange(probes, get("/readyz"))
+        assert status(answer) == 503 and b"cannot be told: RuntimeError('broken')" in answer
+        assert "RuntimeError: broken" in caplog.text
+        judge.error = None
+        assert status(await exchange(probes, get("/readyz"))) == 200
+
+
+async def test_a_stop_cuts_off_what_is_under_way_and_frees_the_port() -> None:
+    judge = Judge()
+    judge.hangs = True
+    async with listening(judge) as probes:
+        silent, judged = await connect(probes), await connect(probes)
+        judged[1].write(get("/readyz"))
+        async with asyncio.timeout(TIMEOUT_S):
+            while not judge.asked:  # noqa: ASYNC110 (it does not tell)
+                await asyncio.sleep(0.001)
+            await probes.stop()
+            await probes.stop()
+            assert (await silent[0].read(), await judged[0].read()) == (b"", b"")
+        for _, writer in (silent, judged):
+            writer.transport.abort()
+        with pytest.raises(ConnectionRefusedError):
+            await connect(probes)
+
+
+async def test_a_port_that_is_taken_is_named_with_its_key() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{port}: the port is taken.* another httpPort$"):
+            await HttpProbes("127.0.0.1", port, Judge()).start()
+    with pytest.raises(ConfigError, match=r"203\.0\.113\.7:0: .* check bindAddress$"):
+        await HttpProbes("203.0.113.7", 0, Judge(), host_key="bindAddress").start()
+
+
+async def test_who_asks_hears_why_not() -> None:
+    judge = Judge()
+    async with listening(judge) as probes:
+        assert await ask_readyz(probes.address, 5_000) is None
+        judge.why_not = "the disk is full"
+        assert await ask_readyz(probes.address, 5_000) == "the disk is full"
+        address = probes.address
+    assert (await ask_readyz(address, 5_000) or "").startswith("cannot connect: connection refused")
+
+
+async def test_who_asks_and_gets_no_answer_or_nonsense_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert await ask_readyz(address, 50) == "no answer within 50 ms"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-x\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
+        address = f"127.0.0.1:{other.sockets[0].getsockname()[1]}"
+        assert await ask_readyz(address, 5_000) == "it answered 'SSH-2.0-x'"
