@@ -1,18 +1,22 @@
 """The opaque table: calls of ours that wait for the peer's answer.
 
 One timer serves all calls of a connection: it stands at the earliest deadline and looks
-through the table when it rings, so a call costs no timer of its own.
+through the table when it rings, so a call costs no timer of its own. When it rings late the process
+itself was held up (by the machine, a debugger, a long step), and answers may lie unread: they are read first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from kourou.errors import CallTimeoutError, ConnectionLostError, TooManyRequestsError
 from kourou.protocol.command import CommandHead, RemotingCommand
 
-_MAX_OPAQUE = 0x7FFF_FFFF
+_MAX_OPAQUE: Final = 0x7FFF_FFFF
+# A timer that rings so late says that nobody has read for as long; then there is so long for reading.
+_LATE_S: Final = 0.05
+_READING_S: Final = 0.05
 
 Answer = asyncio.Future[RemotingCommand]
 
@@ -31,7 +35,7 @@ class AnswerSink(Protocol):
 class PendingCalls:
     """Opaque numbers and the futures behind them, for one connection."""
 
-    __slots__ = ("_address", "_calls", "_limit", "_loop", "_next_opaque", "_ring_at", "_timer")
+    __slots__ = ("_address", "_calls", "_is_reading", "_limit", "_loop", "_next_opaque", "_ring_at", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str, limit: int) -> None:
         self._loop = loop
@@ -39,6 +43,7 @@ class PendingCalls:
         self._limit = limit
         self._calls: dict[int, tuple[Answer | AnswerSink, float, int, int]] = {}
         self._next_opaque = 0
+        self._is_reading = False
         self._ring_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -109,6 +114,12 @@ class PendingCalls:
 
     def _rang(self) -> None:
         self._timer = None
-        self.expire(max(self._loop.time(), self._ring_at))
+        now = self._loop.time()
+        if now > self._ring_at + _LATE_S and not self._is_reading:
+            self._is_reading = True
+            self._ring(now + _READING_S)
+            return
+        self._is_reading = False
+        self.expire(max(now, self._ring_at))
         if self._calls:
             self._ring(min(deadline for _, deadline, _, _ in self._calls.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -112,4 +113,20 @@ async def test_a_cancelled_call_leaves_the_table() -> None:
     opaque, answer = calls.add(105, 1000)
     answer.cancel()
     calls.forget(opaque, answer)
+    assert len(calls) == 0
+
+
+@pytest.mark.parametrize("has_answer", [True, False])
+async def test_a_process_that_was_held_up_reads_before_it_gives_calls_up(has_answer: bool) -> None:
+    calls = table()
+    opaque, answer = calls.add(105, 20)
+    time.sleep(0.2)  # nothing on this loop happens meanwhile
+    for _ in range(3):
+        await asyncio.sleep(0)  # the timer rings, and sockets are read
+    assert not answer.done()
+    if has_answer:
+        assert calls.take(opaque) is answer
+    else:
+        with pytest.raises(CallTimeoutError):
+            await answer
     assert len(calls) == 0
