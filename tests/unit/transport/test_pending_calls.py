@@ -120,7 +120,7 @@ async def test_a_cancelled_call_leaves_the_table() -> None:
 async def test_a_process_that_was_held_up_reads_before_it_gives_calls_up(has_answer: bool) -> None:
     calls = table()
     opaque, answer = calls.add(105, 20)
-    time.sleep(0.2)  # nothing on this loop happens meanwhile
+    time.sleep(0.2)  # noqa: ASYNC251 - nothing on this loop happens meanwhile
     for _ in range(3):
         await asyncio.sleep(0)  # the timer rings, and sockets are read
     assert not answer.done()
