@@ -108,7 +108,7 @@ def _standalone(launcher: Launcher, settings: dict[str, str]) -> Iterator[list[L
         words = [str(word) for pair in ports.items() for word in pair]
         command = [sys.executable, "-m", "kourou.cli.main", "standalone", "--store", f"{text}/store", *words]
         for broker in range(BROKERS):
-            write_settings(Path(text) / "store" / f"{broker_name(broker)}.properties", settings)
+            _write_settings(Path(text) / "store" / f"{broker_name(broker)}.properties", settings)
         log_path = Path(text) / "console.log"
         with ServerProcess("standalone", command, port=first, log_path=log_path) as server:
             server.wait_ready()
@@ -119,7 +119,7 @@ def _standalone(launcher: Launcher, settings: dict[str, str]) -> Iterator[list[L
             yield loads
 
 
-def write_settings(path: Path, settings: dict[str, str]) -> None:
+def _write_settings(path: Path, settings: dict[str, str]) -> None:
     """A file of keys."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

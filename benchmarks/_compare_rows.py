@@ -182,7 +182,8 @@ def kept_share(measured: Measured) -> float:
 
 @dataclass(frozen=True)
 class RampRow:
-    """Load that rises step by step, from producer to consumer, until it is late or does not get through."""
+    """Load that rises step by step, from producer to consumer, until it is late or does not get through.
+    A step that breaks is tried once more: a hiccup of the machine is no limit of the broker."""
 
     name: str = f"ramp: highest rate with p99 from end to end up to {RAMP_P99_MS:g} ms"
     is_quick: bool = True
@@ -192,22 +193,29 @@ class RampRow:
         return max(1, scale.rounds - 1)
 
     def cost_s(self, scale: Scale) -> float:
-        """All steps, though few brokers see the last."""
-        return len(RAMP_RATES) * (scale.step_s + 0.7)
+        """All steps, though few brokers see the last; one is tried twice."""
+        return (len(RAMP_RATES) + 1) * (scale.step_s + 0.7)
 
     def run(self, peer: RunningPeer, scale: Scale) -> Outcome:
-        """Raise the rate until a step breaks; the rate of the step before it counts."""
-        where = ("-t", "Ramp", "-q", QUEUES, "-C", "-S", 4, "-c", 4)
+        """Raise the rate until a step breaks twice; the rate of the step before it counts."""
         best, curve, others = 0.0, [], []
         for rate in RAMP_RATES:
-            times = ("-r", rate, "-d", scale.step_s, "-W", 0.3)
-            measured = peer.load.run("e2e", *where, *times, timeout_s=60)
-            others.append(measured.other_cores)
+            for _ in range(2):
+                measured = self._step(peer, scale, rate)
+                is_broken = not is_held(rate, measured.messages_per_s, measured.p99_us / 1e3)
+                others.append(measured.other_cores)
+                if not is_broken:
+                    break
             curve.append((rate, measured.messages_per_s, measured.p50_us / 1e3, measured.p99_us / 1e3))
-            if not is_held(rate, measured.messages_per_s, measured.p99_us / 1e3):
+            if is_broken:
                 break
             best = measured.messages_per_s
         return Outcome((Reading(self.name, "rate", best),), tuple(others), detail={"curve": curve})
+
+    @staticmethod
+    def _step(peer: RunningPeer, scale: Scale, rate: int) -> Measured:
+        where = ("-t", "Ramp", "-q", QUEUES, "-C", "-S", 4, "-c", 4)
+        return peer.load.run("e2e", *where, "-r", rate, "-d", scale.step_s, "-W", 0.3, timeout_s=60)
 
 
 def is_held(rate: float, messages_per_s: float, p99_ms: float) -> bool:
