@@ -6,7 +6,7 @@
 Messages go from producers to consumers at a fixed rate; beside that run batches, delayed and large messages,
 and with every look at the broker a new consumer that reads old messages and goes. Memory is flat if it grows
 by less than 5 % between the first fifth after the warm-up and the last one. Result: printed, and
-benchmarks/results/soak-broker-DATE-MACHINE.md and .json. Needs a C compiler.
+benchmarks/results/soak-broker-DATE-MACHINE-RATE.md and .json. Needs a C compiler.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 from benchmarks._broker_loadgen import Interval, LoadgenError, Measured, RunningLoad, build
 from benchmarks._broker_peers import OURS, Launcher, PeerError, RunningPeer
 from benchmarks._broker_report import cpu_model, machine, machine_name
+from kourou.store.kernel import installed_kernel
 
 RESULTS = Path(__file__).parent / "results"
 GROWTH_LIMIT = 0.05
@@ -155,7 +156,7 @@ def result_of(
     """All of it together."""
     return SoakResult(
         command=shlex.join(["python", "-m", "benchmarks", "soak", *sys.argv[1:]]),
-        machine=machine(),
+        machine=f"{machine()}, {'with' if installed_kernel() else 'without'} the compiled kernel",
         minutes=options.minutes,
         rate=options.rate,
         samples=samples,
@@ -250,7 +251,8 @@ def main(words: list[str] | None = None) -> int:
         except (LoadgenError, PeerError) as error:
             print(f"benchmarks soak: {error}", file=sys.stderr)
             return 2
-    stem = f"soak-broker-{datetime.date.today()}-{machine_name(cpu_model(), os.cpu_count() or 1)}"
+    name = machine_name(cpu_model(), os.cpu_count() or 1)
+    stem = f"soak-broker-{datetime.date.today()}-{name}-{options.rate}"
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / f"{stem}.json").write_text(to_json(result))
     (options.results / f"{stem}.md").write_text(report(result))
