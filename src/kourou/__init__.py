@@ -5,6 +5,8 @@ Names here are loaded on first use, so that `import kourou` stays light.
 
 from __future__ import annotations
 
+import atexit
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -103,3 +105,12 @@ def _hint(name: str) -> str:
 
     nearest = get_close_matches(name, __all__, n=1)
     return f"; did you mean {nearest[0]}?" if nearest else f"; it offers {', '.join(__all__)}"
+
+
+def _stand_still() -> None:
+    if (event_loop := sys.modules.get("kourou.transport.event_loop")) is not None:
+        event_loop.park_all()
+
+
+# Here, and not where it is needed: what is registered first is called last, after all that stops clients.
+atexit.register(_stand_still)

@@ -35,6 +35,7 @@ class AssignedQueue(ProcessQueue):
         """Of an orderly consumer: no handler is at work."""
         self.idle.set()
         self._limits = limits
+        self._dropped_ms = 0
         self._room: asyncio.Future[None] | None = None
 
     # -- messages --------------------------------------------------------------------------------
@@ -87,9 +88,10 @@ class AssignedQueue(ProcessQueue):
     def drop(self) -> None:
         """It is not ours any more: nothing of it is consumed from now on."""
         self.is_dropped = True
+        self._dropped_ms = self._now_ms()
         self._wake()
 
     @property
-    def lock_age_ms(self) -> int:
-        """How long ago the broker last confirmed the lock."""
-        return self._now_ms() - self.lock_ms
+    def leaving_ms(self) -> int:
+        """How long ago it was dropped."""
+        return self._now_ms() - self._dropped_ms

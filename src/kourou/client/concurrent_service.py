@@ -62,6 +62,9 @@ class ConcurrentService:
             pool_name, options.concurrency, self._consume, tasks.fail, owner=calls.threads
         )
         self._plain = calls.plain_calls(self._plain_ended)
+        # Coroutines that plain handlers returned: as many of them run at once as there are handlers.
+        self._results: set[asyncio.Task[None]] = set()
+        self._awaiting = asyncio.Semaphore(options.concurrency)
         tasks.start(self._watch_timeouts(), "consume timeouts")
 
     def submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
@@ -85,7 +88,8 @@ class ConcurrentService:
     @property
     def running(self) -> int:
         """How many handlers run."""
-        return self.pool.running + (0 if self._plain is None else len(self._plain.running))
+        plain = 0 if self._plain is None else len(self._plain.running)
+        return self.pool.running + plain + min(len(self._results), self._options.concurrency)
 
     def refuse(self) -> None:
         """Begin with nothing more, not even with what waits."""
@@ -102,8 +106,11 @@ class ConcurrentService:
         self.refuse()
         if self._plain is None:
             return await self.pool.stop(timeout_s)
+        deadline = self._loop.time() + timeout_s
         ended = await asyncio.gather(self.pool.stop(timeout_s), self._plain.stop(timeout_s))
-        return all(ended)
+        if self._results:
+            await asyncio.wait(self._results, timeout=max(0.0, deadline - self._loop.time()))
+        return all(ended) and not self._results
 
     # -- one batch -------------------------------------------------------------------------------
 
@@ -141,7 +148,9 @@ class ConcurrentService:
     def _plain_ended(self, call: PlainCall, result: Any, error: BaseException | None) -> None:
         """The end of a plain handler; success, the usual one, takes no task."""
         if error is None and inspect.isawaitable(result):
-            self._tasks.start(self._await_result(call, result), "result of a handler")
+            task = self._tasks.start(self._await_result(call, result), "result of a handler")
+            self._results.add(task)
+            task.add_done_callback(self._results.discard)
             return
         stats = self._stats.of(call.messages[0].topic)
         stats.consume_s += time.monotonic() - call.began
@@ -160,11 +169,28 @@ class ConcurrentService:
 
     async def _await_result(self, call: PlainCall, result: Any) -> None:
         """A plain function that returns a coroutine, as a lambda around an async handler does."""
-        try:
-            awaited, error = await result, None
-        except Exception as raised:
-            awaited, error = None, raised
+        async with self._awaiting:
+            if call.assigned.is_dropped or self.pool.is_stopping:
+                if inspect.iscoroutine(result):
+                    result.close()  # not begun: the message comes again
+                return
+            call.began = time.monotonic()
+            awaited, error = await self._guarded_result(call, result)
         self._plain_ended(call, awaited, error)
+
+    async def _guarded_result(self, call: PlainCall, result: Any) -> tuple[Any, BaseException | None]:
+        try:
+            async with asyncio.timeout(self._options.consume_timeout_ms / 1000) as limit:
+                return await result, None
+        except asyncio.CancelledError as error:
+            if self.pool.is_stopping:
+                raise
+            return None, error  # somebody cancelled what it waited for
+        except Exception as error:
+            if limit.expired():
+                call.is_timed_out = True
+                self._send_back_late(call.assigned, call.messages)
+            return None, error
 
     async def _judge(
         self,

@@ -70,6 +70,7 @@ class Rebalancer:
         self._is_stopping = False
         self._problems: dict[str, str] = {}
         self._leaving: dict[MessageQueue, AssignedQueue] = {}
+        self._storing: set[MessageQueue] = set()
         self.assigned: dict[MessageQueue, AssignedQueue] = {}
 
     def wake(self) -> None:
@@ -207,7 +208,7 @@ class Rebalancer:
         return all(taken)
 
     async def _take(self, subscription: Subscription, queue: MessageQueue) -> bool:
-        if queue in self._leaving:
+        if queue in self._leaving or queue in self._storing:
             return False
         assigned = AssignedQueue(queue, subscription, self._limits)
         if self._locks is not None and not await self._locks.lock(assigned):
@@ -238,8 +239,12 @@ class Rebalancer:
             self._leaving[assigned.queue] = assigned
         if offset is not None:
             self._offsets.update(assigned.queue, offset)
-            # Whoever takes the queue next, we ourselves perhaps, asks the broker where to begin.
-            await self._offsets.persist([assigned.queue])
+            # Whoever takes the queue next asks the broker where to begin: we ourselves not before it knows.
+            self._storing.add(assigned.queue)
+            try:
+                await self._offsets.persist([assigned.queue])
+            finally:
+                self._storing.discard(assigned.queue)
         self._offsets.forget(assigned.queue)
 
     async def move(self, assigned: AssignedQueue, queue_offset: int) -> None:
@@ -257,7 +262,7 @@ class Rebalancer:
         for wait in waits:
             wait.cancel()
         for queue, assigned in list(self._leaving.items()):
-            if assigned.idle.is_set() or assigned.lock_age_ms > _FORCED_UNLOCK_MS:
+            if assigned.idle.is_set() or assigned.leaving_ms > _FORCED_UNLOCK_MS:
                 del self._leaving[queue]
                 await self._locks.unlock([queue])
             else:

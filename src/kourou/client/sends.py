@@ -41,6 +41,8 @@ from kourou.transport.connection import Connection
 
 _OK: Final = SendStatus.SEND_OK
 _PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
+# So long before its deadline a send is over: a timer may ring a little early.
+_TICK_S: Final = 0.001
 # A thousand sends that fail together ask the name server once.
 _REFRESH_INTERVAL_S: Final = 1.0
 
@@ -238,7 +240,7 @@ class Sends:
             self._call_after(send, None, error)
         if not is_worth_another_try(error):
             self.fail(send, error)
-        elif send.attempts_left <= 0 or self._is_closed or self._loop.time() >= send.deadline:
+        elif send.attempts_left <= 0 or self._is_closed or self._loop.time() >= send.deadline - _TICK_S:
             self._give_up(send, error)
         else:
             self._again(send, refresh=is_route_stale(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ _PARK_S: Final = 1.0
 
 # Those that run in daemon threads, by their threads.
 _loops: Final[dict[threading.Thread, asyncio.AbstractEventLoop]] = {}
+_is_over = threading.Event()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -37,7 +37,9 @@ def park_at_exit(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> N
     _loops[thread] = loop
 
 
-def _park_all() -> None:
+def park_all() -> None:
+    """The program is at its end: have them stand still. Called by the package's own function of `atexit`."""
+    _is_over.set()
     deadline = time.monotonic() + _PARK_S
     parked = []
     for thread, loop in list(_loops.items()):
@@ -49,13 +51,16 @@ def _park_all() -> None:
         one.wait(max(0.0, deadline - time.monotonic()))
 
 
+def is_over() -> bool:
+    """Whether they stand still: nobody answers any more."""
+    return _is_over.is_set()
+
+
 def _park(parked: threading.Event) -> None:
     parked.set()
     # For ever. Nothing is cancelled or closed: who wanted that has stopped what runs here.
     threading.Event().wait()
 
 
-# Registered first, so called last: what others stop by functions of their own is stopped by then.
-atexit.register(_park_all)
 # Threads do not go with a fork.
 os.register_at_fork(after_in_child=_loops.clear)

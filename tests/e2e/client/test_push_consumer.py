@@ -197,27 +197,6 @@ async def test_flow_control_by_bytes_and_by_span(tmp_path: Path, limits: dict[st
             await until(lambda: consumer.stats().consumed == 20)
 
 
-async def test_stop_finishes_handlers_that_run_and_leaves_the_rest(tmp_path: Path) -> None:
-    gate = asyncio.Event()
-    done: list[bytes] = []
-
-    async def handler(message: MessageExt) -> None:
-        await gate.wait()
-        done.append(message.body)
-
-    async with cluster(tmp_path) as running:
-        await make_topic(running, queues=1)
-        await send(running, [b"one", b"two", b"three"])
-        async with consuming(running, handler, concurrency=2) as consumer:
-            await until(lambda: consumer.stats().running_handlers == 2)
-            stopping = asyncio.ensure_future(consumer.stop())
-            await asyncio.sleep(0)
-            gate.set()
-            await stopping
-        assert done == [b"one", b"two"]
-        assert await stored_offset(running) == 2
-
-
 async def test_a_consumer_that_was_not_started_or_is_stopped_says_so(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         await make_topic(running)

@@ -6,11 +6,14 @@ import asyncio
 import json
 import signal
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from kourou.client.api import ClientApi
 from kourou.client.consume_hooks import ConsumeHookContext, ConsumerHook
 from kourou.client.consume_result import ConsumeResult
 from kourou.client.push_consumer import AsyncPushConsumer
@@ -43,6 +46,7 @@ from tests.e2e.client.push_kit import (
     make_topic,
     queues_of,
     send,
+    spread,
     stored_offset,
     until,
 )
@@ -76,6 +80,34 @@ async def test_offsets_are_reset_while_it_runs(tmp_path: Path, by_server: bool, 
             await send(running, [b"c"])
             await until(lambda: notes.bodies[4:] == [b"c"])
         assert await stored_offset(running) == 3
+
+
+async def test_no_queue_is_taken_before_the_broker_knows_where_it_was_moved_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache's broker works on requests side by side: a question may overtake what was said before it."""
+    notes = Notes()
+    update = ClientApi.update_consumer_offset
+
+    async def update_late(api: ClientApi, *arguments: Any) -> None:
+        await asyncio.sleep(0.2)
+        await update(api, *arguments)
+
+    async with cluster(tmp_path, use_server_side_reset_offset=False) as running:
+        await make_topic(running, queues=4)
+        bodies = await spread(running, 40)
+        async with consuming(running, notes):
+            await until(lambda: sorted(notes.bodies) == sorted(bodies))
+            for queue_id in range(4):
+                await until(partial(_is_stored, running, queue_id, 10))
+            monkeypatch.setattr(ClientApi, "update_consumer_offset", update_late)
+            header = ResetOffsetRequestHeader(topic=TOPIC, group=GROUP, timestamp=0, is_force=True)
+            await asked(running, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            await until(lambda: sorted(notes.bodies) == sorted([*bodies, *bodies]))
+
+
+def _is_stored(running: Cluster, queue_id: int, consumer_offset: int) -> bool:
+    return running.broker.services.offsets.query(GROUP, TOPIC, queue_id) == consumer_offset
 
 
 async def test_the_broker_asks_where_it_is(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,8 +107,17 @@ async def test_a_handler_that_returns_nonsense_has_failed(tmp_path: Path) -> Non
             assert consumer.stats().failed == 1
 
 
+# An async handler as it is, and behind a plain function that returns its coroutine.
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "async": lambda handler: handler,
+    "plain": lambda handler: lambda message: handler(message),
+}
+in_both_ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@in_both_ways
 async def test_a_handler_that_is_cancelled_from_within_has_failed_and_its_worker_goes_on(
-    tmp_path: Path,
+    tmp_path: Path, way: Callable[[Any], Any]
 ) -> None:
     async def handler(message: MessageExt) -> None:
         if not message.reconsume_times:
@@ -118,13 +129,14 @@ async def test_a_handler_that_is_cancelled_from_within_has_failed_and_its_worker
     async with cluster(tmp_path, message_delay_level=SHORT_DELAYS) as running:
         await make_topic(running, queues=1)
         await send(running, [b"a", b"b"])
-        async with consuming(running, handler, concurrency=1) as consumer:
+        async with consuming(running, way(handler), concurrency=1) as consumer:
             await until(lambda: consumer.stats().consumed == 2)
             assert consumer.stats().failed == 2
 
 
+@in_both_ways
 async def test_an_async_handler_that_takes_too_long_is_cancelled_and_the_message_sent_back(
-    tmp_path: Path,
+    tmp_path: Path, way: Callable[[Any], Any]
 ) -> None:
     cancelled: list[bytes] = []
 
@@ -141,7 +153,7 @@ async def test_an_async_handler_that_takes_too_long_is_cancelled_and_the_message
     async with cluster(tmp_path, message_delay_level="1h 1h 1s 1h") as running:
         await make_topic(running, queues=1)
         await send(running, [b"stuck", b"stuck too"])
-        async with consuming(running, handler, consume_timeout_ms=200, concurrency=1) as consumer:
+        async with consuming(running, way(handler), consume_timeout_ms=200, concurrency=1) as consumer:
             await until(lambda: consumer.stats().consumed == 2)
             assert consumer.stats().timed_out == 2
         assert cancelled == [b"stuck", b"stuck too"]
@@ -175,8 +187,9 @@ async def test_a_plain_handler_that_blocks_is_sent_back_and_stop_does_not_hang(
         await until(lambda: not [t for t in threading.enumerate() if f"{GROUP}-handler" in t.name])
 
 
+@in_both_ways
 async def test_stop_cancels_an_async_handler_that_does_not_end_and_its_message_comes_again(
-    tmp_path: Path,
+    tmp_path: Path, way: Callable[[Any], Any]
 ) -> None:
     notes = Notes()
     started = asyncio.Event()
@@ -188,7 +201,7 @@ async def test_stop_cancels_an_async_handler_that_does_not_end_and_its_message_c
     async with cluster(tmp_path) as running:
         await make_topic(running, queues=1)
         await send(running, [b"unfinished"])
-        async with consuming(running, handler, stop_timeout_ms=100):
+        async with consuming(running, way(handler), stop_timeout_ms=100):
             await started.wait()
         async with consuming(running, notes):
             await until(lambda: notes.bodies == [b"unfinished"])
@@ -223,6 +236,31 @@ class Lost(Notes):
     async def __call__(self, message: MessageExt) -> ConsumeResult | None:
         message.phy_offset = 1 << 40
         return await super().__call__(message)
+
+
+@in_both_ways
+async def test_stop_finishes_handlers_that_run_and_leaves_the_rest(
+    tmp_path: Path, way: Callable[[Any], Any]
+) -> None:
+    gate = asyncio.Event()
+    done: list[bytes] = []
+
+    async def handler(message: MessageExt) -> None:
+        await gate.wait()
+        done.append(message.body)
+
+    async with cluster(tmp_path) as running:
+        await make_topic(running, queues=1)
+        bodies = [b"one", b"two", b"three"]
+        await send(running, bodies)
+        async with consuming(running, way(handler), concurrency=2) as consumer:
+            await until(lambda: consumer.stats().running_handlers == 2)
+            stopping = asyncio.ensure_future(consumer.stop())
+            await asyncio.sleep(0)
+            gate.set()
+            await stopping
+        (left,) = set(bodies) - set(done)  # the last one, where no threads are in between
+        assert await stored_offset(running) == bodies.index(left)
 
 
 async def test_what_cannot_be_sent_back_is_copied_to_the_retry_topic_by_the_client(tmp_path: Path) -> None:

@@ -117,6 +117,13 @@ async def test_a_queue_that_is_dropped_lets_go_of_who_waits() -> None:
     await asyncio.wait_for(waiting, 5)
 
 
+async def test_a_queue_leaves_from_the_moment_when_it_was_dropped() -> None:
+    queue = assigned()
+    queue.lock_ms -= 19_000  # when its lock was renewed last does not matter: its handler has all the time
+    queue.drop()
+    assert 0 <= queue.leaving_ms < 10_000
+
+
 # -- subscriptions -------------------------------------------------------------------------------
 
 

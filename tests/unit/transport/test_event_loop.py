@@ -78,3 +78,29 @@ def test_a_loop_that_nobody_stopped_stands_still_at_the_end(program: str, proces
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == ["ticks: 0"] * processes
+
+
+STOPPED_AT_EXIT = """
+import atexit
+import {first}
+atexit.register(lambda: producer.stop())
+from kourou import Message, Producer
+from kourou.testing import LocalCluster
+mq = LocalCluster()
+mq.start()
+producer = Producer("left-alone", namesrv=mq.namesrv)
+producer.start()
+producer.send(Message("Orders", b"one book"))
+"""
+
+
+def test_a_client_may_be_stopped_at_exit() -> None:
+    program = STOPPED_AT_EXIT.format(first="kourou")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_one_whose_loop_stands_still_by_then_says_so() -> None:
+    program = STOPPED_AT_EXIT.format(first="sys")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "ClientStateError: the program is at its end" in ended.stderr

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, cast
 
 from kourou.errors import ClientStateError
-from kourou.transport.event_loop import loop_factory, park_at_exit
+from kourou.transport.event_loop import is_over, loop_factory, park_at_exit
 
 T = TypeVar("T")
 Work = Callable[[], asyncio.Future[T] | Coroutine[Any, Any, T]]
@@ -27,6 +27,10 @@ Work = Callable[[], asyncio.Future[T] | Coroutine[Any, Any, T]]
 _WAIT_STEP_S: Final = 1.0
 _LAST_CALLS_S: Final = 1.0
 _STOPPED: Final = "this client is stopped; make a new one"
+_OVER: Final = (
+    "the program is at its end, and nobody answers: stop clients before, or in a function that is registered "
+    "with atexit after kourou was imported"
+)
 
 
 class _Call(ABC, Generic[T]):
@@ -109,7 +113,8 @@ class _WaitedCall(_Call[T]):
         """Wait for its end, in the caller's thread."""
         # In steps: a signal that comes just before the lock is waited for does not end that wait.
         while not self._lock.acquire(timeout=_WAIT_STEP_S):
-            pass
+            if is_over():
+                raise ClientStateError(_OVER)
 
 
 class _SubmittedCall(_Call[T]):
