@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import time
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kourou import Message, MessageQueue, Producer, PullConsumer
+from kourou.admin.session import Admin
+from kourou.admin.topics import delete_topic
 from kourou.testing import LocalCluster
 from tests.crash.killed_broker import KilledBroker
 from tests.golden.stores import extract_store, manifest
@@ -268,6 +271,28 @@ def test_retention_that_overtakes_the_reader(spark: SparkSession, tmp_path: Path
     rows = spark.read.parquet(str(tmp_path / "stream" / "rows")).collect()
     assert sorted(row.queue_offset for row in rows) == [*range(10), *range(low, 200)]
     assert all(int(row.text) == row.queue_offset for row in rows)
+
+
+async def remove(mq: LocalCluster, topic: str) -> None:
+    async with Admin(namesrv=mq.namesrv) as admin:
+        await delete_topic(admin, topic, "DefaultCluster")
+
+
+def test_a_topic_made_anew_is_read_whole_though_a_run_found_it_empty(
+    spark: SparkSession, mq: LocalCluster, tmp_path: Path
+) -> None:
+    """That run notes where the topic is now, by a batch of nothing."""
+    where = {"subscribe": "renewed", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    mq.create_topic("renewed", queues=1)
+    send(mq, "renewed", bodies(10))
+    stream_to_parquet(spark, mq, tmp_path, **where)
+    asyncio.run(remove(mq, "renewed"))
+    mq.create_topic("renewed", queues=1)
+    query = stream_to_parquet(spark, mq, tmp_path, **where)
+    assert query.exception() is None
+    send(mq, "renewed", bodies(20, 10))
+    stream_to_parquet(spark, mq, tmp_path, **where)
+    assert texts(spark, tmp_path) == as_texts(30)
 
 
 def test_the_store_source(spark: SparkSession, tmp_path: Path) -> None:

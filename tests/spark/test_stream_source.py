@@ -303,6 +303,23 @@ def test_a_topic_that_was_made_anew(mq: LocalCluster) -> None:
     assert values(going_on.drain()) == bodies(3, 100)
 
 
+def test_a_restart_with_fewer_topics_reads_those_alone_and_one_with_all_goes_on(mq: LocalCluster) -> None:
+    for topic in ("kept", "dropped"):
+        mq.create_topic(topic, queues=1)
+        send(mq, topic, bodies(2))
+    ends: list[str] = []
+    both = StreamRun(mq, ends, subscribe="kept,dropped", startingOffsets="earliest")
+    assert len(values(both.drain())) == 4
+    for topic in ("kept", "dropped"):
+        send(mq, topic, bodies(3, 2))
+    fewer = StreamRun(mq, ends, subscribe="kept")
+    assert [row["topic"] for batch in fewer.drain() for row in batch] == ["kept"] * 3
+    assert not fewer.plan()
+    again = StreamRun(mq, ends, subscribe="kept,dropped")
+    (batch,) = again.drain()
+    assert places(batch) == [("dropped", "broker-a", 0, offset) for offset in (2, 3, 4)]
+
+
 def test_a_checkpoint_of_another_source(mq: LocalCluster) -> None:
     mq.create_topic("foreign", queues=1)
     run = StreamRun(mq, ['{"foreign": {"0": 5}}'], subscribe="foreign")

@@ -130,6 +130,12 @@ class Refused:
     row: int
     error: RowRefusedError
 
+    @property
+    def size_bytes(self) -> int:
+        """How large its value is, which is in memory until the error topic has been told."""
+        value = self.scene.rows.value[self.row].as_buffer()
+        return 0 if value is None else int(value.size)
+
 
 class ParcelPlan:
     """Makes parcels of Arrow batches, for one task. `queues_of` may wait."""

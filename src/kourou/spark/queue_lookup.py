@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from kourou.client.namespaces import Namespace
 from kourou.errors import ConfigError, KourouError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_inner_topic
@@ -24,6 +25,10 @@ class QueueLookup:
     def __init__(self, client: SourceClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
+        namespace = Namespace.of(options.connection.namespace, options.connection.namesrv)
+        # As queues have them: a user may write a topic with its namespace.
+        self._named_topics = {namespace.unwrap(namespace.wrap(topic)) for topic in options.topics}
+        self._named_queues = frozenset(options.queues)
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -39,6 +44,16 @@ class QueueLookup:
                     )
         queues = sorted(queue for queues in found.values() for queue in queues)
         return self._assigned(queues) if self._options.queues else queues
+
+    def means(self, queue: MessageQueue) -> bool:
+        """Whether the options mean a queue, be it there now or not: nobody is asked."""
+        options = self._options
+        if options.queues:
+            of_any_broker = MessageQueue(queue.topic, "", queue.queue_id)
+            return not self._named_queues.isdisjoint((queue, of_any_broker))
+        if options.topic_pattern is None:
+            return queue.topic in self._named_topics
+        return bool(re.fullmatch(options.topic_pattern, queue.topic)) and self._is_wanted(queue.topic)
 
     def _topics(self) -> list[str]:
         options = self._options

@@ -13,7 +13,7 @@ import concurrent.futures
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +29,10 @@ from kourou.spark.sink_options import SinkOptions
 from kourou.spark.sink_producer import SinkProducer, WorkerProducer
 
 T = TypeVar("T")
+
+_PARCEL_BYTES: Final = 8 * 1024
+"""About what a parcel under way costs beside its rows: a task, a request, futures. Rows that travel alone may
+be so small that this is all there is to count."""
 
 
 @dataclass(slots=True)
@@ -89,7 +93,7 @@ class RowSender:
         return self._deliveries.counts
 
     def _begin(self, parcel: Parcel | Single | Refused) -> None:
-        size_bytes = 0 if isinstance(parcel, Refused) else parcel.size_bytes
+        size_bytes = _PARCEL_BYTES + parcel.size_bytes
         while self._under_way and self._under_way_bytes + size_bytes > self._options.max_in_flight_bytes:
             self._end_oldest()
         while self._under_way and self._under_way[0][0].done():

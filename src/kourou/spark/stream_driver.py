@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.record import record_positions
-from kourou.spark.data_loss import DataLossError
+from kourou.spark.data_loss import GO_ON, DataLossError
 from kourou.spark.offsets import Positions, QueueOffsets, nested
 from kourou.spark.options import SourceOptions
 from kourou.spark.planning import limited_end
@@ -61,6 +61,7 @@ class StreamDriver:
         self._ends: QueueOffsets = {}
         self._position: QueueOffsets = {}
         self._failing: Set[MessageQueue] = frozenset()
+        self._left_out: Set[MessageQueue] = frozenset()
         self._last_batch_at = clock()
 
     # -- where to begin --------------------------------------------------------------------------
@@ -116,15 +117,17 @@ class StreamDriver:
 
     def _end_now(self, start: Positions, limit: ReadLimit) -> Positions | None:
         ends = self._available(start)
-        begin, began = dict(start.offsets), self._new_begins(start, ends)
-        began |= self._moved_begins(start, ends)
-        begin |= began
+        moved = self._moved_begins(start, ends)
+        began = self._new_begins(start, ends) | moved
+        begin = start.offsets | began
         available = {queue: max(begin[queue], ends.get(queue, 0)) for queue in begin}
-        if self._waits_for_more(sum(available.values()) - sum(begin.values())):
+        # What was moved is noted at once, by a batch of nothing if need be: at the next look the queue may
+        # have grown past the old position, and nobody would know.
+        if not moved and self._waits_for_more(sum(available.values()) - sum(begin.values())):
             return None
         end = limited_end(begin, available, **self._limits(begin, available, limit))
         # A queue that is new and empty would make a batch of nothing.
-        if all(end[queue] == begin[queue] for queue in begin):
+        if not moved and all(end[queue] == begin[queue] for queue in begin):
             return None
         if start.is_initial:
             began = begin
@@ -139,6 +142,7 @@ class StreamDriver:
 
     def _available(self, start: Positions) -> QueueOffsets:
         """Where the queues end, as far as brokers can be asked; the others have nothing for now."""
+        meant = self._still_meant(start)
         if self._target is not None:
             self._ends = self._target
             return self._target
@@ -148,7 +152,7 @@ class StreamDriver:
             _log.warning("no look for new queues: %s", error)
             self._looked_at = self._clock()  # a name server that is away is not asked at every look
             queues = self._queues
-        wanted = sorted({*queues, *start.offsets} if self._queues else start.offsets)
+        wanted = sorted({*queues, *meant})
         answers = self._client.max_offsets(wanted)
         failed = {queue: answer for queue, answer in answers.items() if isinstance(answer, KourouError)}
         if failed.keys() - self._failing:  # told once, not at every look
@@ -157,6 +161,21 @@ class StreamDriver:
         self._failing = failed.keys()
         self._ends = {queue: answer for queue, answer in answers.items() if isinstance(answer, int)}
         return self._ends
+
+    def _still_meant(self, start: Positions) -> list[MessageQueue]:
+        """The queues of `start` that the options mean. Others were read with other options; they stay in the
+        checkpoint as they are, so that whoever means them again goes on from there."""
+        meant = list(filter(self._lookup.means, start.offsets))
+        left_out = start.offsets.keys() - set(meant)
+        if left_out - self._left_out:  # told once, not at every look
+            _log.warning(
+                "%d of %d queues in the checkpoint are not read: the options do not mean them any more: %s",
+                len(left_out),
+                len(start.offsets),
+                ", ".join(sorted({queue.topic for queue in left_out})),
+            )
+        self._left_out = left_out
+        return meant
 
     def _new_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
         """Queues that were not there before are read from their first message on."""
@@ -167,18 +186,19 @@ class StreamDriver:
     def _moved_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
         """Queues that end before the offset that the query is at: made anew, or cut off."""
         moved = [queue for queue, end in ends.items() if end < start.offsets.get(queue, end)]
-        for queue in moved:
-            error = DataLossError(
-                queue,
-                ends[queue],
-                start.offsets[queue],
-                f"The query is at offset {start.offsets[queue]}, but the queue ends at {ends[queue]}: the "
-                "topic was deleted and made anew, or its broker lost its last messages",
-            )
-            if self._options.fail_on_data_loss:
-                raise error
-            _log.warning("%s", error)
-        return answered(self._client.min_offsets(moved))
+        if moved and self._options.fail_on_data_loss:
+            raise _moved_error(moved[0], start, ends)
+        answers = self._client.min_offsets(moved)
+        # A broker that went away in this moment is asked again at the next look; so is one that contradicts
+        # itself, or each look would make a batch of nothing.
+        begins = {
+            queue: low
+            for queue, low in answers.items()
+            if isinstance(low, int) and low < start.offsets[queue]
+        }
+        for queue in begins:
+            _log.warning("%s", str(_moved_error(queue, start, ends)).removesuffix(f"; {GO_ON}"))
+        return begins
 
     def _limits(self, begin: QueueOffsets, available: QueueOffsets, limit: ReadLimit) -> dict[str, Any]:
         if isinstance(limit, ReadAllAvailable):
@@ -212,7 +232,11 @@ class StreamDriver:
         """Tell the group's progress to the brokers: all before `start` is in Spark's checkpoint."""
         if self._options.group_id is None or start.is_initial:
             return
-        new = {queue: at for queue, at in start.offsets.items() if self._published.get(queue) != at}
+        new = {
+            queue: at
+            for queue, at in start.offsets.items()
+            if self._published.get(queue) != at and self._lookup.means(queue)
+        }
         if not new or self._clock() < self._publish_from:
             return
         told = self._client.publish(new)
@@ -260,3 +284,12 @@ class StreamDriver:
 
     def _age_s(self, records: RecordSpans) -> float:
         return round(max(0.0, self._now_s() - int(records.store_timestamps[0]) / 1000), 3)
+
+
+def _moved_error(queue: MessageQueue, start: Positions, ends: QueueOffsets) -> DataLossError:
+    at, end = start.offsets[queue], ends[queue]
+    cause = (
+        f"The query is at offset {at}, but the queue ends at {end}: the topic was deleted and made anew, or "
+        "its broker lost its last messages"
+    )
+    return DataLossError(queue, end, at, cause)
