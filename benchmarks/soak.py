@@ -6,8 +6,8 @@
 Messages go from producers to consumers at a fixed rate; beside that run batches, delayed and large messages,
 and with every look at the broker a new consumer that reads old messages and goes. Memory is flat if it grows
 by less than 5 % between the first fifth after the warm-up and the last one, and so are descriptors, without
-the one of each file of the log. Result: printed, and benchmarks/results/soak-broker-DATE-MACHINE-RATE.md and
-.json. Needs a C compiler.
+those of the files of log and queues. Result: printed, and soak-broker-DATE-MACHINE-RATE.md and .json in
+benchmarks/results. Needs a C compiler.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SoakResult:
         return {
             "anonymous memory": growth([sample.anonymous_mb for sample in self.samples]),
             "resident memory": growth([sample.resident_mb for sample in self.samples]),
-            "open descriptors, the log's files apart": growth(
+            "open descriptors, files of log and queues apart": growth(
                 [float(sample.descriptors) for sample in self.samples]
             ),
         }
@@ -207,7 +207,7 @@ def _growth_lines(result: SoakResult) -> list[str]:
     shown = (
         ("anonymous memory", f"{first.anonymous_mb:.1f} MB", f"{last.anonymous_mb:.1f} MB"),
         ("resident memory", f"{first.resident_mb:.1f} MB", f"{last.resident_mb:.1f} MB"),
-        ("open descriptors, the log's files apart", str(first.descriptors), str(last.descriptors)),
+        ("open descriptors, files of log and queues apart", str(first.descriptors), str(last.descriptors)),
     )
     return [f"| {name} | {a} | {b} | {result.growth[name]:+.1%} |" for name, a, b in shown]
 
