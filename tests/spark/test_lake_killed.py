@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("KOUROU_LAKE_KILLS", "6"))
-BATCHES = 10 * KILLS
+NO_END = 1_000_000  # batches that no writer gets to before it is killed
 TIMEOUT_S = 300
 
 
@@ -57,7 +57,7 @@ def test_killed_at_any_moment_with_a_reader_beside_it(tmp_path: Path, format: st
     table = table_of(format, tmp_path / "table")
     seen = 0
     for kill in range(KILLS):
-        with start(table, BATCHES) as writer:
+        with start(table, NO_END) as writer:
             assert writer.stdout is not None
             for _ in range(chance.randrange(1, 5)):
                 assert writer.stdout.readline(), "it ended by itself"
@@ -69,10 +69,11 @@ def test_killed_at_any_moment_with_a_reader_beside_it(tmp_path: Path, format: st
             writer.wait(TIMEOUT_S)
             assert writer.returncode == -signal.SIGKILL, f"kill {kill} came too late"
         seen = max(seen, look(table))
-    with start(table, BATCHES) as writer:
+    batches = seen + 10
+    with start(table, batches) as writer:
         writer.communicate(timeout=TIMEOUT_S)
     assert writer.returncode == 0
-    assert look(table) == BATCHES
+    assert look(table) == batches
     if format == "parquet":
         shown: list[int] = pq.read_table(table.folder)["number"].to_pylist()
-        assert sorted(shown) == list(range(BATCHES * ROWS))
+        assert sorted(shown) == list(range(batches * ROWS))
