@@ -169,13 +169,15 @@ class ConcurrentService:
 
     async def _await_result(self, call: PlainCall, result: Any) -> None:
         """A plain function that returns a coroutine, as a lambda around an async handler does."""
-        async with self._awaiting:
-            if call.assigned.is_dropped or self.pool.is_stopping:
-                if inspect.iscoroutine(result):
-                    result.close()  # not begun: the message comes again
-                return
-            call.began = time.monotonic()
-            awaited, error = await self._guarded_result(call, result)
+        try:
+            async with self._awaiting:
+                if call.assigned.is_dropped or self.pool.is_stopping:
+                    return  # not begun: the message comes again
+                call.began = time.monotonic()
+                awaited, error = await self._guarded_result(call, result)
+        finally:
+            if inspect.iscoroutine(result):
+                result.close()
         self._plain_ended(call, awaited, error)
 
     async def _guarded_result(self, call: PlainCall, result: Any) -> tuple[Any, BaseException | None]:

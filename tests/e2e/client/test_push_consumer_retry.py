@@ -200,11 +200,11 @@ async def test_stop_cancels_an_async_handler_that_does_not_end_and_its_message_c
 
     async with cluster(tmp_path) as running:
         await make_topic(running, queues=1)
-        await send(running, [b"unfinished"])
-        async with consuming(running, way(handler), stop_timeout_ms=100):
+        await send(running, [b"unfinished", b"not begun"])
+        async with consuming(running, way(handler), stop_timeout_ms=100, concurrency=1):
             await started.wait()
         async with consuming(running, notes):
-            await until(lambda: notes.bodies == [b"unfinished"])
+            await until(lambda: sorted(notes.bodies) == [b"not begun", b"unfinished"])
 
 
 async def test_stop_does_not_hang_on_a_handler_that_swallows_its_cancellation(
