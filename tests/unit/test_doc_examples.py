@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 import kourou
+from tests.needed import need_module
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(kourou.__path__, "kourou."))
+LAKES = {"kourou.spark.pipelines.lake_delta": "deltalake", "kourou.spark.pipelines.lake_iceberg": "pyiceberg"}
 # They need servers: tests/e2e/client/test_docs_client.py runs them.
 CLIENT_PROGRAMS = re.compile(r"^from kourou import .*(?:Producer|Consumer|QueueReader|idempotent)", re.M)
 PROGRAMS = [
@@ -31,6 +33,8 @@ PROGRAMS = [
 def test_docstring_examples(name: str) -> None:
     if name.startswith("kourou.spark"):
         pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+    if name in LAKES:
+        need_module(LAKES[name])
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 

@@ -96,6 +96,7 @@ def small(**parts: Any) -> str:
 
 
 def test_a_file_that_is_right(folder: Path) -> None:
+    need_module("deltalake")
     spec = load(folder, RIGHT, NAMESRV="ns:9")
     orders, customers, prices = spec.sources
     assert spec.topics == [orders] and spec.is_stream
