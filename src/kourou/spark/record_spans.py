@@ -15,28 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kourou.protocol.record import (
-    BODY_CRC_POS,
     BODY_LENGTH_POS,
     BODY_POS,
     BORN_HOST_POS,
-    BORN_TIMESTAMP_POS,
-    FLAG_POS,
     HOST_V6_EXTRA_BYTES,
-    MAGIC_POS,
     MAX_TOPIC_BYTES_V1,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
     MIN_RECORD_BYTES,
-    PHY_OFFSET_POS,
-    QUEUE_ID_POS,
-    QUEUE_OFFSET_POS,
     RECONSUME_TIMES_POS,
     STORE_HOST_POS,
     STORE_TIMESTAMP_POS,
-    SYS_FLAG_POS,
     decode_record,
     record_positions,
 )
+from kourou.store.record_arrays import heads_at, values_at
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -49,31 +42,6 @@ _U8: Final = np.dtype(">u1")
 _I16: Final = np.dtype(">i2")
 _I32: Final = np.dtype(">i4")
 _I64: Final = np.dtype(">i8")
-_FIELDS: Final = {
-    "magic": (MAGIC_POS, ">u4"),
-    "body_crc": (BODY_CRC_POS, ">i4"),
-    "queue_id": (QUEUE_ID_POS, ">i4"),
-    "flag": (FLAG_POS, ">i4"),
-    "queue_offset": (QUEUE_OFFSET_POS, ">i8"),
-    "phy_offset": (PHY_OFFSET_POS, ">i8"),
-    "sys_flag": (SYS_FLAG_POS, ">i4"),
-    "born_timestamp": (BORN_TIMESTAMP_POS, ">i8"),
-    # Those that follow are here where hosts are IPv4.
-    "born_host": (BORN_HOST_POS, ">u8"),
-    "store_timestamp": (STORE_TIMESTAMP_POS, ">i8"),
-    "store_host": (STORE_HOST_POS, ">u8"),
-    "reconsume_times": (RECONSUME_TIMES_POS, ">i4"),
-    "body_length": (BODY_LENGTH_POS, ">i4"),
-}
-_HEAD: Final = np.dtype(
-    {
-        "names": list(_FIELDS),
-        "formats": [kind for _, kind in _FIELDS.values()],
-        "offsets": [position for position, _ in _FIELDS.values()],
-        "itemsize": BODY_POS,
-    }
-)
-_HEAD_BYTES: Final = np.dtype(f"V{BODY_POS}")
 _FIRST_LOOK: Final = 64
 _LAST_LOOK: Final = 16_384
 _ONE_BY_ONE: Final = 1_024
@@ -146,7 +114,7 @@ class RecordSpans:
         self.starts = starts
         self.ends = ends
         # As plain bytes first: numpy copies those at once, and fields one by one.
-        self._heads = _at(raw, starts, _HEAD_BYTES).view(_HEAD)
+        self._heads = heads_at(raw, starts)
         self.sys_flags = self.field("sys_flag")
         self._has_v6 = bool((self.sys_flags & _HOSTS_V6).any())
         self._place()
@@ -200,7 +168,7 @@ class RecordSpans:
         found: NDArray[np.uint64] = self._heads["store_host"].astype(np.uint64)
         if self._has_v6:
             positions = self.starts + STORE_HOST_POS + self._shift(BORN_V6)
-            found = _at(self.raw, positions, np.dtype(">u8")).astype(np.uint64)
+            found = values_at(self.raw, positions, np.dtype(">u8")).astype(np.uint64)
         return found
 
     def host_bytes(self, row: int, *, is_born: bool) -> bytes:
@@ -216,7 +184,9 @@ class RecordSpans:
     def _behind_hosts(self, name: str, position: int, kind: np.dtype[Any], flags: int) -> Int64s:
         if not self._has_v6:
             return self.field(name)
-        found: Int64s = _at(self.raw, self.starts + position + self._shift(flags), kind).astype(np.int64)
+        found: Int64s = values_at(self.raw, self.starts + position + self._shift(flags), kind).astype(
+            np.int64
+        )
         return found
 
     def _shift(self, flags: int) -> Int64s:
@@ -234,7 +204,7 @@ class RecordSpans:
         lengths = self.ends - self.property_begins
         if not len(self) or not lengths[0] or bool((lengths != lengths[0]).any()):
             return None
-        found = _at(self.raw, self.property_begins, np.dtype(f"V{lengths[0]}"))
+        found = values_at(self.raw, self.property_begins, np.dtype(f"V{lengths[0]}"))
         return found.view(np.uint8).reshape(len(self), int(lengths[0]))
 
     @cached_property
@@ -243,7 +213,7 @@ class RecordSpans:
         lengths = self.topic_ends - self.topic_begins
         if not len(self) or not lengths[0] or bool((lengths != lengths[0]).any()):
             return None
-        found = _at(self.raw, self.topic_begins, np.dtype(f"V{lengths[0]}"))
+        found = values_at(self.raw, self.topic_begins, np.dtype(f"V{lengths[0]}"))
         return found[0].tobytes() if bool((found == found[0]).all()) else None
 
     def _place(self) -> None:
@@ -256,16 +226,16 @@ class RecordSpans:
         self.body_ends = self.body_begins + body_lengths
         magics = self._heads["magic"]
         is_v2 = magics == MESSAGE_MAGIC_CODE_V2
-        topic_lengths = _at(raw, self.body_ends, _U8).astype(np.int64)
+        topic_lengths = values_at(raw, self.body_ends, _U8).astype(np.int64)
         topic_fits = topic_lengths <= MAX_TOPIC_BYTES_V1
         self.topic_begins = self.body_ends + 1
         if is_v2.any():
-            lengths_v2 = _at(raw, self.body_ends, _I16).astype(np.int64)
+            lengths_v2 = values_at(raw, self.body_ends, _I16).astype(np.int64)
             topic_fits = np.where(is_v2, lengths_v2 >= 0, topic_fits)
             topic_lengths = np.where(is_v2, lengths_v2, topic_lengths)
             self.topic_begins = self.topic_begins + is_v2
         self.topic_ends = self.topic_begins + topic_lengths
-        property_lengths = _at(raw, self.topic_ends, _I16).astype(np.int64)
+        property_lengths = values_at(raw, self.topic_ends, _I16).astype(np.int64)
         self.property_begins = self.topic_ends + 2
         self.lengths_fit: Bools = (
             (is_v2 | (magics == MESSAGE_MAGIC_CODE))
@@ -274,15 +244,3 @@ class RecordSpans:
             & (property_lengths >= 0)
             & (self.property_begins + property_lengths == self.ends)
         )
-
-
-def _at(raw: bytes, positions: Int64s, kind: np.dtype[Any]) -> NDArray[Any]:
-    """What lies at these positions. For positions outside it is anything: the lengths of such a record do
-    not add up, whatever is read there."""
-    count = len(raw) - kind.itemsize + 1
-    if count < 1:
-        return np.zeros(len(positions), kind)
-    everywhere: NDArray[Any] = np.ndarray((count,), kind, raw, strides=(1,))
-    if len(positions) and (positions[0] < 0 or int(positions.max()) >= count or int(positions.min()) < 0):
-        positions = np.clip(positions, 0, count - 1)
-    return everywhere[positions]

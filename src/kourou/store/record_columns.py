@@ -12,7 +12,7 @@ import enum
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,24 +21,19 @@ from kourou.errors import ProtocolError
 from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import (
     BLANK_MAGIC_CODE,
-    BODY_CRC_POS,
     BODY_LENGTH_POS,
     BODY_POS,
     HOST_V6_EXTRA_BYTES,
-    MAGIC_POS,
     MAX_TOPIC_BYTES_V1,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
     MIN_RECORD_BYTES,
-    PHY_OFFSET_POS,
     PROPERTY_CRC_BYTES,
-    QUEUE_ID_POS,
-    QUEUE_OFFSET_POS,
     STORE_TIMESTAMP_POS,
-    SYS_FLAG_POS,
     verify_property_crc,
 )
 from kourou.store.dispatch_request import read_dispatch_request
+from kourou.store.record_arrays import heads_at, values_at
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -54,25 +49,6 @@ _U16: Final = np.dtype(">u2")
 _I16: Final = np.dtype(">i2")
 _I32: Final = np.dtype(">i4")
 _I64: Final = np.dtype(">i8")
-_HEAD_FIELDS: Final = {
-    "magic": (MAGIC_POS, ">u4"),
-    "crc": (BODY_CRC_POS, ">i4"),
-    "queue_id": (QUEUE_ID_POS, ">i4"),
-    "queue_offset": (QUEUE_OFFSET_POS, ">i8"),
-    "phy_offset": (PHY_OFFSET_POS, ">i8"),
-    "sys_flag": (SYS_FLAG_POS, ">i4"),
-    # The last two where hosts are IPv4.
-    "store_timestamp": (STORE_TIMESTAMP_POS, ">i8"),
-    "body_length": (BODY_LENGTH_POS, ">i4"),
-}
-_HEAD_TYPE: Final = np.dtype(
-    {
-        "names": list(_HEAD_FIELDS),
-        "formats": [kind for _, kind in _HEAD_FIELDS.values()],
-        "offsets": [position for position, _ in _HEAD_FIELDS.values()],
-        "itemsize": BODY_POS,
-    }
-)
 
 
 class Stop(enum.Enum):
@@ -170,8 +146,8 @@ class _Fields:
     def __init__(self, raw: bytes, starts: Int64s, ends: Int64s) -> None:
         self._data = raw
         self.starts = starts
-        heads = _at(raw, starts, _HEAD_TYPE)
-        self.crcs = heads["crc"].astype(np.int64)
+        heads = heads_at(raw, starts)
+        self.crcs = heads["body_crc"].astype(np.int64)
         self.queue_ids = heads["queue_id"].astype(np.int64)
         self.queue_offsets = heads["queue_offset"].astype(np.int64)
         self.phy_offsets = heads["phy_offset"].astype(np.int64)
@@ -180,7 +156,7 @@ class _Fields:
         shift = self._shift_v6()
         body_lengths = heads["body_length"].astype(np.int64)
         if shift.any():
-            body_lengths = _at(raw, starts + shift + BODY_LENGTH_POS, _I32).astype(np.int64)
+            body_lengths = values_at(raw, starts + shift + BODY_LENGTH_POS, _I32).astype(np.int64)
         self._place(starts + shift + BODY_POS, body_lengths, heads["magic"] == MESSAGE_MAGIC_CODE_V2, ends)
 
     def _shift_v6(self) -> Int64s:
@@ -188,21 +164,21 @@ class _Fields:
         born = np.where(self.sys_flags & _BORN_V6, HOST_V6_EXTRA_BYTES, 0)
         if born.any():
             positions = self.starts + STORE_TIMESTAMP_POS + born
-            self.store_timestamps = _at(self._data, positions, _I64).astype(np.int64)
+            self.store_timestamps = values_at(self._data, positions, _I64).astype(np.int64)
         return born + np.where(self.sys_flags & _STORE_V6, HOST_V6_EXTRA_BYTES, 0)
 
     def _place(self, body_at: Int64s, body_lengths: Int64s, is_v2: Bools, ends: Int64s) -> None:
         """Find body, topic and properties."""
         self.body_at = body_at
         self.body_end = body_at + body_lengths
-        topic_lengths = _at(self._data, self.body_end, _U8).astype(np.int64)
+        topic_lengths = values_at(self._data, self.body_end, _U8).astype(np.int64)
         self.topic_at = self.body_end + 1
         if is_v2.any():
-            lengths_v2 = _at(self._data, self.body_end, _U16).astype(np.int64)
+            lengths_v2 = values_at(self._data, self.body_end, _U16).astype(np.int64)
             topic_lengths = np.where(is_v2, lengths_v2, topic_lengths)
             self.topic_at = self.topic_at + is_v2
         self.topic_end = self.topic_at + topic_lengths
-        properties_lengths = _at(self._data, self.topic_end, _I16).astype(np.int64)
+        properties_lengths = values_at(self._data, self.topic_end, _I16).astype(np.int64)
         self.properties_at = self.topic_end + 2
         self.properties_end = self.properties_at + properties_lengths
         self.lengths_fit: Bools = (
@@ -211,16 +187,6 @@ class _Fields:
             & (properties_lengths >= 0)
             & (self.properties_end == ends)
         )
-
-
-def _at(raw: bytes, positions: Int64s, kind: np.dtype[Any]) -> NDArray[Any]:
-    """What lies at these positions. For positions too near the end of the bytes it is anything: the
-    lengths of such a record do not add up, whatever is read there."""
-    count = len(raw) - kind.itemsize + 1
-    if count < 1:
-        return np.zeros(len(positions), kind)
-    everywhere: NDArray[Any] = np.ndarray((count,), kind, raw, strides=(1,))
-    return everywhere[np.clip(positions, 0, count - 1)]
 
 
 def _matching_crcs(raw: bytes, fields: _Fields, count: int) -> int:
@@ -283,7 +249,7 @@ def _slices(raw: bytes, starts: Int64s, ends: Int64s) -> list[bytes]:
 
 def _bad_property_crcs(raw: bytes, starts: Int64s, ends: Int64s) -> list[int]:
     """The records that end with a CRC over all of them that does not match."""
-    has_crc = _at(raw, ends - PROPERTY_CRC_BYTES, _CRC_NAME_TYPE) == _CRC_NAME
+    has_crc = values_at(raw, ends - PROPERTY_CRC_BYTES, _CRC_NAME_TYPE) == _CRC_NAME
     return [
         int(row)
         for row in np.flatnonzero(has_crc)
