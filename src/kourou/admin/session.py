@@ -18,11 +18,11 @@ from kourou.client.namesrv_list import NamesrvList
 from kourou.client.settings import ClientOptions, ClientSettings
 from kourou.errors import ConfigError, NameServerNotGivenError, ResponseError
 from kourou.protocol.bodies import BrokerData, ClusterInfo, TopicRouteData
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.client import RemotingClient
 
-MASTER_ID: Final = 0
 DEFAULT_TIMEOUT_MS: Final = 5_000
 """Of one request, as Apache's `mqadmin`."""
 

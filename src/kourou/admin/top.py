@@ -14,9 +14,10 @@ from typing import Final, TypeVar
 
 from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
 from kourou.admin.clusters import BrokerSummary, cluster_list
-from kourou.admin.session import MASTER_ID, Admin
+from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, topic_status
 from kourou.errors import KourouError, ResponseError
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_group, is_system_topic, reply_topic
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kourou.admin.session import MASTER_ID, Admin
+from kourou.admin.session import Admin
 from kourou.admin.targets import Outcome, masters_of, on_each
 from kourou.admin.topics import create_topic
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import QueueData, TopicConfig, TopicRouteData
+from kourou.protocol.bodies.route import MASTER_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from typing import Final
 
 from kourou.admin.connections import consumers_of_topic
 from kourou.admin.consume_stats import consume_stats
-from kourou.admin.session import MASTER_ID, Admin
+from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import BrokerStatsData, TopicRouteData, decode_body
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers import ViewBrokerStatsDataRequestHeader
 from kourou.protocol.names import is_dlq_topic, is_retry_topic

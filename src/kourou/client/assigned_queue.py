@@ -11,9 +11,9 @@ import asyncio
 
 from kourou.client.flow_control import FlowLimits
 from kourou.client.process_queue import ProcessQueue
-from kourou.client.routes import MASTER_ID
 from kourou.client.subscription import Subscription
 from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.message import MessageExt
 
 

@@ -15,10 +15,11 @@ from typing import Final, Protocol
 from kourou.client.api import ClientApi
 from kourou.client.ending import Ending
 from kourou.client.namesrv_list import NamesrvList
-from kourou.client.routes import MASTER_ID, Routes
+from kourou.client.routes import Routes
 from kourou.client.settings import ClientSettings
 from kourou.errors import ClientStateError, KourouError, NoNameServerError, RemotingError
 from kourou.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import Connection

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kourou.client.instance import ClientInstance
-from kourou.client.routes import MASTER_ID
 from kourou.errors import NoRouteError
 from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.bodies.route import MASTER_ID
 
 
 class QueueAddresses:

@@ -11,9 +11,9 @@ from typing import Final
 from kourou.client.instance import ClientInstance
 from kourou.client.pulls import PullResult, pull
 from kourou.client.queue_addresses import QueueAddresses
-from kourou.client.routes import MASTER_ID
 from kourou.errors import CallTimeoutError, RemotingError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PullSysFlag, RequestCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.versions import V5_0_0

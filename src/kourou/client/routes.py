@@ -16,12 +16,12 @@ from typing import Final
 from kourou.client.api import ClientApi
 from kourou.errors import NoRouteError
 from kourou.protocol.bodies import BrokerData, MessageQueue, TopicRouteData
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PermName
 from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC
 
 _log = logging.getLogger(__name__)
 
-MASTER_ID: Final = 0
 _READ: Final = PermName.READ.value
 _WRITE: Final = PermName.WRITE.value
 

@@ -14,8 +14,8 @@ from typing import Final
 from kourou.namesrv.route_json import JsonForm, broker_data_json
 from kourou.namesrv.topic_queues import QueueEntry, QueueKey, TopicQueues
 from kourou.protocol.bodies import BrokerData, DataVersion
+from kourou.protocol.bodies.route import MASTER_ID
 
-MASTER_ID = 0
 # A broker whose topics have more different settings than this shares less memory, no more.
 _SHARED_ENTRIES: Final = 64
 

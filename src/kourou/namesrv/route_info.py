@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from kourou.errors import RequestError
 from kourou.namesrv import min_broker_id
-from kourou.namesrv.broker_group import MASTER_ID, BrokerGroup, LiveBroker
+from kourou.namesrv.broker_group import BrokerGroup, LiveBroker
 from kourou.namesrv.broker_registration import (
     BrokerRegistration,
     RegisterBrokerResult,
@@ -36,6 +36,7 @@ from kourou.namesrv.min_broker_id import MinBrokerIdChange
 from kourou.namesrv.route_tables import RouteSettings, RouteTables
 from kourou.namesrv.topic_queues import TopicSettings
 from kourou.protocol.bodies import QueueData, TopicQueueMappingInfo
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PermName, ResponseCode
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import field
 
@@ -21,8 +21,12 @@ class QueueData(Body):
     topic_sys_flag: Int32 = 0
 
 
+MASTER_ID: Final = 0
+"""The id of a broker that takes messages; those that copy it have others."""
+
+
 class BrokerData(Body):
-    """The addresses of a broker name: id 0 is the master."""
+    """The addresses of a broker name, by broker id."""
 
     cluster: str = ""
     broker_name: str = ""
