@@ -14,11 +14,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define INTERFACE 2
+#define INTERFACE 3
 
 enum { SEND_MESSAGE_V2 = 310, JSON = 0, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
-enum { HOST_BYTES = 8, HEAD_BYTES = 88, UNIT_BYTES = 20, PLACE_BYTES = 16 };
+enum { HOST_BYTES = 8, HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20, PLACE_BYTES = 16 };
 enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_QUEUES = 256 };
 
 static PyObject *crc32_function;
@@ -60,6 +60,35 @@ static uint64_t get_be(const unsigned char *in, int bytes)
     for (int i = 0; i < bytes; i++)
         value = value << 8 | in[i];
     return value;
+}
+
+/* Bytes that gather: what there is room for grows with them. */
+struct heap {
+    char *at;
+    size_t size, room;
+};
+
+/* Where `more` bytes are to be put; NULL with an error set. */
+static char *pile(struct heap *heap, size_t more)
+{
+    if (heap->room - heap->size < more) {
+        size_t room = 2 * (heap->size + more);
+        char *at = PyMem_Realloc(heap->at, room);
+        if (at == NULL) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        heap->at = at;
+        heap->room = room;
+    }
+    char *begin = heap->at + heap->size;
+    heap->size += more;
+    return begin;
+}
+
+static PyObject *bytes_of(const struct heap *heap)
+{
+    return PyBytes_FromStringAndSize(heap->at, (Py_ssize_t)heap->size);
 }
 
 /* -- JSON: one object of plain values, in ASCII ------------------------------------------------------- */
@@ -374,32 +403,39 @@ static int read_properties(struct span text, PyObject *noted, struct properties 
     return is_alphanumeric(found->uniq_key);
 }
 
-static int32_t java_hash(struct span span)
+/* Java's hash code of a text that goes on with `span`; `code` is that of what stands before. */
+static uint32_t java_hash(uint32_t code, struct span span)
 {
-    uint32_t code = 0;
     for (Py_ssize_t i = 0; i < span.size; i++)
         code = 31 * code + (unsigned char)span.at[i];
-    return (int32_t)code;
+    return code;
+}
+
+static int64_t tags_code(const struct properties *found)
+{
+    return (int32_t)java_hash(0, found->tags);
 }
 
 /* -- a run of sends ------------------------------------------------------------------------------------ */
 
 struct queue {
-    PyObject *queue, *topic, *topic_part, *units;
+    PyObject *queue, *topic_part;
+    struct heap units;
     int64_t first, next;
-    uint32_t magic;
+    uint32_t magic, topic_code; /* the hash code of `topic#` */
 };
 
 struct run {
     /* what does not change */
-    PyObject *noted, *index_keys, *targets, *configs, *broker_config, *topics;
+    PyObject *noted, *targets, *configs, *broker_config, *topics;
     struct span own, template, store_host, born_host;
     int64_t last_phy_offset, now_ms, max_body, max_record;
     /* the topic of the message before: most are of the same */
     struct span topic;
     PyObject *target, *queues_of_topic;
     /* what comes out of it */
-    PyObject *records, *answers, *places, *indexed;
+    PyObject *records, *answers, *places;
+    struct heap indexed;
     char *record, *answer, *place;
     int64_t phy_offset;
     struct queue queues[MAX_QUEUES];
@@ -465,14 +501,19 @@ static struct queue *open_queue(struct run *run, PyObject *queue)
     found->first = found->next = int_attribute(queue, name_next_queue_offset);
     found->magic = (uint32_t)int_attribute(encoder, name_magic);
     run->queue_count++; /* from here on it is freed with the others */
-    if (!PyErr_Occurred() && (found->topic_part = PyObject_GetAttr(encoder, name_topic_part)) != NULL
-        && (found->topic = PyObject_GetAttr(queue, name_topic)) != NULL)
-        found->units = PyList_New(0);
+    PyObject *topic = PyErr_Occurred() ? NULL : PyObject_GetAttr(queue, name_topic);
+    if (topic != NULL)
+        found->topic_part = PyObject_GetAttr(encoder, name_topic_part);
+    int is_fine = found->topic_part != NULL && PyBytes_Check(found->topic_part)
+                  && PyBytes_GET_SIZE(found->topic_part) <= 2 + MAX_TOPIC_BYTES && PyUnicode_Check(topic)
+                  && PyUnicode_IS_ASCII(topic);
+    if (is_fine) {
+        struct span name = {(const char *)PyUnicode_1BYTE_DATA(topic), PyUnicode_GET_LENGTH(topic)};
+        found->topic_code = java_hash(java_hash(0, name), (struct span){"#", 1});
+    }
+    Py_XDECREF(topic);
     Py_DECREF(encoder);
-    if (found->units == NULL || !PyBytes_Check(found->topic_part)
-        || PyBytes_GET_SIZE(found->topic_part) > 2 + MAX_TOPIC_BYTES)
-        return NULL;
-    return found;
+    return is_fine ? found : NULL;
 }
 
 /* The queue of a message; NULL, with or without an error set, where it cannot be taken here. */
@@ -491,49 +532,44 @@ static struct queue *find_queue(struct run *run, int64_t queue_id)
     return open_queue(run, queue);
 }
 
-static PyObject *keys_of(struct run *run, const struct properties *found)
+/* Note one word that the record at hand is found by: its hash, where the record lies, and when it was stored. */
+static int note_word(struct run *run, const struct queue *queue, struct span word)
 {
-    struct span id = found->uniq_key.size ? found->uniq_key : (struct span){"", 0};
-    PyObject *uniq_key = PyUnicode_DecodeASCII(id.at, id.size, NULL);
-    PyObject *keys = PyUnicode_DecodeASCII(found->keys.size ? found->keys.at : "", found->keys.size, NULL);
-    PyObject *words = NULL;
-    if (uniq_key == NULL || keys == NULL)
-        ;
-    else if (found->uniq_key.size && found->keys.size && memchr(found->keys.at, ' ', (size_t)found->keys.size) == NULL)
-        words = PyTuple_Pack(2, uniq_key, keys);
-    else
-        words = PyObject_CallFunctionObjArgs(run->index_keys, uniq_key, keys, NULL);
-    Py_XDECREF(uniq_key);
-    Py_XDECREF(keys);
-    return words;
+    char *out = pile(&run->indexed, INDEX_ROW_BYTES);
+    if (out == NULL)
+        return 0;
+    int64_t code = (int32_t)java_hash(queue->topic_code, word);
+    /* Without its sign, and 0 where that is impossible. */
+    code = code == INT32_MIN ? 0 : code < 0 ? -code : code;
+    out = put_be(out, (uint64_t)code, 4);
+    put_be(put_be(out, (uint64_t)run->phy_offset, 8), (uint64_t)run->now_ms, 8);
+    return 1;
 }
 
-static int note_index(struct run *run, struct queue *queue, const struct properties *found)
+/* Note the id of the record at hand, then each of its keys: words with blanks between them. */
+static int note_index(struct run *run, const struct queue *queue, const struct properties *found)
 {
-    PyObject *keys = keys_of(run, found);
-    if (keys != NULL && PyTuple_Check(keys) && PyTuple_GET_SIZE(keys) == 0) {
-        Py_DECREF(keys);
-        return 1;
+    struct span rest = found->keys;
+    if (found->uniq_key.size && !note_word(run, queue, found->uniq_key))
+        return 0;
+    while (rest.size) {
+        const char *blank = memchr(rest.at, ' ', (size_t)rest.size);
+        struct span word = {rest.at, blank ? blank - rest.at : rest.size};
+        if (word.size && !note_word(run, queue, word))
+            return 0;
+        Py_ssize_t gone = blank ? word.size + 1 : word.size;
+        rest = (struct span){rest.at + gone, rest.size - gone};
     }
-    PyObject *phy_offset = PyLong_FromLongLong(run->phy_offset);
-    PyObject *now_ms = PyLong_FromLongLong(run->now_ms);
-    PyObject *entry = keys && phy_offset && now_ms ? PyTuple_Pack(4, queue->topic, keys, phy_offset, now_ms) : NULL;
-    int is_done = entry != NULL && PyList_Append(run->indexed, entry) == 0;
-    Py_XDECREF(keys);
-    Py_XDECREF(phy_offset);
-    Py_XDECREF(now_ms);
-    Py_XDECREF(entry);
-    return is_done;
+    return 1;
 }
 
 static int note_unit(struct run *run, struct queue *queue, int64_t size, int64_t tags_code)
 {
-    char raw[UNIT_BYTES];
-    put_be(put_be(put_be(raw, (uint64_t)run->phy_offset, 8), (uint64_t)size, 4), (uint64_t)tags_code, 8);
-    PyObject *unit = PyBytes_FromStringAndSize(raw, sizeof raw);
-    int is_done = unit != NULL && PyList_Append(queue->units, unit) == 0;
-    Py_XDECREF(unit);
-    return is_done;
+    char *out = pile(&queue->units, UNIT_BYTES);
+    if (out == NULL)
+        return 0;
+    put_be(put_be(put_be(out, (uint64_t)run->phy_offset, 8), (uint64_t)size, 4), (uint64_t)tags_code, 8);
+    return 1;
 }
 
 /* The template of an answer has what `%` of Python's bytes takes: the phy_offset, the queue, the queue_offset,
@@ -648,7 +684,7 @@ static int encode_send(struct run *run, struct span header, PyObject *body_objec
         return -1;
     uint32_t crc = (uint32_t)PyLong_AsUnsignedLong(checksum) & 0x7FFFFFFF;
     Py_DECREF(checksum);
-    if (!note_unit(run, queue, size, found.tags.size ? java_hash(found.tags) : 0) || !note_index(run, queue, &found))
+    if (!note_unit(run, queue, size, tags_code(&found)) || !note_index(run, queue, &found))
         return -1;
     put_record(run, queue, &send, &found, body, crc, (send.sys_flag | more_flags) & ~HOST_V6_BITS, size);
     if (send.flag != ONEWAY)
@@ -690,9 +726,8 @@ static int make_room(struct run *run, PyObject *frames)
     run->records = PyBytes_FromStringAndSize(NULL, headers + bodies + count * each);
     run->answers = PyBytes_FromStringAndSize(NULL, headers + count * (8 + run->template.size + 4 * 24));
     run->places = PyBytes_FromStringAndSize(NULL, count * PLACE_BYTES);
-    run->indexed = PyList_New(0);
     run->text = PyMem_Malloc((size_t)longest + 2);
-    if (run->records == NULL || run->answers == NULL || run->places == NULL || run->indexed == NULL)
+    if (run->records == NULL || run->answers == NULL || run->places == NULL)
         return 0;
     if (run->text == NULL) {
         PyErr_NoMemory();
@@ -711,7 +746,7 @@ static PyObject *grown_queues(struct run *run)
         struct queue *queue = &run->queues[i];
         if (queue->next == queue->first)
             continue;
-        PyObject *entry = Py_BuildValue("(OLO)", queue->queue, (long long)queue->first, queue->units);
+        PyObject *entry = Py_BuildValue("(OLN)", queue->queue, (long long)queue->first, bytes_of(&queue->units));
         if (entry == NULL || PyList_Append(grown, entry) < 0)
             Py_CLEAR(grown);
         Py_XDECREF(entry);
@@ -727,7 +762,8 @@ static PyObject *result_of(struct run *run, Py_ssize_t taken)
         || _PyBytes_Resize(&run->places, run->place - PyBytes_AS_STRING(run->places)) < 0
         || (grown = grown_queues(run)) == NULL)
         return NULL;
-    return Py_BuildValue("(nOOOON)", taken, run->records, run->indexed, run->answers, run->places, grown);
+    return Py_BuildValue(
+        "(nONOON)", taken, run->records, bytes_of(&run->indexed), run->answers, run->places, grown);
 }
 
 static void clear(struct run *run)
@@ -736,14 +772,13 @@ static void clear(struct run *run)
     Py_XDECREF(run->queues_of_topic);
     for (int i = 0; i < run->queue_count; i++) {
         Py_XDECREF(run->queues[i].queue);
-        Py_XDECREF(run->queues[i].topic);
         Py_XDECREF(run->queues[i].topic_part);
-        Py_XDECREF(run->queues[i].units);
+        PyMem_Free(run->queues[i].units.at);
     }
     Py_XDECREF(run->records);
     Py_XDECREF(run->answers);
     Py_XDECREF(run->places);
-    Py_XDECREF(run->indexed);
+    PyMem_Free(run->indexed.at);
     PyMem_Free(run->text);
 }
 
@@ -754,7 +789,8 @@ PyDoc_STRVAR(encode_sends_doc,
 "The ordinary sends at the beginning of `frames`, as records for the log from `phy_offset` on: how many they\n"
 "are, the records, what to index, the answers, the places (phy_offset and queue_offset, 8 bytes each), and\n"
 "for each queue that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
-"setup: (own properties, noted names, template of an answer, store_host, index_keys).");
+"What to index has a row for each word: its hash (4 bytes), the record's phy_offset and its time (8 each).\n"
+"setup: (own properties, noted names, template of an answer, store_host).");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
@@ -765,8 +801,8 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     if (run == NULL)
         return PyErr_NoMemory();
     if (!PyArg_ParseTuple(
-            args, "O!(SO!SSO)O!O!OO!SLLLLL", &PyList_Type, &frames, &own, &PyTuple_Type, &run->noted, &template,
-            &store_host, &run->index_keys, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
+            args, "O!(SO!SS)O!O!OO!SLLLLL", &PyList_Type, &frames, &own, &PyTuple_Type, &run->noted, &template,
+            &store_host, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
             &run->broker_config, &PyDict_Type, &run->topics, &born_host, &phy_offset, &last_phy_offset, &now_ms,
             &max_body, &max_record)) {
         PyMem_Free(run);
@@ -815,13 +851,15 @@ static int is_ascii(struct span span)
 }
 
 /* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
-   no value, which makes an earlier one count, or one that is not ASCII. */
+   no value, which makes an earlier one count, or one that is not ASCII; and for the half of a transaction. */
 static int read_stored(struct span text, struct properties *found)
 {
     struct span rest = text, name, value;
     memset(found, 0, sizeof *found);
     found->text = text;
     while (next_pair(&rest, &name, &value)) {
+        if (is_text(name, "TRAN_MSG"))
+            return 0;
         struct span *wanted = is_text(name, "UNIQ_KEY") ? &found->uniq_key
                               : is_text(name, "TAGS")   ? &found->tags
                               : is_text(name, "KEYS")   ? &found->keys
@@ -869,9 +907,8 @@ static int encode_entry(
     int64_t record = HEAD_BYTES + body_size + PyBytes_GET_SIZE(queue->topic_part) + 2 + text_size;
     if (run->phy_offset + record > run->last_phy_offset)
         return 0;
-    if (!checksum(body, &crc) || !note_unit(run, queue, record, found.tags.size ? java_hash(found.tags) : 0))
-        return -1;
-    if ((found.uniq_key.size || found.keys.size) && !note_index(run, queue, &found))
+    if (!checksum(body, &crc) || !note_unit(run, queue, record, tags_code(&found))
+        || !note_index(run, queue, &found))
         return -1;
     put_record(run, queue, send, &found, body, crc, send->sys_flag, record);
     run->phy_offset += record;
@@ -882,7 +919,7 @@ static int encode_entry(
 }
 
 PyDoc_STRVAR(encode_batch_doc,
-"encode_batch(body, queue, queue_id, sys_flag, born_timestamp, reconsume_times, born_host, store_host, index_keys,\n"
+"encode_batch(body, queue, queue_id, sys_flag, born_timestamp, reconsume_times, born_host, store_host,\n"
 "             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
 "\n"
 "The messages of a batch as records for the log from `phy_offset` on: the records, units, what to index, and\n"
@@ -900,8 +937,8 @@ static PyObject *encode_batch(PyObject *module, PyObject *args)
     if (run == NULL)
         return PyErr_NoMemory();
     if (!PyArg_ParseTuple(
-            args, "SOLLLLSSOLLLLL", &body, &queue_object, &queue_id, &sys_flag, &born_timestamp, &reconsume_times,
-            &born_host, &store_host, &run->index_keys, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
+            args, "SOLLLLSSLLLLL", &body, &queue_object, &queue_id, &sys_flag, &born_timestamp, &reconsume_times,
+            &born_host, &store_host, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
         PyMem_Free(run);
         return NULL;
     }
@@ -934,9 +971,8 @@ static PyObject *encode_batch(PyObject *module, PyObject *args)
     if (total > max_record || total > INT32_MAX)
         goto done;
     run->records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
-    run->indexed = PyList_New(0);
     phy_offsets = PyList_New(entries);
-    if (run->records == NULL || run->indexed == NULL || phy_offsets == NULL)
+    if (run->records == NULL || phy_offsets == NULL)
         goto done;
     run->record = PyBytes_AS_STRING(run->records);
     int64_t body_left = max_body;
@@ -952,7 +988,8 @@ static PyObject *encode_batch(PyObject *module, PyObject *args)
         rest.size -= length;
     }
     if (rest.size == 0)
-        result = Py_BuildValue("(OOOO)", run->records, queue->units, run->indexed, phy_offsets);
+        result = Py_BuildValue(
+            "(ONNO)", run->records, bytes_of(&queue->units), bytes_of(&run->indexed), phy_offsets);
 done:
     Py_XDECREF(phy_offsets);
     clear(run);

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.inner_message import InnerMessage
 from kourou.broker.sent_properties import is_delayed
 from kourou.errors import ProtocolError, RequestError
-from kourou.protocol.batch import split_batch
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, is_retry_topic
@@ -27,6 +26,7 @@ from kourou.protocol.properties import (
     MessageConst,
     PropertyScanner,
     get_property,
+    is_prepared,
     properties_from_bytes,
     properties_to_bytes,
     remove_property,
@@ -41,7 +41,6 @@ MOVED_FROM: Final = "__KOUROU_MOVED_FROM"
 MOVED_TO: Final = "__KOUROU_MOVED_TO"
 """On an op record: the half did not end, it goes on at this queue_offset."""
 
-_PREPARED: Final = MessageConst.PROPERTY_TRANSACTION_PREPARED
 _REAL_TOPIC: Final = MessageConst.PROPERTY_REAL_TOPIC
 _REAL_QID: Final = MessageConst.PROPERTY_REAL_QUEUE_ID
 _CHECK_TIMES: Final = MessageConst.PROPERTY_TRANSACTION_CHECK_TIMES
@@ -61,7 +60,6 @@ _OURS: Final = (
 _MAX_HALF_BYTES: Final = MAX_PROPERTIES_BYTES - 128
 _find_ours: Final = re.compile("|".join(map(re.escape, _OURS)).encode()).search
 _scan: Final = PropertyScanner(_REAL_TOPIC, _REAL_QID).values
-_scan_prepared: Final = PropertyScanner(_PREPARED).values
 
 
 # -- sent ------------------------------------------------------------------------------------------
@@ -72,18 +70,11 @@ def is_half(header: SendMessageRequestHeader | SendMessageRequestHeaderV2, prope
 
     One that a consumer sends to come again is not, though it still carries the mark.
     """
-    if not _is_prepared(properties):
+    if not is_prepared(properties):
         return False
     if header.reconsume_times <= 0:
         return True
     return not is_retry_topic(header.topic) and _delay_level(properties) <= 0
-
-
-def _is_prepared(properties: str) -> bool:
-    if _PREPARED not in properties:  # most are not, and to look for it is cheap
-        return False
-    (value,) = _scan_prepared(properties)
-    return value is not None and value.lower() == "true"
 
 
 def _delay_level(properties: str) -> int:
@@ -118,14 +109,10 @@ def _is_delayed(properties: str) -> bool:
     return is_delayed(properties)
 
 
-def check_batch(properties: str, body: bytes) -> None:
-    """RequestError when a batch, or a message in it, is to be transactional."""
-    is_transactional = _is_prepared(properties)
-    if not is_transactional and _PREPARED.encode() in body:
-        is_transactional = any(
-            _is_prepared(properties_from_bytes(entry.raw_properties)) for entry in split_batch(body)
-        )
-    if is_transactional:
+def check_batch(properties: str) -> None:
+    """RequestError when a batch as a whole is to be transactional; its messages are looked at as they are
+    put."""
+    if is_prepared(properties):
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             "the message is illegal: a batch takes no transactional messages, send them singly",

@@ -64,7 +64,7 @@ class PassEnd:
             batch = self._store.write_pass()
         except PutFailedError as failed:
             self.write_problem = str(failed)
-            self._count_failed(len(failed.batch.puts))
+            self._count_failed(failed.batch.message_count)
             failed.batch.answer(failed.status)
             return
         if batch is None:
@@ -77,7 +77,7 @@ class PassEnd:
         batch.answer_unwaited(PutStatus.PUT_OK)
         self._flushing.hold(batch, batch.store_timestamp + self.sync_flush_timeout_ms)
         self.waiting_bytes += batch.size_bytes
-        self.waiting_messages += len(batch.puts)
+        self.waiting_messages += batch.message_count
         assert self._flusher is not None
         self._flusher.request_nowait()
         if self._store.appender.is_fenced:  # no sync will come
@@ -87,7 +87,7 @@ class PassEnd:
         """The log is durable up to here. To be called inside a pass: answers leave at its end."""
         for batch in self._flushing.advance(phy_offset):
             self.waiting_bytes -= batch.size_bytes
-            self.waiting_messages -= len(batch.puts)
+            self.waiting_messages -= batch.message_count
             self._confirm(batch)
         if self._store.appender.is_fenced:
             self._give_up()
@@ -128,6 +128,6 @@ class PassEnd:
     def _give_up(self) -> None:
         # They may or may not be on disk: nobody has seen them, and nobody is to.
         for batch in self._flushing.fail():
-            self._count_failed(len(batch.puts))
+            self._count_failed(batch.message_count)
             batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
         self.waiting_bytes = self.waiting_messages = 0

@@ -282,7 +282,7 @@ class SendMessageProcessor:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {topic}"
             )
-        check_batch(properties, request.body)
+        check_batch(properties)
         _, uniq_key, _, _, waits, is_special = self._properties.read(properties)
         if is_special:
             self._check_special(header, properties)

@@ -23,7 +23,6 @@ from kourou.protocol.frame import RawFrame
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.message_id import HOST_V4_BYTES
 from kourou.protocol.request_head import decode_request_head
-from kourou.store.dispatch_request import index_keys
 from kourou.store.kernel import Kernel, SendSetup
 from kourou.store.put_batch import PutRun, RunRoom
 from kourou.store.put_status import PutStatus
@@ -63,7 +62,6 @@ class SendRuns:
             NOTED_NAMES,
             answer.template,
             services.store_host,
-            index_keys,
         )
         self._is_broken = False
 
@@ -109,10 +107,10 @@ class SendRuns:
             return None
         if encoded is None:
             return None
-        count, records, indexed, answers, places, grown = encoded
+        count, records, hashed_keys, answers, places, grown = encoded
         headers = [header for _, header, _ in frames[:count]]
         done = partial(self._stored, connection, headers, answers, places)
-        return PutRun(count, records, indexed, grown, done)
+        return PutRun(count, records, hashed_keys, grown, done)
 
     def _stored(
         self,

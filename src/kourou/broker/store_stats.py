@@ -24,9 +24,8 @@ class StoreStats:
         stats = self._stats
         total = 0
         for queue, units in batch.units.items():
-            count = len(units)
-            size_bytes = sum(size for (size,) in _SIZE.iter_unpack(b"".join(units)))
-            stats.topic_put(queue.topic, count, size_bytes)
-            total += count
+            sizes = [size for (size,) in _SIZE.iter_unpack(b"".join(units))]
+            stats.topic_put(queue.topic, len(sizes), sum(sizes))
+            total += len(sizes)
         stats.broker_put(total)
         stats.put_latency(self._now_ms() - batch.store_timestamp, total)

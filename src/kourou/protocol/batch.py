@@ -14,11 +14,18 @@ from typing import Final, NamedTuple
 from kourou.errors import ProtocolError
 from kourou.protocol.message import Message
 from kourou.protocol.names import is_retry_topic
-from kourou.protocol.properties import MAX_PROPERTIES_BYTES, MessageConst, properties_to_bytes
+from kourou.protocol.properties import (
+    MAX_PROPERTIES_BYTES,
+    MessageConst,
+    is_prepared,
+    properties_from_bytes,
+    properties_to_bytes,
+)
 
 _HEAD: Final = struct.Struct(">iiiii")
 _LENGTH: Final = struct.Struct(">h")
 _FIXED_BYTES: Final = _HEAD.size + _LENGTH.size
+_PREPARED: Final = MessageConst.PROPERTY_TRANSACTION_PREPARED.encode()
 _DELAYS: Final = (
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
     MessageConst.PROPERTY_TIMER_DELAY_SEC,
@@ -107,6 +114,14 @@ def split_batch(body: bytes) -> list[BatchEntry]:
     except struct.error as error:
         raise _problem(pos, "it is cut off, or its body length is wrong") from error
     return entries
+
+
+def has_half(entries: Iterable[BatchEntry]) -> bool:
+    """Whether one of them is marked as the half of a transaction, which a batch does not take."""
+    return any(
+        _PREPARED in entry.raw_properties and is_prepared(properties_from_bytes(entry.raw_properties))
+        for entry in entries
+    )
 
 
 def _problem(pos: int, problem: str) -> ProtocolError:

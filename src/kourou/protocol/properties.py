@@ -179,6 +179,17 @@ class PropertyScanner:
         return values if "" not in values else [decode_properties(text).get(name) for name in self.names]
 
 
+_scan_prepared: Final = PropertyScanner(MessageConst.PROPERTY_TRANSACTION_PREPARED).values
+
+
+def is_prepared(text: str) -> bool:
+    """Whether properties mark a message as the half of a transaction."""
+    if MessageConst.PROPERTY_TRANSACTION_PREPARED not in text:  # most are not, and to look for it is cheap
+        return False
+    (value,) = _scan_prepared(text)
+    return value is not None and value.lower() == "true"
+
+
 def remove_property(text: str, name: str) -> str:
     """`text` without the property, however often it is in there."""
     needle = f"\x02{name}\x01"

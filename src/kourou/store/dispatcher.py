@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.consume_queues import ConsumeQueues
-from kourou.store.cq_unit import UNIT
+from kourou.store.cq_unit import UNIT, UNIT_BYTES
 from kourou.store.dispatch_request import DispatchRequest
 from kourou.store.index_service import IndexService
 from kourou.store.put_batch import PutBatch
@@ -50,10 +50,11 @@ class Dispatcher:
             if queue.max_queue_offset != queue_offset:
                 self._check_gone(queue, queue_offset)
         for queue, units in batch.units.items():
-            last_phy_offset, last_size, _ = UNIT.unpack(units[-1])
-            queue.append_units(b"".join(units), len(units), last_phy_offset + last_size)
-        if self._index is not None and batch.indexed:
-            self._index.collect_many(batch.indexed)
+            raw = b"".join(units)
+            last_phy_offset, last_size, _ = UNIT.unpack_from(raw, len(raw) - UNIT_BYTES)
+            queue.append_units(raw, len(raw) // UNIT_BYTES, last_phy_offset + last_size)
+        if self._index is not None:
+            self._index.collect_many(batch.indexed, batch.hashed_keys)
         self.dispatched_phy_offset = batch.end_phy_offset
         self.dispatched_timestamp = batch.store_timestamp
         for published in self.on_publish:

@@ -10,6 +10,7 @@ Entry 0 exists and is never used.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -24,6 +25,8 @@ ENTRY: Final = struct.Struct(">iqii")
 ENTRIES: Final = np.dtype(
     [("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")]
 )
+HASHED_KEYS: Final = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("store_timestamp", ">i8")])
+"""A key that is hashed already (index_hash.py), of a record on its way into the index."""
 MAX_TIME_DIFF: Final = 0x7FFF_FFFF
 _HEADER: Final = struct.Struct(">qqqqii")
 
@@ -94,8 +97,28 @@ class IndexBatch:
     phy_offsets: Longs
     store_timestamps: Longs
 
+    @classmethod
+    def of_hashed(cls, rows: Sequence[bytes]) -> IndexBatch:
+        """Rows of HASHED_KEYS."""
+        keys = np.frombuffer(b"".join(rows), HASHED_KEYS)
+        return cls(
+            keys["key_hash"].astype(np.int32),
+            keys["phy_offset"].astype(np.int64),
+            keys["store_timestamp"].astype(np.int64),
+        )
+
     def __len__(self) -> int:
         return self.key_hashes.size
+
+    def merged(self, other: IndexBatch) -> IndexBatch:
+        """Both, in the order of the log; the keys of one record stay as they are."""
+        phy_offsets = np.concatenate((self.phy_offsets, other.phy_offsets))
+        order = np.argsort(phy_offsets, kind="stable")
+        return IndexBatch(
+            np.concatenate((self.key_hashes, other.key_hashes))[order],
+            phy_offsets[order],
+            np.concatenate((self.store_timestamps, other.store_timestamps))[order],
+        )
 
     def part(self, first: int, last: int | None = None) -> IndexBatch:
         """The rows from `first` on, up to `last`."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from kourou.errors import StorageError
 from kourou.store.files import Files
-from kourou.store.index_entry import IndexBatch, IndexHeader, IndexLayout
+from kourou.store.index_entry import HASHED_KEYS, IndexBatch, IndexHeader, IndexLayout
 from kourou.store.index_file import IndexFile
 from kourou.store.index_hash import KeyHasher, key_hash
 from kourou.store.index_walk import KeySearch
@@ -57,6 +57,8 @@ class IndexService:
         self._hasher = KeyHasher()
         self._index_files: list[IndexFile] = []
         self._pending: list[tuple[str, Sequence[str], int, int]] = []
+        self._hashed_keys: list[bytes] = []
+        self._hashed_count = 0
         self._build_at = _BATCH_RECORDS
         self._has_new_names = False
         self._failure: StorageError | None = None
@@ -180,7 +182,7 @@ class IndexService:
 
     def truncate(self, phy_offset: int) -> None:
         """The log ends at `phy_offset`: take out what lies there and beyond. On disk on return."""
-        self._pending = [record for record in self._pending if record[2] < phy_offset]
+        self._truncate_pending(phy_offset)
         is_cut = False
         while self._index_files and self.end_phy_offset >= phy_offset:
             newest = self._index_files[-1]
@@ -192,6 +194,18 @@ class IndexService:
         if is_cut:
             self._sync()
 
+    def _truncate_pending(self, phy_offset: int) -> None:
+        self._pending = [record for record in self._pending if record[2] < phy_offset]
+        keys = np.frombuffer(b"".join(self._hashed_keys), HASHED_KEYS)
+        keys = keys[keys["phy_offset"] < phy_offset]
+        self._hashed_keys = [keys.tobytes()]
+        self._hashed_count = len(keys)
+
+    def _clear_pending(self) -> None:
+        self._pending.clear()
+        self._hashed_keys.clear()
+        self._hashed_count = 0
+
     def correct_end(self, store_timestamp: int) -> None:
         """The last record was stored at this time; entries that were cut leave it known by the second."""
         if self._index_files and store_timestamp:
@@ -199,7 +213,7 @@ class IndexService:
 
     def reset(self) -> None:
         """Drop everything: the index is to be built again from the start of the log."""
-        self._pending.clear()
+        self._clear_pending()
         while self._index_files:
             self._remove(self._index_files.pop())
         if self._files.is_folder(self._folder):
@@ -245,43 +259,50 @@ class IndexService:
         for index_file in self._index_files:
             index_file.close()
         self._index_files.clear()
-        self._pending.clear()
+        self._clear_pending()
 
     # -- filling ---------------------------------------------------------------------------------
 
     def collect(self, topic: str, keys: Sequence[str], phy_offset: int, store_timestamp: int) -> None:
         """Remember the keys of one record, in the order of the log. In memory on return; never raises."""
-        pending = self._pending
-        pending.append((topic, keys, phy_offset, store_timestamp))
-        if len(pending) >= self._build_at:
+        self.collect_many([(topic, keys, phy_offset, store_timestamp)])
+
+    def collect_many(
+        self, records: Iterable[tuple[str, Sequence[str], int, int]], hashed_keys: Iterable[bytes] = ()
+    ) -> None:
+        """Remember topic, keys, phy_offset and store_timestamp of many records; and, as rows of HASHED_KEYS,
+        the keys of others between them. As `collect`."""
+        self._pending += records
+        for rows in hashed_keys:
+            self._hashed_keys.append(rows)
+            self._hashed_count += len(rows) // HASHED_KEYS.itemsize
+        if self._pending_count >= self._build_at:
             self._build_early()
 
-    def collect_many(self, records: Iterable[tuple[str, Sequence[str], int, int]]) -> None:
-        """Remember topic, keys, phy_offset and store_timestamp of many records. As `collect`."""
-        pending = self._pending
-        pending += records
-        if len(pending) >= self._build_at:
-            self._build_early()
+    @property
+    def _pending_count(self) -> int:
+        """Records, or keys of them, that wait to be indexed."""
+        return len(self._pending) + self._hashed_count
 
     def _build_early(self) -> None:
         # Whoever collects is in the middle of a pass whose records are stored: the index must not
         # stop that. `flush` tells whoever can do something about it.
         if self._failure is not None:
-            self._pending.clear()
+            self._clear_pending()
             return
         try:
             self.build()
         except OSError as error:
             reason = error.strerror or str(error)
-            _log.warning("%s: %d records wait to be indexed: %s", self._folder, len(self._pending), reason)
-            self._build_at = len(self._pending) + _BATCH_RECORDS
+            _log.warning("%s: %d records wait to be indexed: %s", self._folder, self._pending_count, reason)
+            self._build_at = self._pending_count + _BATCH_RECORDS
             if self._build_at > _MAX_PENDING_RECORDS:
                 self._give_up(StorageError(f"the index cannot be written: {reason}", self._folder))
 
     def _give_up(self, failure: StorageError) -> None:
         """Index nothing more: a gap would never be found again."""
         self._failure = failure
-        self._pending.clear()
+        self._clear_pending()
         self._build_at = _BATCH_RECORDS
         _log.error("%s; keys behind %d are found after a restart", failure, self.end_phy_offset)
 
@@ -292,14 +313,21 @@ class IndexService:
         """
         if self._failure is not None:
             raise StorageError(str(self._failure), self._failure.path)
-        if not self._pending:
+        if not self._pending_count:
             return
-        batch = self._unindexed(self._hashed())
+        batch = self._unindexed(self._collected())
         done = 0
         while done < len(batch):
             done += self._file_with_room().append(batch.part(done))
-        self._pending.clear()
+        self._clear_pending()
         self._build_at = _BATCH_RECORDS
+
+    def _collected(self) -> IndexBatch:
+        """All that was collected, in the order of the log."""
+        if not self._hashed_count:
+            return self._hashed()
+        hashed = IndexBatch.of_hashed(self._hashed_keys)
+        return hashed.merged(self._hashed()) if self._pending else hashed
 
     def _hashed(self) -> IndexBatch:
         topics, keys, phy_offsets, store_timestamps = zip(*self._pending, strict=True)

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from kourou.protocol.frame import RawFrame
 from kourou.protocol.record import Buffer
-from kourou.store.put_batch import GrownQueue, IndexedRecord
+from kourou.store.put_batch import GrownQueue
 
 _log = logging.getLogger(__name__)
 
 MODULE: Final = "kourou_kernel"
-_INTERFACE: Final = 2
+_INTERFACE: Final = 3
 
-SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], bytes, bytes, Callable[[str, str], tuple[str, ...]]]
+SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], bytes, bytes]
 """What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
-take, the template of an answer, the store's host, and what makes index keys of an id and of keys."""
-EncodedSends: TypeAlias = tuple[int, bytes, list[IndexedRecord], bytes, bytes, list[GrownQueue]]
-"""How many messages, their records, what to index, the answers, the places, the queues that grow."""
+take, the template of an answer, and the store's host."""
+EncodedSends: TypeAlias = tuple[int, bytes, bytes, bytes, bytes, list[GrownQueue]]
+"""How many messages, their records, what to index (rows of `HASHED_KEYS`), the answers, the places, and the
+queues that grow."""
 
 
 class Kernel(Protocol):
@@ -59,14 +60,13 @@ class Kernel(Protocol):
         reconsume_times: int,
         born_host: bytes,
         store_host: bytes,
-        index_keys: Callable[[str, str], tuple[str, ...]],
         phy_offset: int,
         last_phy_offset: int,
         now_ms: int,
         max_body: int,
         max_record: int,
         /,
-    ) -> tuple[bytes, list[bytes], list[IndexedRecord], list[int]] | None: ...
+    ) -> tuple[bytes, bytes, bytes, list[int]] | None: ...
 
     def gather(
         self,

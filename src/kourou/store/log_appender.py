@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 
 from kourou.errors import ProtocolError, StorageError, StoreFencedError
-from kourou.protocol.batch import BatchEntry, split_batch
+from kourou.protocol.batch import BatchEntry, has_half, split_batch
 from kourou.protocol.properties import (
     MAX_PROPERTIES_BYTES,
     NAME_VALUE_SEPARATOR,
@@ -26,7 +26,7 @@ from kourou.protocol.record import BLANK_RECORD_BYTES, MAX_TOPIC_BYTES_V1, Recor
 from kourou.protocol.tags import tags_code as code_of_tags
 from kourou.store.commit_log import CommitLog, CreateLogFileError
 from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import UNIT
+from kourou.store.cq_unit import UNIT, UNIT_BYTES
 from kourou.store.dispatch_request import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
@@ -37,7 +37,6 @@ from kourou.store.dispatch_request import (
 from kourou.store.kernel import Kernel
 from kourou.store.put_batch import (
     GrownQueue,
-    IndexedRecord,
     Put,
     PutBatch,
     PutDone,
@@ -58,7 +57,6 @@ _RECORD_EXTRA_BYTES: Final = 64 * 1024
 _MAX_GROUP_TOPIC_BYTES: Final = 255
 _GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")
 # One of many that are told together, by the last of them.
-_NOT_TOLD: Final[Put] = (None, 0, 0, True)
 # Prepared or rolled back: the two share a bit. No ConsumeQueue has them.
 _UNLISTED: Final = TRANSACTION_PREPARED & TRANSACTION_ROLLBACK
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -250,11 +248,8 @@ class LogAppender:
         batch.end_phy_offset = end_phy_offset
         self._list_batch(batch, queue, entries, phy_offsets, sizes)
         count = len(entries)
-        batch.puts += [
-            (None, phy_offset, offset, wait)
-            for offset, phy_offset in enumerate(phy_offsets[:-1], queue_offset)
-        ]
         batch.puts.append((all_done, phy_offsets[-1], queue_offset + count - 1, wait))
+        batch.untold_messages += count - 1
         queue.next_queue_offset = queue_offset + count
 
     def put_batch(
@@ -281,15 +276,15 @@ class LogAppender:
                 reconsume_times,
                 born_host,
                 self._store_host,
-                index_keys,
                 *self._room(batch),
             )
             if encoded is not None:
-                records, units, indexed, phy_offsets = encoded
+                records, units, hashed_keys, phy_offsets = encoded
                 queue_offset = queue.next_queue_offset
                 all_done = None if done is None else partial(_tell_batch, done, phy_offsets, queue_offset)
-                last = all_done, phy_offsets[-1], queue_offset + len(units) - 1, wait
-                self._take(batch, records, indexed, [(queue, queue_offset, units)], len(units), last)
+                messages = len(phy_offsets)
+                last = all_done, phy_offsets[-1], queue_offset + messages - 1, wait
+                self._take(batch, records, hashed_keys, [(queue, queue_offset, units)], messages, last)
                 return
         self.put_many(
             queue,
@@ -313,7 +308,7 @@ class LogAppender:
         if run is None:
             return 0
         last = run.done, room.phy_offset, 0, True
-        self._take(batch, run.records, run.indexed, run.grown, run.messages, last)
+        self._take(batch, run.records, run.hashed_keys, run.grown, run.messages, last)
         return run.messages
 
     def _room(self, batch: PutBatch) -> RunRoom:
@@ -329,7 +324,7 @@ class LogAppender:
         self,
         batch: PutBatch,
         records: bytes,
-        indexed: Sequence[IndexedRecord],
+        hashed_keys: bytes,
         grown: Sequence[GrownQueue],
         messages: int,
         last: Put,
@@ -337,13 +332,13 @@ class LogAppender:
         """Add records that were encoded for the end of the batch; the last of them tells for all."""
         batch.parts.append(records)
         batch.end_phy_offset += len(records)
-        batch.indexed += indexed
+        batch.hashed_keys.append(hashed_keys)
         for queue, queue_offset, units in grown:
             gathered = batch.units.get(queue) or batch.grow(queue, queue_offset)
-            gathered += units
-            queue.next_queue_offset = queue_offset + len(units)
-        batch.puts += [_NOT_TOLD] * (messages - 1)
+            gathered.append(units)
+            queue.next_queue_offset = queue_offset + len(units) // UNIT_BYTES
         batch.puts.append(last)
+        batch.untold_messages += messages - 1
 
     def _list_batch(
         self,
@@ -366,8 +361,8 @@ class LogAppender:
         body_bytes = sum([len(body) for _, body, _ in entries])
         if not entries:
             reason = "the message is illegal: the batch is empty"
-        elif sys_flag & TRANSACTION_MASK:
-            reason = "the message is illegal: a batch takes no transaction messages"
+        elif sys_flag & TRANSACTION_MASK or has_half(entries):
+            reason = "the message is illegal: a batch takes no transactional messages, send them singly"
         elif body_bytes > self._max_message_bytes:
             reason = illegal_remark(self._max_message_bytes, f"a batch with bodies of {body_bytes} bytes")
         else:
@@ -464,7 +459,7 @@ class LogAppender:
         except OSError as undo_error:
             if undo_error.errno not in _NO_SPACE:
                 self.fence(f"{reason}; and what is half written cannot be undone: {undo_error.strerror}")
-        _log.error("%d puts failed: %s", len(batch.puts), reason)
+        _log.error("%d puts failed: %s", batch.message_count, reason)
         return PutFailedError(batch, status, reason)
 
     # -- reasons ---------------------------------------------------------------------------------

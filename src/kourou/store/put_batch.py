@@ -24,7 +24,7 @@ Put: TypeAlias = tuple[PutDone | None, int, int, bool]
 # topic, index keys, phy_offset, store_timestamp
 IndexedRecord: TypeAlias = tuple[str, Sequence[str], int, int]
 
-GrownQueue: TypeAlias = tuple[ConsumeQueue, int, list[bytes]]
+GrownQueue: TypeAlias = tuple[ConsumeQueue, int, bytes]
 """A queue, its next offset before, and units for it."""
 
 _NOBODY: Final = 0
@@ -44,11 +44,12 @@ class RunRoom(NamedTuple):
 
 
 class PutRun(NamedTuple):
-    """Messages that were encoded together, their records one after the other. `done` is for all of them."""
+    """Messages that were encoded together, their records one after the other. `hashed_keys` are what to
+    index, rows of `HASHED_KEYS`. `done` is for all of them."""
 
     messages: int
     records: bytes
-    indexed: list[IndexedRecord]
+    hashed_keys: bytes
     grown: list[GrownQueue]
     done: PutDone
 
@@ -77,6 +78,7 @@ class PutBatch:
         "_told",
         "end_phy_offset",
         "first_offsets",
+        "hashed_keys",
         "indexed",
         "last_phy_offset",
         "parts",
@@ -84,6 +86,7 @@ class PutBatch:
         "start_phy_offset",
         "store_timestamp",
         "units",
+        "untold_messages",
         "writes",
     )
 
@@ -95,15 +98,25 @@ class PutBatch:
         self.writes: list[tuple[int, list[bytes]]] = []
         self.begin_file(start_phy_offset, last_phy_offset)
         self.puts: list[Put] = []
+        # Messages beside those of `puts`: of some that came together one is told for all.
+        self.untold_messages = 0
+        # Each piece has the bytes of one unit or more.
         self.units: dict[ConsumeQueue, list[bytes]] = {}
         self.first_offsets: dict[ConsumeQueue, int] = {}
+        # What to index: records with their keys, and keys that are hashed already (rows of HASHED_KEYS).
         self.indexed: list[IndexedRecord] = []
+        self.hashed_keys: list[bytes] = []
         self._told = _NOBODY
 
     @property
     def size_bytes(self) -> int:
         """How much will be written."""
         return self.end_phy_offset - self.start_phy_offset
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are in it."""
+        return len(self.puts) + self.untold_messages
 
     def begin_file(self, phy_offset: int, last_phy_offset: int) -> None:
         """The next record lies at `phy_offset`, in a file of its own."""

@@ -13,7 +13,6 @@ from kourou.broker.half_messages import (
     real_place,
 )
 from kourou.errors import ProtocolError, RequestError
-from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.properties import decode_properties
 from tests.unit.broker.tables_kit import broker_config
@@ -81,10 +80,10 @@ def test_a_half_that_does_not_say_where_it_goes(properties: str) -> None:
         real_place(properties)
 
 
-def test_the_name_in_a_body_makes_no_batch_transactional() -> None:
-    check_batch("", encode_batch_entries([BatchEntry(0, b"TRAN_MSG\x01true\x02", b"me\x01mine\x02")]))
+def test_a_batch_is_not_transactional() -> None:
+    check_batch("me\x01mine\x02")
     with pytest.raises(RequestError, match="send them singly"):
-        check_batch("", encode_batch_entries([BatchEntry(0, b"", PREPARED.encode())]))
+        check_batch(PREPARED)
 
 
 def test_a_half_leaves_room_for_its_marks() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kourou.protocol.batch import BatchEntry, encode_batch_entries
-from kourou.store.dispatch_request import index_keys
 from tests.unit.kernel.twins import ID, Twins, frame, send
 
 PROPERTIES = f"KEYS\x01k1\x02UNIQ_KEY\x01{ID}\x02TAGS\x01TagA\x02".encode()
@@ -40,9 +39,7 @@ def encoded(
     kernel: ModuleType, body: bytes, *, last: int = 1 << 20, max_body: int = 1_000
 ) -> list[int] | None:
     """Where the records lie; None when the kernel leaves the batch alone."""
-    found = kernel.encode_batch(
-        body, Queue(), 0, 0, 1, 0, HOST, HOST, index_keys, 100, last, 5, max_body, 1 << 20
-    )
+    found = kernel.encode_batch(body, Queue(), 0, 0, 1, 0, HOST, HOST, 100, last, 5, max_body, 1 << 20)
     return None if found is None else found[3]
 
 

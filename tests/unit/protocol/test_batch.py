@@ -7,7 +7,14 @@ import struct
 import pytest
 
 from kourou.errors import ProtocolError
-from kourou.protocol.batch import BatchEntry, batch_problem, encode_batch, encode_batch_entries, split_batch
+from kourou.protocol.batch import (
+    BatchEntry,
+    batch_problem,
+    encode_batch,
+    encode_batch_entries,
+    has_half,
+    split_batch,
+)
 from kourou.protocol.message import Message
 
 
@@ -80,3 +87,12 @@ GOOD = entry(0, b"body", b"a\x01b\x02")
 def test_damage_is_named_with_its_place(tail: bytes) -> None:
     with pytest.raises(ProtocolError, match="no batch entry at byte 30 of the batch body"):
         split_batch(GOOD + tail)
+
+
+def test_the_mark_of_a_half_counts_in_properties_only() -> None:
+    mark = b"TRAN_MSG\x01true\x02"
+    assert not has_half(
+        [BatchEntry(0, mark, b"me\x01mine\x02"), BatchEntry(0, b"", b"TRAN_MSG\x01false\x02")]
+    )
+    assert not has_half([BatchEntry(0, b"", b"NO_" + mark)])
+    assert has_half([BatchEntry(0, b"", b""), BatchEntry(0, b"", b"me\x01mine\x02" + mark)])

@@ -57,7 +57,7 @@ def test_hooks_hear_of_every_batch_after_it_is_visible(store: MessageStore) -> N
         assert isinstance(queues, dict)
         heard.extend((queue.queue_id, queue.max_queue_offset) for queue in queues)
 
-    store.dispatcher.on_publish.append(lambda batch: heard.append(len(batch.puts)))
+    store.dispatcher.on_publish.append(lambda batch: heard.append(batch.message_count))
     store.dispatcher.on_arrival.append(arrived)
     store.publish(written(store, 0, 1, 0))
     assert heard == [3, (0, 2), (1, 1)]
@@ -71,7 +71,7 @@ def test_a_hook_that_fails_keeps_nobody_from_hearing(
     def broken(_: object) -> None:
         raise RuntimeError("a bug")
 
-    store.dispatcher.on_publish += [broken, lambda batch: heard.append(len(batch.puts))]
+    store.dispatcher.on_publish += [broken, lambda batch: heard.append(batch.message_count)]
     store.dispatcher.on_arrival += [broken, lambda grown: heard.append(len(list(grown)))]
     assert put(store, b"x").queue_offset == 0
     assert heard == [1, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from kourou.errors import StorageError, StoreFormatError
 from kourou.store import index_service
 from kourou.store.files import Files
 from kourou.store.index_entry import IndexLayout
+from kourou.store.index_hash import key_hash
 from kourou.store.index_service import IndexService
 from kourou.store.steps import run_steps
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
@@ -591,3 +593,51 @@ def test_a_file_that_is_removed_during_a_query_ends_it(index: IndexService) -> N
     assert index.delete_expired(100_000) > 1
     newest = run_steps(steps)
     assert newest and newest == index.query("t", "k", 64, 0, FOR_EVER_MS)
+
+
+def hashed_rows(taken: Sequence[Record]) -> bytes:
+    """What the compiled kernel makes of records."""
+    return b"".join(
+        struct.pack(">iqq", key_hash(topic, key), phy_offset, store_timestamp)
+        for topic, keys, phy_offset, store_timestamp in taken
+        for key in keys
+    )
+
+
+def test_hashed_keys_and_texts_come_out_in_the_order_of_the_log(
+    index: IndexService, files: FaultyFiles, tmp_path: Path
+) -> None:
+    taken = records(1, 60)
+    collect(index, taken)
+    index.flush()
+    (tmp_path / "mixed").mkdir()
+    mixed = opened(files, tmp_path / "mixed" / "index")
+    mixed.collect_many(taken[1:30:3], [hashed_rows(taken[0:30:3]), hashed_rows(taken[2:30:3])])
+    mixed.collect_many(taken[30:40])
+    mixed.collect_many([], [hashed_rows(taken[40:])])
+    mixed.flush()
+    assert contents(mixed) == contents(index)
+    mixed.close()
+
+
+def test_hashed_keys_behind_the_end_of_the_log_are_forgotten(index: IndexService) -> None:
+    taken = records(1, 7)
+    index.collect_many(taken[4:], [hashed_rows(taken[:4])])
+    index.truncate(300)
+    assert missing(index, taken) == [300, 400, 500, 600]
+
+
+def test_many_hashed_keys_are_built_before_they_are_asked_for(index: IndexService) -> None:
+    rows = hashed_rows(records(1, 1025))
+    index.collect_many([], [rows[:-20]])
+    assert not index.paths
+    index.collect_many([], [rows[-20:]])
+    assert index.paths
+
+
+def test_hashed_keys_wait_while_the_disk_takes_nothing(index: IndexService, files: FaultyFiles) -> None:
+    taken = records(1, 1025)
+    files.fail("pwrite", error=errno.ENOSPC, for_ever=True)
+    index.collect_many([], [hashed_rows(taken)])
+    files.heal()
+    assert missing(index, taken[-9:]) == []

@@ -87,7 +87,7 @@ def test_a_batch_that_fits_exactly_stays(store: MessageStore) -> None:
     ("batch", "rest", "reason"),
     [
         ([], {}, "the batch is empty"),
-        (entries(b"a"), {"sys_flag": PREPARED}, "takes no transaction messages"),
+        (entries(b"a"), {"sys_flag": PREPARED}, "takes no transactional messages"),
         (entries(*[b"x" * 1000] * 5), {}, "a batch with records of"),
         (entries(b"a", b"b", properties=bytes(MAX_PROPERTIES_BYTES + 1)), {}, "the message is illegal"),
     ],

@@ -59,7 +59,7 @@ def left_pending(store: MessageStore) -> dict[str, Any]:
         "bytes": [(start, b"".join(parts)) for start, parts in batch.writes],
         "units": {queue.queue_id: units for queue, units in batch.units.items()},
         "indexed": batch.indexed,
-        "puts": [put[1:] for put in batch.puts],
+        "messages": batch.message_count,
         "end": batch.end_phy_offset,
         "next": {queue.queue_id: queue.next_queue_offset for queue in batch.units},
     }
@@ -83,6 +83,7 @@ def put_each(store: MessageStore, entries: list[BatchEntry], **rest: Any) -> Non
 def test_as_one_by_one(batches: list[list[BatchEntry]], born_host: bytes, reconsume_times: int) -> None:
     rest = {"born_timestamp": NOW_MS, "born_host": born_host, "reconsume_times": reconsume_times}
     pending = []
+    told_singly: list[tuple[PutStatus, int, int]] = []
     answers: list[tuple[PutStatus, list[int], int]] = []
     for is_batch in (True, False):
         with tempfile.TemporaryDirectory() as folder, StoreKit(Path(folder) / "store") as kit:
@@ -97,13 +98,13 @@ def test_as_one_by_one(batches: list[list[BatchEntry]], born_host: bytes, recons
                         **rest,
                     )
                 else:
-                    put_each(store, entries, **rest)
+                    put_each(store, entries, done=lambda *told: told_singly.append(told), **rest)
             pending.append(left_pending(store))
             store.write_pass_and_publish()
     assert pending[0] == pending[1]
     told = [
-        (phy_offset, first + index)
-        for _, offsets, first in answers
+        (status, phy_offset, first + index)
+        for status, offsets, first in answers
         for index, phy_offset in enumerate(offsets)
     ]
-    assert told == [(phy_offset, queue_offset) for phy_offset, queue_offset, _ in pending[0]["puts"]]
+    assert told == told_singly
