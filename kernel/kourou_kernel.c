@@ -11,6 +11,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -434,15 +435,25 @@ struct run {
     struct span topic;
     PyObject *target, *queues_of_topic;
     /* what comes out of it */
-    PyObject *records, *answers, *places;
+    PyObject *records, *places;
     struct heap indexed;
-    char *record, *answer, *place;
+    char *record, *answers, *answer, *place;
     int64_t phy_offset;
-    struct queue queues[MAX_QUEUES];
-    int queue_count;
     char *text; /* room for the properties of one message */
     Py_ssize_t frame_count; /* there is room for so many */
+    int queue_count;
+    struct queue queues[MAX_QUEUES]; /* the last: those beyond the count are whatever they are */
 };
+
+static struct run *new_run(void)
+{
+    struct run *run = PyMem_Malloc(sizeof *run);
+    if (run == NULL)
+        PyErr_NoMemory();
+    else
+        memset(run, 0, offsetof(struct run, queues));
+    return run;
+}
 
 static int64_t int_attribute(PyObject *object, PyObject *name)
 {
@@ -708,33 +719,51 @@ static int read_frame(PyObject *frame, PyObject **header, PyObject **body)
            && PyBytes_Check(*body);
 }
 
-/* Room for everything that `frames` can become. */
-static int make_room(struct run *run, PyObject *frames)
+/* The frames of a connection, and its host; false for what is not of that kind. */
+static int read_group(PyObject *groups, Py_ssize_t at, PyObject **frames, PyObject **born_host)
 {
-    PyObject *header, *body;
+    PyObject *group = PyList_GET_ITEM(groups, at);
+    if (!PyTuple_Check(group) || PyTuple_GET_SIZE(group) != 2)
+        return 0;
+    *frames = PyTuple_GET_ITEM(group, 0);
+    *born_host = PyTuple_GET_ITEM(group, 1);
+    return PyList_Check(*frames) && PyBytes_Check(*born_host) && PyBytes_GET_SIZE(*born_host) == HOST_BYTES;
+}
+
+/* Room for everything that the frames of `groups` can become, up to the first that is odd. */
+static int make_room(struct run *run, PyObject *groups)
+{
+    PyObject *frames, *born_host, *header, *body;
     Py_ssize_t count = 0, headers = 0, bodies = 0, longest = 0;
-    for (; count < PyList_GET_SIZE(frames); count++) {
-        if (!read_frame(PyList_GET_ITEM(frames, count), &header, &body))
+    for (Py_ssize_t group = 0; group < PyList_GET_SIZE(groups); group++) {
+        Py_ssize_t at = 0;
+        if (!read_group(groups, group, &frames, &born_host))
             break;
-        headers += PyBytes_GET_SIZE(header);
-        bodies += PyBytes_GET_SIZE(body);
-        if (PyBytes_GET_SIZE(header) > longest)
-            longest = PyBytes_GET_SIZE(header);
+        for (; at < PyList_GET_SIZE(frames); at++, count++) {
+            if (!read_frame(PyList_GET_ITEM(frames, at), &header, &body))
+                break;
+            headers += PyBytes_GET_SIZE(header);
+            bodies += PyBytes_GET_SIZE(body);
+            if (PyBytes_GET_SIZE(header) > longest)
+                longest = PyBytes_GET_SIZE(header);
+        }
+        if (at < PyList_GET_SIZE(frames))
+            break;
     }
     run->frame_count = count;
     Py_ssize_t each = HEAD_BYTES + 2 + MAX_TOPIC_BYTES + 2 + 1 + run->own.size;
     run->records = PyBytes_FromStringAndSize(NULL, headers + bodies + count * each);
-    run->answers = PyBytes_FromStringAndSize(NULL, headers + count * (8 + run->template.size + 4 * 24));
+    run->answers = PyMem_Malloc((size_t)(headers + count * (8 + run->template.size + 4 * 24)) + 1);
     run->places = PyBytes_FromStringAndSize(NULL, count * PLACE_BYTES);
     run->text = PyMem_Malloc((size_t)longest + 2);
-    if (run->records == NULL || run->answers == NULL || run->places == NULL)
+    if (run->records == NULL || run->places == NULL)
         return 0;
-    if (run->text == NULL) {
+    if (run->text == NULL || run->answers == NULL) {
         PyErr_NoMemory();
         return 0;
     }
     run->record = PyBytes_AS_STRING(run->records);
-    run->answer = PyBytes_AS_STRING(run->answers);
+    run->answer = run->answers;
     run->place = PyBytes_AS_STRING(run->places);
     return 1;
 }
@@ -754,16 +783,15 @@ static PyObject *grown_queues(struct run *run)
     return grown;
 }
 
-static PyObject *result_of(struct run *run, Py_ssize_t taken)
+static PyObject *result_of(struct run *run, Py_ssize_t taken, PyObject *answers)
 {
     PyObject *grown = NULL;
     if (_PyBytes_Resize(&run->records, run->record - PyBytes_AS_STRING(run->records)) < 0
-        || _PyBytes_Resize(&run->answers, run->answer - PyBytes_AS_STRING(run->answers)) < 0
         || _PyBytes_Resize(&run->places, run->place - PyBytes_AS_STRING(run->places)) < 0
         || (grown = grown_queues(run)) == NULL)
         return NULL;
     return Py_BuildValue(
-        "(nONOON)", taken, run->records, bytes_of(&run->indexed), run->answers, run->places, grown);
+        "(nONOON)", taken, run->records, bytes_of(&run->indexed), answers, run->places, grown);
 }
 
 static void clear(struct run *run)
@@ -776,65 +804,90 @@ static void clear(struct run *run)
         PyMem_Free(run->queues[i].units.at);
     }
     Py_XDECREF(run->records);
-    Py_XDECREF(run->answers);
     Py_XDECREF(run->places);
     PyMem_Free(run->indexed.at);
+    PyMem_Free(run->answers);
     PyMem_Free(run->text);
+    PyMem_Free(run);
+}
+
+/* Encode the frames of one connection, and add their answers to those of the others. How many were taken, or
+   -1 with an error set. */
+static Py_ssize_t encode_group(struct run *run, PyObject *frames, Py_ssize_t room, PyObject *answers)
+{
+    PyObject *header, *body;
+    Py_ssize_t taken = 0;
+    char *begin = run->answer;
+    for (; taken < room && taken < PyList_GET_SIZE(frames); taken++) {
+        if (!read_frame(PyList_GET_ITEM(frames, taken), &header, &body))
+            break;
+        int is_taken = encode_send(run, span_of(header), body);
+        if (is_taken < 0)
+            return -1;
+        if (!is_taken)
+            break;
+    }
+    if (taken == 0)
+        return 0;
+    PyObject *own = PyBytes_FromStringAndSize(begin, run->answer - begin);
+    int is_added = own != NULL && PyList_Append(answers, own) == 0;
+    Py_XDECREF(own);
+    return is_added ? taken : -1;
 }
 
 PyDoc_STRVAR(encode_sends_doc,
-"encode_sends(frames, setup, targets, configs, broker_config, topics, born_host,\n"
+"encode_sends(groups, setup, targets, configs, broker_config, topics,\n"
 "             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
 "\n"
-"The ordinary sends at the beginning of `frames`, as records for the log from `phy_offset` on: how many they\n"
-"are, the records, what to index, the answers, the places (phy_offset and queue_offset, 8 bytes each), and\n"
-"for each queue that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
+"A group has the frames of a connection, and its host. The sends up to the first that is not ordinary, as\n"
+"records for the log from `phy_offset` on: how many they are, the records, what to index, for each group of\n"
+"which one was taken the answers, the places (phy_offset and queue_offset, 8 bytes each), and for each queue\n"
+"that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
 "What to index has a row for each word: its hash (4 bytes), the record's phy_offset and its time (8 each).\n"
 "setup: (own properties, noted names, template of an answer, store_host).");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
-    PyObject *frames, *own, *template, *store_host, *born_host, *header, *body, *result = NULL;
+    PyObject *groups, *frames, *own, *template, *store_host, *born_host, *result = NULL;
     long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
     (void)module;
-    struct run *run = PyMem_Calloc(1, sizeof *run);
+    struct run *run = new_run();
     if (run == NULL)
-        return PyErr_NoMemory();
+        return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!SS)O!O!OO!SLLLLL", &PyList_Type, &frames, &own, &PyTuple_Type, &run->noted, &template,
-            &store_host, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
-            &run->broker_config, &PyDict_Type, &run->topics, &born_host, &phy_offset, &last_phy_offset, &now_ms,
-            &max_body, &max_record)) {
-        PyMem_Free(run);
+            args, "O!(SO!SS)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted, &template,
+            &store_host, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs, &run->broker_config,
+            &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
+        clear(run);
         return NULL;
     }
     run->own = span_of(own);
     run->template = span_of(template);
     run->store_host = span_of(store_host);
-    run->born_host = span_of(born_host);
     run->phy_offset = phy_offset;
     run->last_phy_offset = last_phy_offset;
     run->now_ms = now_ms;
     run->max_body = max_body;
     run->max_record = max_record;
-    if (run->store_host.size != HOST_BYTES || run->born_host.size != HOST_BYTES || !is_template(run->template))
-        PyErr_SetString(PyExc_ValueError, "a host is not of IPv4, or the template of an answer is another one");
-    else if (make_room(run, frames)) {
-        Py_ssize_t taken = 0;
-        int is_taken = 1;
-        while (taken < run->frame_count && taken < PyList_GET_SIZE(frames)) {
-            if (!read_frame(PyList_GET_ITEM(frames, taken), &header, &body))
+    PyObject *answers = PyList_New(0);
+    if (run->store_host.size != HOST_BYTES || !is_template(run->template))
+        PyErr_SetString(PyExc_ValueError, "the host is not of IPv4, or the template of an answer is another one");
+    else if (answers != NULL && make_room(run, groups)) {
+        Py_ssize_t all = 0, taken = 0;
+        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(groups); at++) {
+            if (!read_group(groups, at, &frames, &born_host))
                 break;
-            is_taken = encode_send(run, span_of(header), body);
-            if (is_taken <= 0)
+            run->born_host = span_of(born_host);
+            taken = encode_group(run, frames, run->frame_count - all, answers);
+            all += taken;
+            if (taken < PyList_GET_SIZE(frames))
                 break;
-            taken++;
         }
-        if (is_taken >= 0)
-            result = taken ? result_of(run, taken) : Py_NewRef(Py_None);
+        if (taken >= 0)
+            result = all ? result_of(run, all, answers) : Py_NewRef(Py_None);
     }
+    Py_XDECREF(answers);
     clear(run);
-    PyMem_Free(run);
     return result;
 }
 
@@ -933,13 +986,13 @@ static PyObject *encode_batch(PyObject *module, PyObject *args)
     struct send send = {0};
     int is_taken = 0;
     (void)module;
-    struct run *run = PyMem_Calloc(1, sizeof *run);
+    struct run *run = new_run();
     if (run == NULL)
-        return PyErr_NoMemory();
+        return NULL;
     if (!PyArg_ParseTuple(
             args, "SOLLLLSSLLLLL", &body, &queue_object, &queue_id, &sys_flag, &born_timestamp, &reconsume_times,
             &born_host, &store_host, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
-        PyMem_Free(run);
+        clear(run);
         return NULL;
     }
     run->own = (struct span){"", 0};
@@ -993,7 +1046,6 @@ static PyObject *encode_batch(PyObject *module, PyObject *args)
 done:
     Py_XDECREF(phy_offsets);
     clear(run);
-    PyMem_Free(run);
     return result != NULL || PyErr_Occurred() ? result : Py_NewRef(Py_None);
 }
 

@@ -204,7 +204,7 @@ class BrokerController:
             server_settings(self._config),
             on_close=self._closed,
             passes=services.passes,
-            take_run=sends.run_taker(self._kernel),
+            runs=sends.run_taker(self._kernel),
         )
         await self._server.start()
         self._client = RemotingClient(client_settings(self._config, self._config.connect_timeout_millis))

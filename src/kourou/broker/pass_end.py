@@ -47,6 +47,8 @@ class PassEnd:
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
         self.waiting_messages = 0
+        # Called before a pass is written: whoever has gathered something for it puts that now.
+        self.before_write: list[Callable[[], None]] = []
         # What the last write failed of; None: it did not.
         self.write_problem: str | None = None
 
@@ -60,6 +62,8 @@ class PassEnd:
 
     def end(self) -> None:
         """Write what the pass has gathered, and do what follows from that."""
+        for put_gathered in self.before_write:
+            put_gathered()
         try:
             batch = self._store.write_pass()
         except PutFailedError as failed:

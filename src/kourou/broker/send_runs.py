@@ -1,8 +1,11 @@
-"""SendRuns: ordinary sends that came in one read, taken at once by the compiled kernel (store/kernel.py).
+"""SendRuns: ordinary sends of one pass, put all at once by the compiled kernel (store/kernel.py).
 
+Sends are gathered as they come, connection by connection, and put when the pass ends; so one call takes what
+64 connections have sent, as it does what came in one read. Before a connection's request of another kind is
+handled, what it has sent before is put.
 Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction.
-The first one that is not, and whatever follows it, goes the way of all requests (send_message_processor.py);
-so does everything where the kernel is not installed.
+The first one that is not, and what follows it on its connection, goes the way of all requests
+(send_message_processor.py); so does everything where the kernel is not installed.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kourou.broker.born_host import BORN_HOST
 from kourou.broker.pass_end import MAX_PASS_BYTES
@@ -40,6 +43,9 @@ _PUT_OK: Final = PutStatus.PUT_OK
 _SEND_START: Final = b'{"code":310,'
 _PLACE: Final = Struct(">qq")
 
+Sender: TypeAlias = tuple[Connection, list[RawFrame]]
+"""A connection, and what it has sent."""
+
 
 class SendRuns:
     """Takes sends for one broker. `targets` are the topics that may be sent to without a look."""
@@ -64,40 +70,80 @@ class SendRuns:
             services.store_host,
         )
         self._is_broken = False
+        self._gathered: dict[Connection, list[RawFrame]] = {}
+        self._gathered_bytes = 0
+        services.pass_end.before_write.append(self.put)
+
+    # -- gathering -------------------------------------------------------------------------------
 
     def take(self, connection: Connection, frames: list[RawFrame]) -> int:
-        """Put the ordinary sends that `frames` begin with; how many they are."""
-        serialize_type, header, _ = frames[0]
-        if serialize_type != _JSON or not header.startswith(_SEND_START):
-            return 0
-        services = self._services
+        """Gather the sends that `frames` begin with; how many they are."""
         # The first send of a connection goes the general way, which notes the host.
-        born_host = connection.attributes.get(BORN_HOST, b"")
-        if (
-            self._is_broken
-            or len(born_host) != HOST_V4_BYTES
-            or services.hooks.before_send
-            or not services.pass_end.has_room
-        ):
+        if len(connection.attributes.get(BORN_HOST, b"")) != HOST_V4_BYTES:
             return 0
-        taken = services.store.appender.put_run(partial(self._encode, connection, born_host, frames))
-        if taken and services.store.pending_bytes > MAX_PASS_BYTES:
-            services.passes.renew()
-        return taken
+        count = size = 0
+        for serialize_type, header, body in frames:
+            if serialize_type != _JSON or not header.startswith(_SEND_START):
+                break
+            count += 1
+            size += len(body)
+        if not count:
+            return 0
+        taken = frames if count == len(frames) else frames[:count]
+        gathered = self._gathered.get(connection)
+        if gathered is None:
+            self._gathered[connection] = taken
+        else:
+            gathered += taken
+        self._gathered_bytes += size
+        if self._gathered_bytes > MAX_PASS_BYTES:
+            self._services.passes.renew()
+        return count
 
-    def _encode(
-        self, connection: Connection, born_host: bytes, frames: list[RawFrame], room: RunRoom
-    ) -> PutRun | None:
+    def finish(self, connection: Connection) -> None:
+        """Put what the connection has sent, since something else is to follow."""
+        if connection in self._gathered:
+            self.put()
+            if self._services.store.pending_bytes > MAX_PASS_BYTES:
+                self._services.passes.renew()
+
+    # -- putting ---------------------------------------------------------------------------------
+
+    def put(self) -> None:
+        """Put what is gathered."""
+        if not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, {}
+        self._gathered_bytes = 0
+        services = self._services
+        senders = list(gathered.items())
+        while senders:
+            done = 0
+            if not self._is_broken and not services.hooks.before_send and services.pass_end.has_room:
+                done = services.store.appender.put_run(partial(self._encode, senders))
+            senders = self._put_odd(senders, done)
+
+    @staticmethod
+    def _put_odd(senders: list[Sender], done: int) -> list[Sender]:
+        """The first `done` sends are put: have the one behind them handled, with what follows it on its
+        connection. The senders behind that."""
+        for position, (connection, frames) in enumerate(senders):
+            if done < len(frames):
+                connection.handle_singly(frames[done:])
+                return senders[position + 1 :]
+            done -= len(frames)
+        return []
+
+    def _encode(self, senders: list[Sender], room: RunRoom) -> PutRun | None:
         services = self._services
         try:
             encoded = self._encode_sends(
-                frames,
+                [(frames, connection.attributes[BORN_HOST]) for connection, frames in senders],
                 self._setup,
                 self._targets,
                 services.topics.table,
                 services.config,
                 services.store.queues.by_topic,
-                born_host,
                 *room,
             )
         except Exception:
@@ -108,15 +154,15 @@ class SendRuns:
         if encoded is None:
             return None
         count, records, hashed_keys, answers, places, grown = encoded
-        headers = [header for _, header, _ in frames[:count]]
-        done = partial(self._stored, connection, headers, answers, places)
+        done = partial(self._stored, senders, answers, places)
         return PutRun(count, records, hashed_keys, grown, done)
+
+    # -- answering -------------------------------------------------------------------------------
 
     def _stored(
         self,
-        connection: Connection,
-        headers: Sequence[bytes],
-        answers: bytes,
+        senders: Sequence[Sender],
+        answers: Sequence[bytes],
         places: bytes,
         status: PutStatus,
         _: int,
@@ -124,14 +170,18 @@ class SendRuns:
     ) -> None:
         """Tell the senders; all of them share one fate."""
         if status is not _PUT_OK:
-            self._tell_each(connection, headers, places, status)
-        elif answers:
-            connection.send(answers)
+            self._tell_each(senders, places, status)
+            return
+        # Senders behind those that have answers come in another run.
+        for (connection, _frames), own in zip(senders, answers, strict=False):
+            if own:
+                connection.send(own)
 
-    def _tell_each(
-        self, connection: Connection, headers: Sequence[bytes], places: bytes, status: PutStatus
-    ) -> None:
-        for header, (phy_offset, queue_offset) in zip(headers, _PLACE.iter_unpack(places), strict=True):
+    def _tell_each(self, senders: Sequence[Sender], places: bytes, status: PutStatus) -> None:
+        sent_frames = ((connection, header) for connection, frames in senders for _, header, _ in frames)
+        # Of the last of them not all frames need be in this run.
+        for (connection, header), place in zip(sent_frames, _PLACE.iter_unpack(places), strict=False):
+            phy_offset, queue_offset = place
             head = decode_request_head(_JSON, header)
             request = Request(connection, _JSON, head, b"", header)
             sent = decode_ext(head, SendMessageRequestHeaderV2)

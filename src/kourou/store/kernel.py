@@ -23,9 +23,9 @@ _INTERFACE: Final = 3
 SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], bytes, bytes]
 """What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
 take, the template of an answer, and the store's host."""
-EncodedSends: TypeAlias = tuple[int, bytes, bytes, bytes, bytes, list[GrownQueue]]
-"""How many messages, their records, what to index (rows of `HASHED_KEYS`), the answers, the places, and the
-queues that grow."""
+EncodedSends: TypeAlias = tuple[int, bytes, bytes, list[bytes], bytes, list[GrownQueue]]
+"""How many messages, their records, what to index (rows of `HASHED_KEYS`), the answers for each connection,
+the places, and the queues that grow."""
 
 
 class Kernel(Protocol):
@@ -35,13 +35,12 @@ class Kernel(Protocol):
 
     def encode_sends(
         self,
-        frames: list[RawFrame],
+        groups: list[tuple[list[RawFrame], bytes]],
         setup: SendSetup,
         targets: Mapping[str, Any],
         configs: Mapping[str, Any],
         broker_config: Any,
         topics: Mapping[str, Any],
-        born_host: bytes,
         phy_offset: int,
         last_phy_offset: int,
         now_ms: int,

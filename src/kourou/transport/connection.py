@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
 from kourou.protocol.command import CommandHead, RemotingCommand, command_of
@@ -41,8 +41,16 @@ _TURN_BYTES = 128 * 1024
 _JOIN_BELOW_BYTES = 16 * 1024
 
 
-RunTaker: TypeAlias = "Callable[[Connection, list[RawFrame]], int]"
-"""Handles the requests that a read begins with, all at once; how many it has taken."""
+class RunTaker(Protocol):
+    """Handles requests of some kind together, when the pass ends."""
+
+    def take(self, connection: Connection, frames: list[RawFrame]) -> int:
+        """Gather the requests that `frames` begin with; how many it has taken."""
+        ...
+
+    def finish(self, connection: Connection) -> None:
+        """Handle what was taken of the connection: others of its requests follow."""
+        ...
 
 
 class InboundBudget:
@@ -76,7 +84,7 @@ class Connection(asyncio.Protocol):
         "_out_bytes",
         "_passes",
         "_reads",
-        "_take_run",
+        "_runs",
         "_transport",
         "_unsent_oneways",
         "_writable",
@@ -99,7 +107,7 @@ class Connection(asyncio.Protocol):
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
-        take_run: RunTaker | None = None,
+        runs: RunTaker | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._passes = passes
@@ -109,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._budgeted = 0
         self._on_open = on_open
         self._on_close = on_close
-        self._take_run = take_run
+        self._runs = runs
         self._decoder = FrameDecoder(limits.max_frame_bytes)
         self._backlog: list[RawFrame] = []
         self._out: list[Buffer] = []
@@ -211,20 +219,30 @@ class Connection(asyncio.Protocol):
             else:
                 self._handle(frames)
         if self._decoder.failure is not None:
+            if self._runs is not None:
+                self._runs.finish(self)
             self._refuse(self._decoder.failure)
         elif len(data) >= _TURN_BYTES and not self._backlog:
             self._pause_reading()
             self._loop.call_soon(self._resume_reading)
 
     def _handle(self, frames: list[RawFrame]) -> None:
-        if self._take_run is not None and not self._write_paused:
+        if self._runs is not None:
             # Nothing stops a run half-way: its answers leave together, at the end of the pass.
-            frames = frames[self._take_run(self, frames) :]
+            taken = 0 if self._write_paused else self._runs.take(self, frames)
+            if taken == len(frames):
+                return
+            frames = frames[taken:]
+            self._runs.finish(self)
             if self.closed:
                 return
             if self.is_write_paused:
                 self._hold(frames)
                 return
+        self.handle_singly(frames)
+
+    def handle_singly(self, frames: list[RawFrame]) -> None:
+        """Have requests handled one after the other; those behind one that fills the peer's buffer wait."""
         for index, (serialize_type, header, body) in enumerate(frames):
             try:
                 head = decode_request_head(serialize_type, header)
@@ -242,7 +260,7 @@ class Connection(asyncio.Protocol):
                 return
 
     def _hold(self, rest: list[RawFrame]) -> None:
-        self._backlog = rest
+        self._backlog += rest
         self._pause_reading()
 
     def _pause_reading(self) -> None:

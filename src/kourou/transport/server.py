@@ -37,13 +37,13 @@ class RemotingServer:
         on_connect: ConnectionHook | None = None,
         on_close: ConnectionHook | None = None,
         passes: Passes | None = None,
-        take_run: RunTaker | None = None,
+        runs: RunTaker | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config
         self._on_connect = on_connect
         self._on_close = on_close
-        self._take_run = take_run
+        self._runs = runs
         self._dispatch = Dispatcher(processors)
         self._budget = InboundBudget(config.max_inbound_bytes)
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
@@ -121,7 +121,7 @@ class RemotingServer:
             self._budget,
             on_open=self._opened,
             on_close=self._closed,
-            take_run=self._take_run,
+            runs=self._runs,
         )
 
     def _opened(self, connection: Connection) -> None:

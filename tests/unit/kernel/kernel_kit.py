@@ -7,20 +7,19 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kourou.broker.born_host import note_born_host
 from kourou.broker.controller import BrokerController
 from kourou.broker.send_message_processor import SendMessageProcessor
-from kourou.protocol.frame import RawFrame
 from kourou.store.files import Files
-from kourou.store.kernel import MODULE, installed_kernel
+from kourou.store.kernel import MODULE, EncodedSends, Kernel, installed_kernel
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
@@ -67,25 +66,38 @@ def build(folder: Path) -> ModuleType:
 
 class FedBroker:
     """A broker whose clock stands still, and to which requests are fed by hand. `taken` is how many of
-    them the kernel took."""
+    them the kernel took, in so many `calls`."""
 
     def __init__(self, controller: BrokerController, *, has_kernel: bool) -> None:
         self.services = controller.services
-        self.taken = 0
+        self.taken = self.calls = 0
         self._sends = SendMessageProcessor(self.services)
-        self._take_run = self._sends.run_taker(installed_kernel() if has_kernel else None)
+        kernel = installed_kernel() if has_kernel else None
+        self._runs = self._sends.run_taker(None if kernel is None else self._counting(kernel))
+
+    def _counting(self, kernel: Kernel) -> Kernel:
+        def encode_sends(*arguments: Any) -> EncodedSends | None:
+            encoded = kernel.encode_sends(*arguments)
+            self.calls += 1
+            self.taken += 0 if encoded is None else encoded[0]
+            return encoded
+
+        return cast(Kernel, SimpleNamespace(encode_sends=encode_sends))
 
     @property
     def has_kernel(self) -> bool:
         """Whether it uses the kernel."""
-        return self._take_run is not None
+        return self._runs is not None
 
-    def feed(self, data: bytes) -> bytes:
-        """What it answers to `data` on a connection of its own, within one pass."""
-        connection, transport = self.connect()
-        connection.data_received(data)
+    def feed(self, reads: Sequence[bytes]) -> list[bytes]:
+        """What it answers to each of them, all within one pass, each on a connection of its own."""
+        transports = []
+        for data in reads:
+            connection, transport = self.connect()
+            connection.data_received(data)
+            transports.append(transport)
         self.services.passes.close()
-        return b"".join(transport.written)
+        return [b"".join(transport.written) for transport in transports]
 
     def connect(self, *, reads: bool = True) -> tuple[Connection, MemoryTransport]:
         """A connection that has sent something before, and its peer, which takes its answers or does not."""
@@ -94,17 +106,11 @@ class FedBroker:
             Dispatcher(self._sends.processors()),
             ConnectionLimits(),
             InboundBudget(1 << 30),
-            take_run=self._counted if self._take_run else None,
+            runs=self._runs,
         )
         transport = MemoryTransport(connection, reads=reads)
         note_born_host(connection)
         return connection, transport
-
-    def _counted(self, connection: Connection, frames: list[RawFrame]) -> int:
-        assert self._take_run is not None
-        taken = self._take_run(connection, frames)
-        self.taken += taken
-        return taken
 
     def log_bytes(self, phy_offset: int) -> bytes:
         """The log from there to its end, file by file."""

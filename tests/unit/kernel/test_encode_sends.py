@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS, recorded_frames
@@ -95,6 +96,63 @@ def test_the_rest_of_a_read_goes_the_general_way(twins: Twins) -> None:
     odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}))
     assert twins.feed(frame(send()) + odd + frame(send())).count(b'"opaque":') == 3
     assert twins.taken - before == 1
+
+
+def test_sends_of_many_connections_are_taken_together(twins: Twins) -> None:
+    calls, before = twins.calls, twins.taken
+    reads = [b"".join(frame(send(opaque=100 * n + m)) for m in range(3)) for n in range(20)]
+    answers = twins.feed_together(reads)
+    assert twins.taken - before == 60 and twins.calls - calls == 1
+    for n, answer in enumerate(answers):
+        assert [f'"opaque":{100 * n + m},'.encode() in answer for m in range(3)] == [True] * 3
+        assert answer.count(b'"opaque":') == 3
+
+
+def test_an_odd_one_keeps_the_sends_of_others_from_nothing(twins: Twins) -> None:
+    before = twins.taken
+    odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}))
+    two = frame(send()) * 2
+    assert [
+        answer.count(b'"opaque":') for answer in twins.feed_together([two, odd + two, two + odd, two])
+    ] == [
+        2,
+        3,
+        3,
+        2,
+    ]
+    assert twins.taken - before == 6
+
+
+def test_what_was_sent_before_another_request_is_put_before_it(twins: Twins) -> None:
+    """A batch is another kind of request: it lies behind the sends that came before it."""
+    entry = encode_batch_entries([BatchEntry(0, b"of the batch", b"")])
+    batch = frame(send({"m": "true"}, code=320), entry)
+    before = twins.taken
+    twins.feed_together([frame(send(), b"first") + batch + frame(send(), b"last"), frame(send())])
+    assert twins.taken - before == 2
+
+
+def test_what_was_sent_before_garbage_is_stored(twins: Twins) -> None:
+    log = twins.brokers[0].services.store.log
+    end = log.max_phy_offset
+    odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}, flag=2))
+    twins.feed(frame(send(flag=2)) + odd + odd + b"\xff" * 100)
+    assert log.max_phy_offset - end > 3 * 100
+
+
+def test_a_megabyte_is_written_before_the_pass_ends(twins: Twins) -> None:
+    for broker in twins.brokers:
+
+        async def grows(broker: FedBroker = broker) -> int:
+            connection, _ = broker.connect()
+            end = broker.services.store.log.max_phy_offset
+            for _ in range(40):
+                connection.data_received(frame(send(), bytes(30_000)))
+            grown = broker.services.store.log.max_phy_offset - end
+            broker.services.passes.close()
+            return grown
+
+        assert twins.run(grows()) > 1_000_000
 
 
 def test_a_peer_that_does_not_take_its_answers_is_read_no_more(twins: Twins) -> None:
@@ -199,9 +257,9 @@ _FRAMES = st.builds(frame, _headers(), st.binary(max_size=40), st.sampled_from([
 
 
 @settings(max_examples=250)
-@given(st.lists(_FRAMES, min_size=1, max_size=4))
-def test_any_sends_come_out_the_same(twins: Twins, frames: list[bytes]) -> None:
-    twins.feed(b"".join(frames))
+@given(st.lists(st.lists(_FRAMES, min_size=1, max_size=4), min_size=1, max_size=3))
+def test_any_sends_come_out_the_same(twins: Twins, reads: list[list[bytes]]) -> None:
+    twins.feed_together([b"".join(frames) for frames in reads])
 
 
 # -- what goes wrong ----------------------------------------------------------------------------------

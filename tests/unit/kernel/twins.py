@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,21 @@ class Twins:
     def taken(self) -> int:
         return self.brokers[0].taken
 
+    @property
+    def calls(self) -> int:
+        return self.brokers[0].calls
+
     def feed(self, data: bytes) -> bytes:
         """What both answer; that, and what they store, has to be the same."""
+        return self.feed_together([data])[0]
+
+    def feed_together(self, reads: Sequence[bytes]) -> list[bytes]:
+        """The same for what comes on several connections within one pass."""
         answers, logs = [], []
         for broker in self.brokers:
             random.seed(1)  # for a queue that the broker chooses
             end = broker.services.store.log.max_phy_offset
-            answers.append(self._runner.run(_fed(broker, data)))
+            answers.append(self._runner.run(_fed(broker, reads)))
             logs.append(broker.log_bytes(end))
         assert answers[0] == answers[1]
         assert logs[0] == logs[1]
@@ -89,8 +97,8 @@ class Twins:
             assert _indexed(first, topic, key) == _indexed(second, topic, key)
 
 
-async def _fed(broker: FedBroker, data: bytes) -> bytes:
-    answers = broker.feed(data)
+async def _fed(broker: FedBroker, reads: Sequence[bytes]) -> list[bytes]:
+    answers = broker.feed(reads)
     await asyncio.sleep(0)
     return answers
 
