@@ -6,7 +6,7 @@ have to escape) goes the way of all other answers.
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, pack
 from typing import Final
 
 import msgspec
@@ -83,7 +83,7 @@ class SendAnswer:
             return
         request.reply(
             SendMessageResponseHeader(
-                msg_id=",".join([f"{self._id_prefix}{phy_offset:016X}" for phy_offset in phy_offsets]),
+                msg_id=self._offset_ids(phy_offsets),
                 queue_id=queue_id,
                 queue_offset=queue_offset,
                 transaction_id=uniq_key or None,
@@ -94,3 +94,8 @@ class SendAnswer:
             code=status.response_code,
             remark=status.name if status is not _PUT_OK else None,
         )
+
+    def _offset_ids(self, phy_offsets: list[int]) -> str:
+        """The ids of the records at these places, with commas between them."""
+        places = pack(f">{len(phy_offsets)}q", *phy_offsets).hex(",", 8).upper()
+        return self._id_prefix + places.replace(",", f",{self._id_prefix}")

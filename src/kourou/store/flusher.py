@@ -84,6 +84,7 @@ class Flusher:
         self._on_flushed = on_flushed
         self._jobs: SimpleQueue[FlushJob | None] = SimpleQueue()
         self._busy = False
+        self._is_wanted = False  # asked for while a sync was under way
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="commit-log-flusher", daemon=True)
         self._thread.start()
@@ -91,7 +92,9 @@ class Flusher:
     def request_nowait(self) -> None:
         """Have everything written so far made durable; never waits. Requests while a sync is
         under way are served by the next one, all together. A fenced store is not synced again."""
-        if not self._busy and not self._stopped and not self._store.appender.is_fenced:
+        if self._busy:
+            self._is_wanted = True
+        elif not self._stopped and not self._store.appender.is_fenced:
             self._start()
 
     def stop(self) -> None:
@@ -115,7 +118,9 @@ class Flusher:
     def _finished(self, job: FlushJob) -> None:
         self._busy = False
         self._store.finish_flush(job)
-        # The disk first, then the answers: the next sync runs while they are written.
-        if self._store.log.max_phy_offset > job.covers_phy_offset:
+        # The disk first, then the answers: the next sync runs while they are written. What nobody asked to be
+        # made durable is left to the next one that is asked for.
+        is_wanted, self._is_wanted = self._is_wanted, False
+        if is_wanted and self._store.log.max_phy_offset > job.covers_phy_offset:
             self.request_nowait()
         self._on_flushed(self._store.log.flushed_phy_offset)

@@ -65,6 +65,7 @@ def test_an_ordinary_batch_is_taken(kernel: ModuleType, twins: Twins) -> None:
         entries(b"TAGS\x01\x02"),
         entries("TAGS\x01é\x02".encode()),
         entries(b"x\x01y\0"),
+        entries(PROPERTIES, b"TRAN_MSG\x01true\x02"),
         struct.pack(">iiiii", 22, 0, 0, 0, -1) + b"\0\0",
         struct.pack(">iiiii", 22, 0, 0, 0, 2**31 - 1) + b"\0\0",
         struct.pack(">iiiii", 22, 0, 0, 0, 0) + b"\xff\xff",
@@ -94,7 +95,7 @@ def test_a_queue_without_an_encoder_is_left_alone(
 
 
 _VALUES = st.sampled_from(
-    [b"", b"a", b"k1", b"k1 k2", b" ", ID.encode(), "é".encode(), b"a\x01b", b"\xff", b"\0"]
+    [b"", b"a", b"true", b"k1", b"k1 k2", b" ", ID.encode(), "é".encode(), b"a\x01b", b"\xff", b"\0"]
 )
 _PAIRS = st.tuples(
     st.sampled_from([b"UNIQ_KEY", b"TAGS", b"KEYS", b"x", b"", b"DELAY", b"TRAN_MSG"]),

@@ -240,6 +240,18 @@ def test_requests_during_a_sync_share_the_next_one(owner: Owner, monkeypatch: py
     assert (gate.syncs, owner.flushed) == (2, [200, 1400])
 
 
+def test_what_nobody_asked_for_is_not_synced(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ASYNC_FLUSH a timer asks: messages that come during a sync are left to the timer's next turn."""
+    gate = Gate(monkeypatch)
+    owner.send(1)
+    assert gate.started.acquire(timeout=10)
+    written(owner.store, owner.answers, 2)
+    gate.open.release()
+    owner.turn()
+    assert not gate.started.acquire(timeout=0.05)
+    assert (gate.syncs, owner.flushed) == (1, [200])
+
+
 def test_a_sync_over_a_file_border_covers_both_files(owner: Owner) -> None:
     owner.send(1, size=3000)
     owner.turn()
