@@ -3,6 +3,7 @@
    encode_sends   ordinary sends out of one read of a socket: records, units, index keys, answers
    encode_batch   the messages of one batch: records, units, index keys
    gather         the records of a pull, one after the other
+   checksum       of a body, as records have it
 
    What is not quite ordinary is left alone: the caller goes its own way from there on. So nothing here
    reports what is wrong with a request, and nothing here changes an object of the caller's. All that comes
@@ -15,6 +16,14 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define CAN_FOLD __builtin_cpu_supports("pclmul")
+#define FOLDS __attribute__((target("pclmul,sse2")))
+#else
+#define CAN_FOLD 0
+#endif
+
 #define INTERFACE 3
 
 enum { SEND_MESSAGE_V2 = 310, JSON = 0, ONEWAY = 2 };
@@ -22,7 +31,6 @@ enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
 enum { HOST_BYTES = 8, HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20, PLACE_BYTES = 16 };
 enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_QUEUES = 256 };
 
-static PyObject *crc32_function;
 static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic;
 
 /* -- bytes ----------------------------------------------------------------------------------------- */
@@ -53,6 +61,26 @@ static char *put_span(char *out, struct span span)
 {
     memcpy(out, span.at, (size_t)span.size);
     return out + span.size;
+}
+
+static char *put_decimal(char *out, int64_t number)
+{
+    char digits[20], *at = digits + sizeof digits;
+    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    do {
+        *--at = (char)('0' + rest % 10);
+    } while (rest /= 10);
+    if (number < 0)
+        *out++ = '-';
+    memcpy(out, at, (size_t)(digits + sizeof digits - at));
+    return out + (digits + sizeof digits - at);
+}
+
+static char *put_hex(char *out, uint64_t number, int digits)
+{
+    for (int i = digits - 1; i >= 0; i--, number >>= 4)
+        out[i] = "0123456789ABCDEF"[number & 15];
+    return out + digits;
 }
 
 static uint64_t get_be(const unsigned char *in, int bytes)
@@ -90,6 +118,97 @@ static char *pile(struct heap *heap, size_t more)
 static PyObject *bytes_of(const struct heap *heap)
 {
     return PyBytes_FromStringAndSize(heap->at, (Py_ssize_t)heap->size);
+}
+
+/* -- checksums: CRC-32 as zlib has it ----------------------------------------------------------------- */
+
+static PyObject *crc32_function; /* zlib's own, for other processors */
+static int can_fold;
+static uint32_t crc_table[256];
+
+static void make_crc_table(void)
+{
+    for (uint32_t value = 0; value < 256; value++) {
+        uint32_t crc = value;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 1 ? crc >> 1 ^ 0xEDB88320 : crc >> 1;
+        crc_table[value] = crc;
+    }
+}
+
+static uint32_t crc_bytes(uint32_t crc, const unsigned char *at, Py_ssize_t size)
+{
+    while (size-- > 0)
+        crc = crc_table[(crc ^ *at++) & 0xFF] ^ crc >> 8;
+    return crc;
+}
+
+#ifdef FOLDS
+/* A block of 16 bytes, multiplied by the powers of x that bring it `by` bits further, joins the one there. */
+FOLDS static __m128i folded(__m128i block, __m128i by, __m128i other)
+{
+    return _mm_xor_si128(
+        other, _mm_xor_si128(_mm_clmulepi64_si128(block, by, 0x00), _mm_clmulepi64_si128(block, by, 0x11)));
+}
+
+/* The same for 64 bytes and more, four blocks side by side: what is left is a block that has the remainder of
+   all before it. */
+FOLDS static uint32_t crc_folded(uint32_t crc, const unsigned char *at, Py_ssize_t size)
+{
+    const __m128i by_512 = _mm_set_epi64x(0x1C6E41596, 0x154442BD4);
+    const __m128i by_128 = _mm_set_epi64x(0x0CCAA009E, 0x1751997D0);
+    const unsigned char *end = at + size;
+    unsigned char last[16];
+    __m128i blocks[4];
+    for (int i = 0; i < 4; i++, at += 16)
+        blocks[i] = _mm_loadu_si128((const __m128i *)at);
+    blocks[0] = _mm_xor_si128(blocks[0], _mm_cvtsi32_si128((int)crc));
+    for (; end - at >= 64; at += 64)
+        for (int i = 0; i < 4; i++)
+            blocks[i] = folded(blocks[i], by_512, _mm_loadu_si128((const __m128i *)(at + 16 * i)));
+    for (int i = 1; i < 4; i++)
+        blocks[i] = folded(blocks[i - 1], by_128, blocks[i]);
+    for (; end - at >= 16; at += 16)
+        blocks[3] = folded(blocks[3], by_128, _mm_loadu_si128((const __m128i *)at));
+    _mm_storeu_si128((__m128i *)last, blocks[3]);
+    return crc_bytes(crc_bytes(0, last, sizeof last), at, end - at);
+}
+#else
+static uint32_t crc_folded(uint32_t crc, const unsigned char *at, Py_ssize_t size)
+{
+    return crc_bytes(crc, at, size);
+}
+#endif
+
+/* The checksum that a record has of its body. False with an error set. */
+static int checksum(struct span body, uint32_t *crc)
+{
+    if (can_fold) {
+        const unsigned char *at = (const unsigned char *)body.at;
+        *crc = ~(body.size < 64 ? crc_bytes(~0u, at, body.size) : crc_folded(~0u, at, body.size)) & 0x7FFFFFFF;
+        return 1;
+    }
+    PyObject *view = PyMemoryView_FromMemory((char *)body.at, body.size, PyBUF_READ);
+    PyObject *number = view == NULL ? NULL : PyObject_CallOneArg(crc32_function, view);
+    Py_XDECREF(view);
+    if (number == NULL)
+        return 0;
+    *crc = (uint32_t)PyLong_AsUnsignedLong(number) & 0x7FFFFFFF;
+    Py_DECREF(number);
+    return 1;
+}
+
+PyDoc_STRVAR(checksum_doc, "checksum(data)\n\nThe checksum that a record has of a body: zlib's CRC-32 without its highest bit.");
+
+static PyObject *checksum_of(PyObject *module, PyObject *data)
+{
+    uint32_t crc;
+    (void)module;
+    if (!PyBytes_Check(data)) {
+        PyErr_SetString(PyExc_TypeError, "data has to be bytes");
+        return NULL;
+    }
+    return checksum(span_of(data), &crc) ? PyLong_FromUnsignedLong(crc) : NULL;
 }
 
 /* -- JSON: one object of plain values, in ASCII ------------------------------------------------------- */
@@ -589,7 +708,7 @@ static char *put_answer(
     char *out, struct span template, const struct send *send, const struct properties *found,
     int64_t phy_offset, int64_t queue_offset)
 {
-    long long numbers[] = {send->queue_id, queue_offset, send->opaque};
+    int64_t numbers[] = {send->queue_id, queue_offset, send->opaque};
     char *begin = out;
     const char *at = template.at, *end = at + template.size;
     int next = 0;
@@ -603,9 +722,9 @@ static char *put_answer(
         if (hole[1] == 's')
             out = put_span(out, found->uniq_key);
         else if (hole[1] == 'd')
-            out += sprintf(out, "%lld", numbers[next++]);
+            out = put_decimal(out, numbers[next++]);
         else if (hole[1] == '0') {
-            out += sprintf(out, "%016llX", (long long)phy_offset);
+            out = put_hex(out, (uint64_t)phy_offset, 16);
             at += 3; /* %016X */
         } else
             *out++ = '%';
@@ -690,12 +809,8 @@ static int encode_send(struct run *run, struct span header, PyObject *body_objec
     int64_t size = HEAD_BYTES + body.size + PyBytes_GET_SIZE(queue->topic_part) + 2 + length + run->own.size;
     if (size > run->max_record || size > INT32_MAX || run->phy_offset + size > run->last_phy_offset)
         return 0;
-    PyObject *checksum = PyObject_CallOneArg(crc32_function, body_object);
-    if (checksum == NULL)
-        return -1;
-    uint32_t crc = (uint32_t)PyLong_AsUnsignedLong(checksum) & 0x7FFFFFFF;
-    Py_DECREF(checksum);
-    if (!note_unit(run, queue, size, tags_code(&found)) || !note_index(run, queue, &found))
+    uint32_t crc;
+    if (!checksum(body, &crc) || !note_unit(run, queue, size, tags_code(&found)) || !note_index(run, queue, &found))
         return -1;
     put_record(run, queue, &send, &found, body, crc, (send.sys_flag | more_flags) & ~HOST_V6_BITS, size);
     if (send.flag != ONEWAY)
@@ -927,18 +1042,6 @@ static int read_stored(struct span text, struct properties *found)
     return text.size == 0 || text.at[text.size - 1] != 0;
 }
 
-static int checksum(struct span body, uint32_t *crc)
-{
-    PyObject *view = PyMemoryView_FromMemory((char *)body.at, body.size, PyBUF_READ);
-    PyObject *number = view == NULL ? NULL : PyObject_CallOneArg(crc32_function, view);
-    Py_XDECREF(view);
-    if (number == NULL)
-        return 0;
-    *crc = (uint32_t)PyLong_AsUnsignedLong(number) & 0x7FFFFFFF;
-    Py_DECREF(number);
-    return 1;
-}
-
 /* One entry at the beginning of `rest`: 1 and how long it is, 0 when it is not ours to take, -1 on an error. */
 static int encode_entry(
     struct run *run, struct queue *queue, struct send *send, struct span rest, int64_t *body_left, Py_ssize_t *length)
@@ -1110,6 +1213,7 @@ static PyMethodDef functions[] = {
     {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
     {"encode_batch", encode_batch, METH_VARARGS, encode_batch_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
+    {"checksum", checksum_of, METH_O, checksum_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1125,6 +1229,8 @@ PyMODINIT_FUNC PyInit_kourou_kernel(void)
         return NULL;
     crc32_function = PyObject_GetAttrString(zlib, "crc32");
     Py_DECREF(zlib);
+    make_crc_table();
+    can_fold = CAN_FOLD;
     name_next_queue_offset = PyUnicode_InternFromString("next_queue_offset");
     name_encoder = PyUnicode_InternFromString("encoder");
     name_topic = PyUnicode_InternFromString("topic");
