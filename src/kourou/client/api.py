@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from kourou.client.first_offsets import FirstOffsets
 from kourou.client.namesrv_list import NamesrvList
 from kourou.client.settings import ClientSettings
 from kourou.errors import CallTimeoutError, NoNameServerError, RemotingError, ResponseError
@@ -76,6 +77,7 @@ class ClientApi:
         self.remoting = remoting
         self._namesrvs = namesrvs
         self._settings = settings
+        self._first_offsets = FirstOffsets()
 
     # -- the common way --------------------------------------------------------------------------
 
@@ -216,7 +218,8 @@ class ClientApi:
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=queue_offset
         )
-        await self.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=OFFSET_TIMEOUT_MS)
+        async with self._first_offsets.turn(address, group, queue.topic):
+            await self.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=OFFSET_TIMEOUT_MS)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         """The next offset to be written."""

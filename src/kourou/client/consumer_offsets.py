@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -60,9 +59,6 @@ class BrokerOffsets:
         self._offsets: dict[MessageQueue, int] = {}
         self._unheard: set[MessageQueue] = set()
         self._telling: dict[MessageQueue, asyncio.Task[None]] = {}
-        # Broker and topic: where an offset was stored, and where one is about to be the first.
-        self._known_at: set[tuple[str, str]] = set()
-        self._first_at: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def load(self) -> None:
         """Nothing to do: each queue's is asked for."""
@@ -107,7 +103,7 @@ class BrokerOffsets:
         if before is not None:
             await asyncio.wait([before])
         try:
-            await self._store(queue, consumer_offset)
+            await self._api.update_consumer_offset(self._address(queue), self._group, queue, consumer_offset)
         except KourouError as error:
             # Told once: it is tried again every few seconds.
             level = logging.DEBUG if queue in self._unheard else logging.WARNING
@@ -115,15 +111,6 @@ class BrokerOffsets:
             _log.log(level, "group %s: offset %d of %s: %s", self._group, consumer_offset, queue, error)
         else:
             self._unheard.discard(queue)
-
-    async def _store(self, queue: MessageQueue, consumer_offset: int) -> None:
-        place = queue.broker_name, queue.topic
-        # Apache's broker makes a table for the first offset of a group's topic. Of two that come at
-        # once each makes one, and the offset in the other table is lost.
-        first = nullcontext() if place in self._known_at else self._first_at.setdefault(place, asyncio.Lock())
-        async with first:
-            await self._api.update_consumer_offset(self._address(queue), self._group, queue, consumer_offset)
-        self._known_at.add(place)
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue is somebody else's now."""

@@ -84,40 +84,6 @@ async def test_so_it_does_for_one_whose_caller_was_cancelled() -> None:
     assert broker.stored == [3, 6] and periodic.cancelled()
 
 
-async def test_the_first_offsets_of_a_topic_come_one_by_one_and_the_next_at_once() -> None:
-    broker = SlowBroker()
-    offsets = offsets_at(broker)
-    for number, queue in enumerate(QUEUES):
-        offsets.update(queue, number)
-    assert await most_under_way(broker, offsets) == 1
-    assert await most_under_way(broker, offsets) == 2
-    assert sorted(broker.stored) == [0, 0, 1, 1]
-
-
-async def test_they_do_so_until_one_is_stored() -> None:
-    broker = SlowBroker()
-    broker.is_failing = True
-    offsets = offsets_at(broker)
-    for queue in QUEUES:
-        offsets.update(queue, 5)
-    assert await most_under_way(broker, offsets) == 1
-    broker.is_failing = False
-    assert await most_under_way(broker, offsets) == 1
-    assert await most_under_way(broker, offsets) == 2
-
-
-async def most_under_way(broker: SlowBroker, offsets: BrokerOffsets) -> int:
-    """How many offsets the broker is told at once when all are."""
-    most = 0
-    telling = asyncio.ensure_future(offsets.persist(QUEUES))
-    while not telling.done():
-        for _ in range(3):
-            await asyncio.sleep(0)
-        most = max(most, len(broker.waiting))
-        await broker.let_all()
-    return most
-
-
 async def test_what_a_broker_did_not_take_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     broker = SlowBroker()
     broker.is_failing = True
