@@ -74,7 +74,8 @@ class Twins:
         return self.feed_together([data])[0]
 
     def feed_together(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The same for what comes on several connections within one pass."""
+        """The same for what comes on several connections within one pass. Each of several has to begin with
+        an ordinary send: one that begins with another request is served before those that came earlier."""
         answers, logs = [], []
         for broker in self.brokers:
             random.seed(1)  # for a queue that the broker chooses
