@@ -24,9 +24,9 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 3
+#define INTERFACE 4
 
-enum { SEND_MESSAGE_V2 = 310, JSON = 0, ONEWAY = 2 };
+enum { SEND_MESSAGE_V2 = 310, JSON = 0, BINARY = 1, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
 enum { HOST_BYTES = 8, HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20, PLACE_BYTES = 16 };
 enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_QUEUES = 256 };
@@ -318,7 +318,7 @@ static Py_ssize_t unescape(const struct value *value, char *out)
     const char *at = value->span.at, *end = at + value->span.size;
     char *begin = out;
     while (at < end) {
-        const char *plain = memchr(at, '\\', (size_t)(end - at));
+        const char *plain = value->has_escape ? memchr(at, '\\', (size_t)(end - at)) : NULL;
         out = put_span(out, (struct span){at, (plain ? plain : end) - at});
         if (plain == NULL)
             break;
@@ -394,6 +394,20 @@ static int read_field(char letter, const struct value *value, struct send *send)
     }
 }
 
+/* A field that is there twice is not taken: which of both counts is for others to say. */
+static int note_field(struct span name, const struct value *value, struct send *send)
+{
+    char letter = name.size == 1 ? *name.at : 0;
+    if (!read_field(letter, value, send))
+        return 0;
+    if (letter < 'a' || letter > 'n')
+        return 1;
+    if (send->seen & FIELD(letter))
+        return 0;
+    send->seen |= FIELD(letter);
+    return 1;
+}
+
 static int read_fields(struct cursor *c, struct send *send)
 {
     struct value key, value;
@@ -402,14 +416,8 @@ static int read_fields(struct cursor *c, struct send *send)
     do {
         if (!read_string(c, &key) || key.has_escape || !take(c, ':') || !read_value(c, &value))
             return 0;
-        char letter = key.span.size == 1 ? *key.span.at : 0;
-        if (!read_field(letter, &value, send))
+        if (!note_field(key.span, &value, send))
             return 0;
-        if (letter >= 'a' && letter <= 'n') {
-            if (send->seen & FIELD(letter))
-                return 0;
-            send->seen |= FIELD(letter);
-        }
     } while (take(c, ','));
     return take(c, '}');
 }
@@ -449,6 +457,66 @@ static int read_send(struct span header, struct send *send)
         return 0;
     skip_blanks(&c);
     return c.at == c.end && code == SEND_MESSAGE_V2 && (send->seen & NEEDED) == NEEDED;
+}
+
+/* -- the same with a binary header --------------------------------------------------------------------- */
+
+/* code i16, language u8, version i16, opaque i32, flag i32, length of the remark i32, length of the fields i32;
+   a field is the length of its name i16, the name, the length of its value i32, the value. */
+enum { OPAQUE_AT = 5, FLAG_AT = 9, REMARK_LENGTH_AT = 13, FIELDS_LENGTH_AT = 17, BINARY_HEAD_BYTES = 21 };
+enum { NAME_LENGTH_BYTES = 2, VALUE_LENGTH_BYTES = 4 };
+
+/* Whether all of it is ASCII, and no zero among it: what a string of JSON may have in it, too. */
+static int is_binary_text(struct span span)
+{
+    uint64_t eight, found = 0;
+    Py_ssize_t i = 0;
+    for (; i + 8 <= span.size; i += 8) {
+        memcpy(&eight, span.at + i, 8);
+        found |= eight;
+    }
+    for (; i < span.size; i++)
+        found |= (unsigned char)span.at[i];
+    return !(found & 0x8080808080808080u) && memchr(span.at, 0, (size_t)span.size) == NULL;
+}
+
+/* Take the text at the beginning of `rest`, behind its length; false when it does not fit, is none or empty. */
+static int next_text(struct span *rest, int length_bytes, struct span *text)
+{
+    if (rest->size < length_bytes)
+        return 0;
+    /* Read without its sign, a negative length is longer than any header. */
+    uint64_t size = get_be((const unsigned char *)rest->at, length_bytes);
+    if (size == 0 || size > (uint64_t)(rest->size - length_bytes))
+        return 0;
+    *text = (struct span){rest->at + length_bytes, (Py_ssize_t)size};
+    rest->at += length_bytes + size;
+    rest->size -= length_bytes + (Py_ssize_t)size;
+    return is_binary_text(*text);
+}
+
+static int read_binary_send(struct span header, struct send *send)
+{
+    const unsigned char *head = (const unsigned char *)header.at;
+    struct value value = {.is_string = 1};
+    struct span name;
+    memset(send, 0, sizeof *send);
+    if (header.size < BINARY_HEAD_BYTES)
+        return 0;
+    struct span rest = {header.at + BINARY_HEAD_BYTES, header.size - BINARY_HEAD_BYTES};
+    if (get_be(head, 2) != SEND_MESSAGE_V2 || get_be(head + REMARK_LENGTH_AT, 4) != 0
+        || get_be(head + FIELDS_LENGTH_AT, 4) != (uint64_t)rest.size)
+        return 0;
+    send->opaque = (int32_t)get_be(head + OPAQUE_AT, 4);
+    send->flag = (int32_t)get_be(head + FLAG_AT, 4);
+    if (send->flag != 0 && send->flag != ONEWAY)
+        return 0;
+    while (rest.size > 0) {
+        if (!next_text(&rest, NAME_LENGTH_BYTES, &name) || name.size > INT16_MAX
+            || !next_text(&rest, VALUE_LENGTH_BYTES, &value.span) || !note_field(name, &value, send))
+            return 0;
+    }
+    return (send->seen & NEEDED) == NEEDED;
 }
 
 /* -- properties ---------------------------------------------------------------------------------------- */
@@ -548,7 +616,7 @@ struct queue {
 struct run {
     /* what does not change */
     PyObject *noted, *targets, *configs, *broker_config, *topics;
-    struct span own, template, store_host, born_host;
+    struct span own, template, binary_template, store_host, born_host;
     int64_t last_phy_offset, now_ms, max_body, max_record;
     /* the topic of the message before: most are of the same */
     struct span topic;
@@ -702,10 +770,19 @@ static int note_unit(struct run *run, struct queue *queue, int64_t size, int64_t
     return 1;
 }
 
+/* A number as text, behind the length of that text if it has one. */
+static char *put_number(char *out, int64_t number, int length_bytes)
+{
+    char *end = put_decimal(out + length_bytes, number);
+    put_be(out, (uint64_t)(end - out - length_bytes), length_bytes);
+    return end;
+}
+
 /* The template of an answer has what `%` of Python's bytes takes: the phy_offset, the queue, the queue_offset,
-   the id of the message and the opaque, in this order. */
+   the id of the message and, in JSON, the opaque, in this order. In a binary one a number or an id has its length
+   in `length_bytes` before it. */
 static char *put_answer(
-    char *out, struct span template, const struct send *send, const struct properties *found,
+    char *out, struct span template, int length_bytes, const struct send *send, const struct properties *found,
     int64_t phy_offset, int64_t queue_offset)
 {
     int64_t numbers[] = {send->queue_id, queue_offset, send->opaque};
@@ -720,9 +797,9 @@ static char *put_answer(
             break;
         at = hole + 2;
         if (hole[1] == 's')
-            out = put_span(out, found->uniq_key);
+            out = put_span(put_be(out, (uint64_t)found->uniq_key.size, length_bytes), found->uniq_key);
         else if (hole[1] == 'd')
-            out = put_decimal(out, numbers[next++]);
+            out = put_number(out, numbers[next++], length_bytes);
         else if (hole[1] == '0') {
             out = put_hex(out, (uint64_t)phy_offset, 16);
             at += 3; /* %016X */
@@ -734,7 +811,21 @@ static char *put_answer(
     return out;
 }
 
-static int is_template(struct span template)
+/* What a binary answer has of its own: the serialize type, the opaque and the length of its fields. */
+static char *put_binary_answer(
+    char *out, struct span template, const struct send *send, const struct properties *found, int64_t phy_offset,
+    int64_t queue_offset)
+{
+    char *header = out + 8;
+    char *end = put_answer(out, template, VALUE_LENGTH_BYTES, send, found, phy_offset, queue_offset);
+    out[4] = BINARY;
+    put_be(header + OPAQUE_AT, (uint64_t)send->opaque, 4);
+    put_be(header + FIELDS_LENGTH_AT, (uint64_t)(end - header - BINARY_HEAD_BYTES), 4);
+    return end;
+}
+
+/* Whether the template has the first `holes` of these. */
+static int is_template(struct span template, size_t holes)
 {
     static const char *wanted[] = {"016X", "d", "d", "s", "d"};
     size_t next = 0;
@@ -744,12 +835,12 @@ static int is_template(struct span template)
             continue;
         if (++at < end && *at == '%')
             continue;
-        if (next == 5 || end - at < (Py_ssize_t)strlen(wanted[next])
+        if (next == holes || end - at < (Py_ssize_t)strlen(wanted[next])
             || memcmp(at, wanted[next], strlen(wanted[next])) != 0)
             return 0;
         next++;
     }
-    return next == 5;
+    return next == holes;
 }
 
 static void put_record(
@@ -780,13 +871,14 @@ static void put_record(
 }
 
 /* One message: 1 when it is taken, 0 when it is not ours to take, -1 with an error set. */
-static int encode_send(struct run *run, struct span header, PyObject *body_object)
+static int encode_send(struct run *run, long type, struct span header, PyObject *body_object)
 {
     struct send send;
     struct properties found;
     struct queue *queue;
     struct span body = span_of(body_object);
-    if (!read_send(header, &send) || body.size > run->max_body)
+    int is_read = type == BINARY ? read_binary_send(header, &send) : read_send(header, &send);
+    if (!is_read || body.size > run->max_body)
         return 0;
     int is_known = find_topic(run, send.topic);
     if (is_known <= 0)
@@ -813,25 +905,28 @@ static int encode_send(struct run *run, struct span header, PyObject *body_objec
     if (!checksum(body, &crc) || !note_unit(run, queue, size, tags_code(&found)) || !note_index(run, queue, &found))
         return -1;
     put_record(run, queue, &send, &found, body, crc, (send.sys_flag | more_flags) & ~HOST_V6_BITS, size);
-    if (send.flag != ONEWAY)
-        run->answer = put_answer(run->answer, run->template, &send, &found, run->phy_offset, queue->next);
+    if (send.flag != ONEWAY && type == BINARY)
+        run->answer = put_binary_answer(
+            run->answer, run->binary_template, &send, &found, run->phy_offset, queue->next);
+    else if (send.flag != ONEWAY)
+        run->answer = put_answer(run->answer, run->template, 0, &send, &found, run->phy_offset, queue->next);
     run->place = put_be(put_be(run->place, (uint64_t)run->phy_offset, 8), (uint64_t)queue->next, 8);
     run->phy_offset += size;
     queue->next++;
     return 1;
 }
 
-/* Header and body of a frame; false for what is not one of JSON. */
-static int read_frame(PyObject *frame, PyObject **header, PyObject **body)
+/* Serialize type, header and body of a frame; false for what is none, or of another type. */
+static int read_frame(PyObject *frame, long *type, PyObject **header, PyObject **body)
 {
     if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3)
         return 0;
     *header = PyTuple_GET_ITEM(frame, 1);
     *body = PyTuple_GET_ITEM(frame, 2);
-    PyObject *type = PyTuple_GET_ITEM(frame, 0);
+    PyObject *number = PyTuple_GET_ITEM(frame, 0);
     int overflow;
-    return PyLong_Check(type) && PyLong_AsLongAndOverflow(type, &overflow) == JSON && PyBytes_Check(*header)
-           && PyBytes_Check(*body);
+    *type = PyLong_Check(number) ? PyLong_AsLongAndOverflow(number, &overflow) : -1;
+    return (*type == JSON || *type == BINARY) && PyBytes_Check(*header) && PyBytes_Check(*body);
 }
 
 /* The frames of a connection, and its host; false for what is not of that kind. */
@@ -849,13 +944,14 @@ static int read_group(PyObject *groups, Py_ssize_t at, PyObject **frames, PyObje
 static int make_room(struct run *run, PyObject *groups)
 {
     PyObject *frames, *born_host, *header, *body;
+    long type;
     Py_ssize_t count = 0, headers = 0, bodies = 0, longest = 0;
     for (Py_ssize_t group = 0; group < PyList_GET_SIZE(groups); group++) {
         Py_ssize_t at = 0;
         if (!read_group(groups, group, &frames, &born_host))
             break;
         for (; at < PyList_GET_SIZE(frames); at++, count++) {
-            if (!read_frame(PyList_GET_ITEM(frames, at), &header, &body))
+            if (!read_frame(PyList_GET_ITEM(frames, at), &type, &header, &body))
                 break;
             headers += PyBytes_GET_SIZE(header);
             bodies += PyBytes_GET_SIZE(body);
@@ -868,7 +964,8 @@ static int make_room(struct run *run, PyObject *groups)
     run->frame_count = count;
     Py_ssize_t each = HEAD_BYTES + 2 + MAX_TOPIC_BYTES + 2 + 1 + run->own.size;
     run->records = PyBytes_FromStringAndSize(NULL, headers + bodies + count * each);
-    run->answers = PyMem_Malloc((size_t)(headers + count * (8 + run->template.size + 4 * 24)) + 1);
+    Py_ssize_t template = Py_MAX(run->template.size, run->binary_template.size);
+    run->answers = PyMem_Malloc((size_t)(headers + count * (8 + template + 4 * 24)) + 1);
     run->places = PyBytes_FromStringAndSize(NULL, count * PLACE_BYTES);
     run->text = PyMem_Malloc((size_t)longest + 2);
     if (run->records == NULL || run->places == NULL)
@@ -931,12 +1028,13 @@ static void clear(struct run *run)
 static Py_ssize_t encode_group(struct run *run, PyObject *frames, Py_ssize_t room, PyObject *answers)
 {
     PyObject *header, *body;
+    long type;
     Py_ssize_t taken = 0;
     char *begin = run->answer;
     for (; taken < room && taken < PyList_GET_SIZE(frames); taken++) {
-        if (!read_frame(PyList_GET_ITEM(frames, taken), &header, &body))
+        if (!read_frame(PyList_GET_ITEM(frames, taken), &type, &header, &body))
             break;
-        int is_taken = encode_send(run, span_of(header), body);
+        int is_taken = encode_send(run, type, span_of(header), body);
         if (is_taken < 0)
             return -1;
         if (!is_taken)
@@ -959,25 +1057,26 @@ PyDoc_STRVAR(encode_sends_doc,
 "which one was taken the answers, the places (phy_offset and queue_offset, 8 bytes each), and for each queue\n"
 "that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
 "What to index has a row for each word: its hash (4 bytes), the record's phy_offset and its time (8 each).\n"
-"setup: (own properties, noted names, template of an answer, store_host).");
+"setup: (own properties, noted names, template of an answer, the one of a binary answer, store_host).");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
-    PyObject *groups, *frames, *own, *template, *store_host, *born_host, *result = NULL;
+    PyObject *groups, *frames, *own, *template, *binary_template, *store_host, *born_host, *result = NULL;
     long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
     (void)module;
     struct run *run = new_run();
     if (run == NULL)
         return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!SS)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted, &template,
-            &store_host, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs, &run->broker_config,
-            &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
+            args, "O!(SO!SSS)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted, &template,
+            &binary_template, &store_host, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
+            &run->broker_config, &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
         clear(run);
         return NULL;
     }
     run->own = span_of(own);
     run->template = span_of(template);
+    run->binary_template = span_of(binary_template);
     run->store_host = span_of(store_host);
     run->phy_offset = phy_offset;
     run->last_phy_offset = last_phy_offset;
@@ -985,7 +1084,8 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     run->max_body = max_body;
     run->max_record = max_record;
     PyObject *answers = PyList_New(0);
-    if (run->store_host.size != HOST_BYTES || !is_template(run->template))
+    if (run->store_host.size != HOST_BYTES || !is_template(run->template, 5) || !is_template(run->binary_template, 4)
+        || run->binary_template.size < BINARY_HEAD_BYTES)
         PyErr_SetString(PyExc_ValueError, "the host is not of IPv4, or the template of an answer is another one");
     else if (answers != NULL && make_room(run, groups)) {
         Py_ssize_t all = 0, taken = 0;

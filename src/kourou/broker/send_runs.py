@@ -20,7 +20,7 @@ from kourou.broker.born_host import BORN_HOST
 from kourou.broker.pass_end import MAX_PASS_BYTES
 from kourou.broker.send_answer import SendAnswer
 from kourou.broker.sent_properties import NOTED_NAMES, PropertyRewriter
-from kourou.protocol.codes import SerializeType
+from kourou.protocol.codes import RequestCode, SerializeType
 from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.frame import RawFrame
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_JSON: Final = SerializeType.JSON.value
 _PUT_OK: Final = PutStatus.PUT_OK
-# Clients write the code first.
-_SEND_START: Final = b'{"code":310,'
+# Clients write the code first; in the binary form it cannot be elsewhere.
+_SEND_STARTS: Final[dict[int, bytes]] = {
+    SerializeType.JSON.value: b'{"code":310,',
+    SerializeType.ROCKETMQ.value: RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big"),
+}
 _PLACE: Final = Struct(">qq")
 
 Sender: TypeAlias = tuple[Connection, list[RawFrame]]
@@ -67,6 +69,7 @@ class SendRuns:
             properties.own,
             NOTED_NAMES,
             answer.template,
+            answer.binary_template,
             services.store_host,
         )
         self._is_broken = False
@@ -83,7 +86,7 @@ class SendRuns:
             return 0
         count = size = 0
         for serialize_type, header, body in frames:
-            if serialize_type != _JSON or not header.startswith(_SEND_START):
+            if not header.startswith(_SEND_STARTS[serialize_type]):
                 break
             count += 1
             size += len(body)
@@ -178,12 +181,13 @@ class SendRuns:
                 connection.send(own)
 
     def _tell_each(self, senders: Sequence[Sender], places: bytes, status: PutStatus) -> None:
-        sent_frames = ((connection, header) for connection, frames in senders for _, header, _ in frames)
+        sent_frames = ((connection, frame) for connection, frames in senders for frame in frames)
         # Of the last of them not all frames need be in this run.
-        for (connection, header), place in zip(sent_frames, _PLACE.iter_unpack(places), strict=False):
+        for (connection, frame), place in zip(sent_frames, _PLACE.iter_unpack(places), strict=False):
+            serialize_type, header, _ = frame
             phy_offset, queue_offset = place
-            head = decode_request_head(_JSON, header)
-            request = Request(connection, _JSON, head, b"", header)
+            head = decode_request_head(serialize_type, header)
+            request = Request(connection, serialize_type, head, b"", header)
             sent = decode_ext(head, SendMessageRequestHeaderV2)
             _, uniq_key, *_ = self._properties.read(sent.properties or "")
             self._answer.stored_many(request, sent.queue_id, uniq_key, status, [phy_offset], queue_offset)

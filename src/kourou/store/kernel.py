@@ -18,11 +18,11 @@ from kourou.store.put_batch import GrownQueue
 _log = logging.getLogger(__name__)
 
 MODULE: Final = "kourou_kernel"
-_INTERFACE: Final = 3
+_INTERFACE: Final = 4
 
-SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], bytes, bytes]
+SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], bytes, bytes, bytes]
 """What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
-take, the template of an answer, and the store's host."""
+take, the templates of an answer in JSON and of a binary one, and the store's host."""
 EncodedSends: TypeAlias = tuple[int, bytes, bytes, list[bytes], bytes, list[GrownQueue]]
 """How many messages, their records, what to index (rows of `HASHED_KEYS`), the answers for each connection,
 the places, and the queues that grow."""

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from kourou.protocol.header_binary import encode_binary_head
 from tests.interop.ports import free_port
 from tests.unit.kernel.kernel_kit import FedBroker, fed_broker
 
@@ -52,6 +53,21 @@ def send(fields: dict[str, Any] | None = None, **head: Any) -> bytes:
         **head,
     }
     return json.dumps(whole, separators=(",", ":")).encode()
+
+
+def binary_send(
+    fields: dict[str, str | None] | None = None,
+    *,
+    code: int = 310,
+    language: int = 0,
+    version: int = 501,
+    opaque: int = 7,
+    flag: int = 0,
+    remark: str | None = None,
+) -> bytes:
+    """The same with a binary header."""
+    ext = {name: value for name, value in {**ORDINARY, **(fields or {})}.items() if value is not None}
+    return encode_binary_head(code, language, version, opaque, flag, remark, ext)
 
 
 class Twins:
