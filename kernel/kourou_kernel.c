@@ -91,6 +91,19 @@ static uint64_t get_be(const unsigned char *in, int bytes)
     return value;
 }
 
+static int is_ascii(struct span span)
+{
+    uint64_t eight, found = 0;
+    Py_ssize_t i = 0;
+    for (; i + 8 <= span.size; i += 8) {
+        memcpy(&eight, span.at + i, 8);
+        found |= eight;
+    }
+    for (; i < span.size; i++)
+        found |= (unsigned char)span.at[i];
+    return !(found & 0x8080808080808080u);
+}
+
 /* Bytes that gather: what there is room for grows with them. */
 struct heap {
     char *at;
@@ -211,7 +224,7 @@ static PyObject *checksum_of(PyObject *module, PyObject *data)
     return checksum(span_of(data), &crc) ? PyLong_FromUnsignedLong(crc) : NULL;
 }
 
-/* -- JSON: one object of plain values, in ASCII ------------------------------------------------------- */
+/* -- JSON: one object of plain values ------------------------------------------------------------------ */
 
 struct cursor {
     const char *at, *end;
@@ -219,7 +232,7 @@ struct cursor {
 
 struct value {
     struct span span;
-    int is_string, has_escape;
+    int is_string, has_escape, is_ascii;
 };
 
 static void skip_blanks(struct cursor *c)
@@ -242,7 +255,7 @@ static int read_string(struct cursor *c, struct value *value)
     if (!take(c, '"'))
         return 0;
     value->span.at = c->at;
-    value->is_string = 1;
+    value->is_string = value->is_ascii = 1;
     value->has_escape = 0;
     for (; c->at < c->end; c->at++) {
         unsigned char sign = (unsigned char)*c->at;
@@ -250,8 +263,10 @@ static int read_string(struct cursor *c, struct value *value)
             value->span.size = c->at++ - value->span.at;
             return 1;
         }
-        if (sign < 0x20 || sign >= 0x80)
+        if (sign < 0x20)
             return 0;
+        if (sign >= 0x80)
+            value->is_ascii = 0;
         if (sign == '\\') {
             value->has_escape = 1;
             c->at++; /* what follows is looked at when the text is read */
@@ -268,6 +283,7 @@ static int read_value(struct cursor *c, struct value *value)
         return read_string(c, value);
     value->span.at = c->at;
     value->is_string = value->has_escape = 0;
+    value->is_ascii = 1;
     while (c->at < c->end && ((*c->at >= '0' && *c->at <= '9') || (*c->at >= 'a' && *c->at <= 'z') || *c->at == '-'))
         c->at++;
     value->span.size = c->at - value->span.at;
@@ -295,7 +311,7 @@ static int is_number(const struct value *value, int64_t low, int64_t high, int64
 
 static int is_plain_text(const struct value *value)
 {
-    return value->is_string && !value->has_escape;
+    return value->is_string && !value->has_escape && value->is_ascii;
 }
 
 static int is_bool(const struct value *value, int *flag)
@@ -414,7 +430,7 @@ static int read_fields(struct cursor *c, struct send *send)
     if (send->seen || !take(c, '{'))
         return 0; /* of two, the last one counts: let others find that out */
     do {
-        if (!read_string(c, &key) || key.has_escape || !take(c, ':') || !read_value(c, &value))
+        if (!read_string(c, &key) || !is_plain_text(&key) || !take(c, ':') || !read_value(c, &value))
             return 0;
         if (!note_field(key.span, &value, send))
             return 0;
@@ -431,12 +447,12 @@ static int read_send(struct span header, struct send *send)
     if (!take(&c, '{'))
         return 0;
     do {
-        if (!read_string(&c, &key) || key.has_escape || !take(&c, ':'))
+        if (!read_string(&c, &key) || !is_plain_text(&key) || !take(&c, ':'))
             return 0;
         int is_fine;
         if (is_text(key.span, "extFields"))
             is_fine = read_fields(&c, send);
-        else if (!read_value(&c, &value) || value.has_escape)
+        else if (!read_value(&c, &value) || (value.is_string && !is_plain_text(&value)))
             is_fine = 0;
         else if (is_text(key.span, "code"))
             is_fine = !value.is_string && is_number(&value, SEND_MESSAGE_V2, SEND_MESSAGE_V2, &code);
@@ -466,22 +482,9 @@ static int read_send(struct span header, struct send *send)
 enum { OPAQUE_AT = 5, FLAG_AT = 9, REMARK_LENGTH_AT = 13, FIELDS_LENGTH_AT = 17, BINARY_HEAD_BYTES = 21 };
 enum { NAME_LENGTH_BYTES = 2, VALUE_LENGTH_BYTES = 4 };
 
-/* Whether all of it is ASCII, and no zero among it: what a string of JSON may have in it, too. */
-static int is_binary_text(struct span span)
-{
-    uint64_t eight, found = 0;
-    Py_ssize_t i = 0;
-    for (; i + 8 <= span.size; i += 8) {
-        memcpy(&eight, span.at + i, 8);
-        found |= eight;
-    }
-    for (; i < span.size; i++)
-        found |= (unsigned char)span.at[i];
-    return !(found & 0x8080808080808080u) && memchr(span.at, 0, (size_t)span.size) == NULL;
-}
-
-/* Take the text at the beginning of `rest`, behind its length; false when it does not fit, is none or empty. */
-static int next_text(struct span *rest, int length_bytes, struct span *text)
+/* Take the text at the beginning of `rest`, behind its length; false when it does not fit, is empty, or has a
+   zero in it, which one of JSON has not either. */
+static int next_text(struct span *rest, int length_bytes, struct value *text)
 {
     if (rest->size < length_bytes)
         return 0;
@@ -489,17 +492,17 @@ static int next_text(struct span *rest, int length_bytes, struct span *text)
     uint64_t size = get_be((const unsigned char *)rest->at, length_bytes);
     if (size == 0 || size > (uint64_t)(rest->size - length_bytes))
         return 0;
-    *text = (struct span){rest->at + length_bytes, (Py_ssize_t)size};
+    struct span span = {rest->at + length_bytes, (Py_ssize_t)size};
     rest->at += length_bytes + size;
     rest->size -= length_bytes + (Py_ssize_t)size;
-    return is_binary_text(*text);
+    *text = (struct value){.span = span, .is_string = 1, .is_ascii = is_ascii(span)};
+    return memchr(span.at, 0, size) == NULL;
 }
 
 static int read_binary_send(struct span header, struct send *send)
 {
     const unsigned char *head = (const unsigned char *)header.at;
-    struct value value = {.is_string = 1};
-    struct span name;
+    struct value name, value;
     memset(send, 0, sizeof *send);
     if (header.size < BINARY_HEAD_BYTES)
         return 0;
@@ -512,8 +515,8 @@ static int read_binary_send(struct span header, struct send *send)
     if (send->flag != 0 && send->flag != ONEWAY)
         return 0;
     while (rest.size > 0) {
-        if (!next_text(&rest, NAME_LENGTH_BYTES, &name) || name.size > INT16_MAX
-            || !next_text(&rest, VALUE_LENGTH_BYTES, &value.span) || !note_field(name, &value, send))
+        if (!next_text(&rest, NAME_LENGTH_BYTES, &name) || name.span.size > INT16_MAX || !is_plain_text(&name)
+            || !next_text(&rest, VALUE_LENGTH_BYTES, &value) || !note_field(name.span, &value, send))
             return 0;
     }
     return (send->seen & NEEDED) == NEEDED;
@@ -565,7 +568,22 @@ static int is_alphanumeric(struct span span)
     return span.size > 0;
 }
 
-/* False for a message that has to be looked at: without an id, with a delay, or that does not wait. */
+/* Whether a text is what the general way takes for UTF-8: 1, 0, or -1 with an error set. */
+static int is_utf8(struct span span)
+{
+    PyObject *text = PyUnicode_DecodeUTF8(span.at, span.size, NULL);
+    if (text != NULL) {
+        Py_DECREF(text);
+        return 1;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* False for a message that has to be looked at: without an id, with a delay, or that does not wait. What is
+   hashed, tags and keys, has to be ASCII. */
 static int read_properties(struct span text, PyObject *noted, struct properties *found)
 {
     struct span rest = text, name, value;
@@ -588,7 +606,7 @@ static int read_properties(struct span text, PyObject *noted, struct properties 
             return 0;
         }
     }
-    return is_alphanumeric(found->uniq_key);
+    return is_alphanumeric(found->uniq_key) && is_ascii(found->tags) && is_ascii(found->keys);
 }
 
 /* Java's hash code of a text that goes on with `span`; `code` is that of what stands before. */
@@ -890,6 +908,9 @@ static int encode_send(struct run *run, long type, struct span header, PyObject 
     Py_ssize_t length = unescape(&send.properties, run->text);
     if (send.queue_id >= queue_nums || length < 0)
         return 0;
+    int is_valid = send.properties.is_ascii ? 1 : is_utf8((struct span){run->text, length});
+    if (is_valid <= 0)
+        return is_valid;
     if (length > 0 && run->text[length - 1] != 2)
         run->text[length++] = 2;
     if (length + run->own.size > MAX_PROPERTIES_BYTES
@@ -1109,14 +1130,6 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
 /* -- a batch -------------------------------------------------------------------------------------------- */
 
 enum { ENTRY_HEAD_BYTES = 20, ENTRY_LENGTH_BYTES = 2 };
-
-static int is_ascii(struct span span)
-{
-    for (Py_ssize_t i = 0; i < span.size; i++)
-        if ((unsigned char)span.at[i] >= 0x80)
-            return 0;
-    return 1;
-}
 
 /* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
    no value, which makes an earlier one count, or one that is not ASCII; and for the half of a transaction. */

@@ -45,6 +45,13 @@ def header_of(entries: bytes, *, remark: bytes = b"", more: int = 0) -> bytes:
     return fixed + remark + struct.pack(">i", len(entries) + more) + entries
 
 
+def changed(old: bytes, new: bytes) -> bytes:
+    """An ordinary header with bytes in it replaced, as many as there were."""
+    header = binary_send()
+    assert len(old) == len(new) and header.count(old) == 1
+    return header.replace(old, new)
+
+
 def commands(answers: bytes) -> list[RemotingCommand]:
     return [decode_command(found) for found in FrameDecoder().feed(answers)]
 
@@ -63,6 +70,18 @@ def test_ordinary_sends_are_taken(twins: Twins) -> None:
     assert {answer.language for answer in answers} == {LanguageCode.PYTHON}
     assert {answer.code for answer in answers} == {0}
     assert [(answer.ext_fields or {})["queueId"] for answer in answers] == ["0", "1"] * 20
+
+
+def test_sends_of_many_connections_are_taken_together(twins: Twins) -> None:
+    before, calls = twins.taken, twins.calls
+    reads = [
+        (frame(send(opaque=n)) if n % 3 else b"") + binary(binary_send(opaque=100 + n)) * (n % 4 + 1)
+        for n in range(8)
+    ]
+    answers = twins.feed_together(reads)
+    count = sum(len(commands(own)) for own in answers)
+    assert twins.taken - before == count == sum(n % 4 + 1 + (n % 3 > 0) for n in range(8))
+    assert twins.calls - calls == 1
 
 
 def test_a_one_way_send_is_taken_and_not_answered(twins: Twins) -> None:
@@ -101,6 +120,7 @@ def test_sends_of_java_clients_are_taken(twins: Twins, version: str) -> None:
         binary_send({"i": f'x\x01\\u0041\\"\n"\x02UNIQ_KEY\x01{ID}'}),
         binary_send({"i": f"UNIQ_KEY\x01{ID}\x02KEYS\x01k1 k2  k1\x02"}),
         binary_send({"i": f"UNIQ_KEY\x01{ID}\x02x\x01{'y' * 30_000}\x02"}),
+        binary_send({"i": f"city\x01Kraków 漢 \U0001f600\x02UNIQ_KEY\x01{ID}\x02é"}),
         binary_send({"l": "-1", "g": "-5", "h": "-2147483648", "f": "1"}),
     ],
 )
@@ -137,7 +157,13 @@ def test_forms_may_be_mixed(twins: Twins) -> None:
         binary_send({"i": f"UNIQ_KEY\x01{ID}\x02CLUSTER\x01mine\x02"}),
         binary_send({"i": "KEYS\x01k1\x02"}),
         binary_send({"i": "UNIQ_KEY\x01a-b\x02"}),
-        binary_send({"i": f"UNIQ_KEY\x01{ID}\x02city\x01Kraków\x02"}),
+        binary_send({"i": f"UNIQ_KEY\x01{ID}\x02TAGS\x01é\x02"}),
+        binary_send({"i": f"UNIQ_KEY\x01{ID}\x02KEYS\x01k1 漢\x02"}),
+        binary_send({"i": "UNIQ_KEY\x01é\x02"}),
+        changed(b"TagA", b"Tag\xff"),
+        changed(b"WAIT\x01true", b"x\x01\xed\xa0\x803456"),  # half of a surrogate pair
+        changed(b"WAIT\x01true", b"x\x01\xc0\x8034567"),  # longer than need be
+        changed(b"WAIT\x01true", b"x\x01345678\xc3"),
         binary_send({"i": f"UNIQ_KEY\x01{ID}\x02zero\x01\0\x02"}),
         binary_send({"i": f"UNIQ_KEY\x01{ID}\x02x\x01{'y' * 33_000}\x02"}),
         binary_send({"i": None}),
@@ -251,7 +277,19 @@ _PROPERTIES = st.builds(
     st.lists(
         st.sampled_from(
             ["TAGS\x01TagA", "TAGS\x01", "KEYS\x01k1 k2", "KEYS\x01k1", "WAIT\x01true", "WAIT\x01false"]
-            + ["DELAY\x013", "TRACE_ON\x01x", "x\x01\\n", "x", "", "\x01", "é\x01x", "x\x01漢", "x\x01\0"]
+            + [
+                "DELAY\x013",
+                "TRACE_ON\x01x",
+                "x\x01\\n",
+                "x",
+                "",
+                "\x01",
+                "é\x01x",
+                "x\x01漢",
+                "x\x01\U0001f600",
+                "KEYS\x01k1 é",
+                "x\x01\0",
+            ]
             + [f"UNIQ_KEY\x01{ID}", "UNIQ_KEY\x01", "UNIQ_KEY\x01a b"]
         ),
         max_size=6,
@@ -302,9 +340,10 @@ _FRAMES = st.one_of(
 
 
 @settings(max_examples=250)
-@given(st.lists(_FRAMES, min_size=1, max_size=4))
-def test_any_sends_come_out_the_same(twins: Twins, frames: list[bytes]) -> None:
-    twins.feed(b"".join(frames))
+@given(st.lists(st.lists(_FRAMES, min_size=1, max_size=4), min_size=1, max_size=2))
+def test_any_sends_come_out_the_same(twins: Twins, reads: list[list[bytes]]) -> None:
+    first = b"" if len(reads) == 1 else binary(binary_send())
+    twins.feed_together([first + b"".join(frames) for frames in reads])
 
 
 @pytest.mark.parametrize("seed", range(4))

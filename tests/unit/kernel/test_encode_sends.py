@@ -21,6 +21,12 @@ from tests.golden.frames import VERSIONS, recorded_frames
 from tests.unit.kernel.kernel_kit import FedBroker, install
 from tests.unit.kernel.twins import ID, Twins, frame, send, started
 
+
+def utf8(header: bytes) -> bytes:
+    """The same header without escapes for what is not ASCII."""
+    return json.dumps(json.loads(header), separators=(",", ":"), ensure_ascii=False).encode()
+
+
 # -- what is taken ------------------------------------------------------------------------------------
 
 
@@ -35,6 +41,13 @@ def test_ordinary_sends_are_taken(twins: Twins) -> None:
 def test_a_one_way_send_is_taken_and_not_answered(twins: Twins) -> None:
     before = twins.taken
     assert twins.feed(frame(send(flag=2)) + frame(send(flag=2))) == b""
+    assert twins.taken - before == 2
+
+
+def test_properties_may_be_utf8(twins: Twins) -> None:
+    before = twins.taken
+    properties = f"city\x01Kraków\n漢 \U0001f600\x02UNIQ_KEY\x01{ID}\x02TAGS\x01TagA\x02é"
+    assert twins.feed(frame(utf8(send({"i": properties}))) * 2).count(b'"code":0') == 2
     assert twins.taken - before == 2
 
 
@@ -83,6 +96,18 @@ def test_sends_of_java_clients_are_taken(twins: Twins, version: str) -> None:
         send().replace(b'"i":', b'"i":"\\q","i":'),
         send(flag=1),
         send(remark="why"),
+        utf8(send({"i": f"UNIQ_KEY\x01{ID}\x02TAGS\x01漢\x02"})),
+        utf8(send({"i": f"UNIQ_KEY\x01{ID}\x02KEYS\x01k1 é\x02"})),
+        utf8(send({"i": "UNIQ_KEY\x01é\x02"})),
+        utf8(send({"a": "é"})),
+        utf8(send({"é": "x"})),
+        utf8(send(language="é")),
+        utf8(send(é="x")),
+        send().replace(b"WAIT", b"x\xff"),
+        send().replace(b"WAIT", b"\xed\xa0\x80"),  # half of a surrogate pair
+        send().replace(b"WAIT", b"\xc0\x80"),  # longer than need be
+        send().replace(b"WAIT", b"\xc3\\u0041"),
+        send().replace(b"WAIT", b"\\\xc3\xa9"),
     ],
 )
 def test_what_needs_a_look_is_left_alone(twins: Twins, header: bytes) -> None:
@@ -185,7 +210,7 @@ def test_a_full_file_is_closed_by_the_general_way(twins: Twins) -> None:
 
 # -- anything -----------------------------------------------------------------------------------------
 
-_TEXTS = st.text(st.sampled_from('ab1 "\\/\n\t\x01\x7fé漢'), max_size=6)
+_TEXTS = st.text(st.sampled_from('ab1 "\\/\n\t\x01\x7fé漢\uffff\U0001f600'), max_size=6)
 _NAMES = st.sampled_from(
     [
         "UNIQ_KEY",
