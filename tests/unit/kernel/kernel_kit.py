@@ -18,8 +18,11 @@ import pytest
 from kourou.broker.born_host import note_born_host
 from kourou.broker.controller import BrokerController
 from kourou.broker.send_message_processor import SendMessageProcessor
+from kourou.broker.send_runs import SendRuns
+from kourou.protocol.frame import RawFrame
 from kourou.store.files import Files
 from kourou.store.kernel import MODULE, EncodedSends, Kernel, installed_kernel
+from kourou.store.put_batch import RunRoom
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
@@ -88,6 +91,12 @@ class FedBroker:
     def has_kernel(self) -> bool:
         """Whether it uses the kernel."""
         return self._runs is not None
+
+    async def count_ordinary(self, frames: list[RawFrame]) -> int:
+        """How many of `frames` the kernel would take, whatever they begin with; nothing is put."""
+        room = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
+        run = cast(SendRuns, self._runs)._encode([(self.connect()[0], frames)], room)
+        return 0 if run is None else run.messages
 
     def feed(self, reads: Sequence[bytes]) -> list[bytes]:
         """What it answers to each of them, all within one pass, each on a connection of its own."""

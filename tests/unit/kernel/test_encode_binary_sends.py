@@ -255,6 +255,17 @@ def test_a_binary_header_is_no_json(twins: Twins) -> None:
     assert twins.taken - before == 1
 
 
+@pytest.mark.parametrize(
+    ("serialize_type", "header"),
+    [(BINARY, binary_send(code=11)), (BINARY, send()), (0, send(code=11)), (0, binary_send()), (2, send())],
+)
+def test_the_kernel_looks_itself(twins: Twins, serialize_type: int, header: bytes) -> None:
+    broker = twins.brokers[0]
+    frames = [(0, send(), b""), (BINARY, binary_send(), b"")]
+    assert twins.run(broker.count_ordinary(frames)) == 2
+    assert twins.run(broker.count_ordinary([*frames, (serialize_type, header, b""), *frames])) == 2
+
+
 def test_a_region_of_any_letters(kernel: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(kernel, monkeypatch)
     with asyncio.Runner() as runner:
