@@ -254,25 +254,27 @@ static int read_string(struct cursor *c, struct value *value)
 {
     if (!take(c, '"'))
         return 0;
+    const unsigned char *at = (const unsigned char *)c->at, *end = (const unsigned char *)c->end;
     value->span.at = c->at;
     value->is_string = value->is_ascii = 1;
     value->has_escape = 0;
-    for (; c->at < c->end; c->at++) {
-        unsigned char sign = (unsigned char)*c->at;
-        if (sign == '"') {
-            value->span.size = c->at++ - value->span.at;
-            return 1;
-        }
-        if (sign < 0x20)
+    for (;; at++) {
+        while (at < end && *at != '"' && *at != '\\' && *at >= 0x20 && *at < 0x80)
+            at++;
+        if (at >= end || *at < 0x20)
             return 0;
-        if (sign >= 0x80)
+        if (*at == '"')
+            break;
+        if (*at >= 0x80) {
             value->is_ascii = 0;
-        if (sign == '\\') {
+        } else {
             value->has_escape = 1;
-            c->at++; /* what follows is looked at when the text is read */
+            at++; /* what follows is looked at when the text is read */
         }
     }
-    return 0;
+    value->span.size = (const char *)at - value->span.at;
+    c->at = (const char *)at + 1;
+    return 1;
 }
 
 /* A string, or a bare word such as a number; no object, no array. */
