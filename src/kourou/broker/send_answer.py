@@ -1,7 +1,7 @@
 """The answer to a send: made for every message, so it is a template with five holes.
 
-Only an answer with something unusual in it (a failure, the binary header, an id that JSON would
-have to escape) goes the way of all other answers.
+Only an answer with something unusual in it (a failure, an id that JSON would have to escape) goes the way
+of all other answers. Not here: the template for binary headers (binary_send_answer.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kourou.broker.binary_send_answer import BinarySendAnswer
 from kourou.protocol.codes import SerializeType
 from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
@@ -28,13 +29,14 @@ class SendAnswer:
     `template` takes a phy_offset, a queue_id, a queue_offset, the id of the message, and the opaque.
     """
 
-    __slots__ = ("_id_prefix", "_region", "_trace_on", "template")
+    __slots__ = ("_binary", "_id_prefix", "_region", "_trace_on", "template")
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
         self._id_prefix = store_host.hex().upper()
         self._region = region
         self._trace_on = trace_on
         self.template = self._make_template()
+        self._binary = BinarySendAnswer(self._id_prefix, region, trace_on=trace_on)
 
     def _make_template(self) -> bytes:
         region = msgspec.json.encode(self._region).decode().replace("%", "%%")
@@ -57,13 +59,19 @@ class SendAnswer:
     ) -> None:
         """Say what became of one message, to a sender that wants to know."""
         # What is alphanumeric, in whatever script, needs no escape in JSON.
-        if status is _PUT_OK and request.serialize_type == _JSON and uniq_key.isalnum():
-            request.answered = True
-            header = self.template % (phy_offset, queue_id, queue_offset, uniq_key.encode(), request.opaque)
-            size = len(header)
-            request.connection.send(_pack_prefix(size + 4, size) + header)
-        else:
-            self.stored_many(request, queue_id, uniq_key, status, [phy_offset], queue_offset)
+        if status is _PUT_OK and uniq_key.isalnum():
+            raw_key = uniq_key.encode()
+            if request.serialize_type == _JSON:
+                header = self.template % (phy_offset, queue_id, queue_offset, raw_key, request.opaque)
+                size = len(header)
+                frame = _pack_prefix(size + 4, size) + header
+            else:
+                frame = self._binary.frame(request.opaque, phy_offset, queue_id, queue_offset, raw_key)
+            if frame:
+                request.answered = True
+                request.connection.send(frame)
+                return
+        self.stored_many(request, queue_id, uniq_key, status, [phy_offset], queue_offset)
 
     def stored_many(
         self,
