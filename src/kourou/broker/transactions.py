@@ -20,6 +20,7 @@ from kourou.broker.half_messages import (
     MOVED_TO,
     committed,
     committed_properties,
+    committed_recent,
     committed_sys_flag,
     copy_of,
     given_up,
@@ -28,6 +29,7 @@ from kourou.broker.half_messages import (
 )
 from kourou.broker.half_table import HalfTable
 from kourou.broker.inner_message import InnerMessage, put, put_now
+from kourou.broker.recent_halves import RecentHalf, RecentHalves
 from kourou.protocol.codes import PermName
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import (
@@ -70,8 +72,11 @@ class Transactions:
     def __init__(self, services: BrokerServices) -> None:
         queues = services.store.queues
         self._services = services
+        self._queue = queues.get
+        self._put = services.store.put
         self._unsettled: tuple[int, int, int] | None = None
         self.table = HalfTable()
+        self.recent = RecentHalves()
         self.half_queue = queues.get(RMQ_SYS_TRANS_HALF_TOPIC, 0)
         self.op_queue = queues.get(RMQ_SYS_TRANS_OP_HALF_TOPIC, 0)
 
@@ -93,8 +98,8 @@ class Transactions:
         topic, queue_id = real_place(properties)
         tags, keys, uniq_key = _scan(properties)
         self._services.passes.open()
-        self._services.store.put(
-            self._services.store.queues.get(topic, queue_id),
+        self._put(
+            self._queue(topic, queue_id),
             half.stored_body,
             properties_to_bytes(committed_properties(properties)),
             tags_code(tags),
@@ -109,7 +114,27 @@ class Transactions:
             False,
         )
 
-    def roll_back(self, half: MessageExt, done: PutDone | None) -> None:
+    def commit_recent(self, half: RecentHalf, done: PutDone | None) -> None:
+        """The same for a half that is at hand."""
+        self._services.passes.open()
+        self._put(
+            self._queue(half.topic, half.queue_id),
+            half.body,
+            committed_recent(half.properties),
+            half.tags_code,
+            half.keys,
+            half.born_timestamp,
+            half.born_host,
+            committed_sys_flag(half.sys_flag),
+            half.flag,
+            half.reconsume_times,
+            half.phy_offset,
+            None,
+            False,
+        )
+        self._put_op(half.queue_offset, done)
+
+    def roll_back(self, half: MessageExt | RecentHalf, done: PutDone | None) -> None:
         """Let nobody ever see the message. As `commit`."""
         self._put_op(half.queue_offset, done)
 
@@ -142,7 +167,7 @@ class Transactions:
         services.passes.open()
         self.table.begin(queue_offset, copy_queue_offset=copy_queue_offset)
         try:
-            services.store.put(
+            self._put(
                 self.op_queue,
                 b"%d" % queue_offset,
                 properties,
