@@ -182,12 +182,12 @@ class EndTransactionProcessor:
     ) -> None:
         done = None if request.is_oneway else partial(_answer, request)
         if header.commit_or_rollback != _COMMIT:
-            self._transactions.roll_back(half, done)
+            pending_bytes = self._transactions.roll_back(half, done)
         elif isinstance(half, RecentHalf):
-            self._transactions.commit_recent(half, done)
+            pending_bytes = self._transactions.commit_recent(half, done)
         else:
-            self._transactions.commit(half, done)
-        if self._services.store.pending_bytes > MAX_PASS_BYTES:
+            pending_bytes = self._transactions.commit(half, done)
+        if pending_bytes > MAX_PASS_BYTES:
             self._services.passes.renew()
 
     # -- RESUME_CHECK_HALF_MESSAGE ---------------------------------------------------------------

@@ -194,10 +194,11 @@ class SendMessageProcessor:
         """Store a message that may have a delay, or be the half of a transaction."""
         if is_half(header, properties):
             check_half(self._services.config, self._services.address, properties)
-            self._put_half(request, header, target, topic, queue_id, properties, sent)
+            pending_bytes = self._put_half(request, header, target, topic, queue_id, properties, sent)
         else:
             self._put_delayed(request, header, target, topic, queue_id, sent)
-        if self._store.pending_bytes > MAX_PASS_BYTES:
+            pending_bytes = self._store.pending_bytes
+        if pending_bytes > MAX_PASS_BYTES:
             self._services.passes.renew()
 
     def _put_delayed(
@@ -252,7 +253,8 @@ class SendMessageProcessor:
         queue_id: int,
         properties: str,
         sent: SentProperties,
-    ) -> None:
+    ) -> int:
+        """Leave a half pending; how many bytes are pending then."""
         stored, uniq_key, tags_code, keys, waits, _ = sent
         connection = request.connection
         half = RecentHalf(
@@ -269,7 +271,7 @@ class SendMessageProcessor:
             header.flag,
             header.reconsume_times,
         )
-        self._put(
+        return self._put(
             self._queue(RMQ_SYS_TRANS_HALF_TOPIC, 0),
             half.body,
             half.properties,

@@ -82,16 +82,16 @@ class Transactions:
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def commit(self, half: MessageExt, done: PutDone | None) -> None:
+    def commit(self, half: MessageExt, done: PutDone | None) -> int:
         """Let consumers have the message. Nothing is stored on return: `done` tells, once, what became of
-        it. PutRefusedError, ProtocolError: nothing happens. The half is open.
+        it. How many bytes are pending. PutRefusedError, ProtocolError: nothing happens. The half is open.
         """
         # Only one that an Apache broker took can have a delay.
         if may_be_delayed(properties := properties_from_bytes(half.raw_properties)):
             put(self._services, committed(half), None)
         else:
             self._put_committed(half, properties)
-        self._put_op(half.queue_offset, done)
+        return self._put_op(half.queue_offset, done)
 
     def _put_committed(self, half: MessageExt, properties: str) -> None:
         """Put what `committed` makes, without the steps in between: this is done for each transaction."""
@@ -114,7 +114,7 @@ class Transactions:
             False,
         )
 
-    def commit_recent(self, half: RecentHalf, done: PutDone | None) -> None:
+    def commit_recent(self, half: RecentHalf, done: PutDone | None) -> int:
         """The same for a half that is at hand."""
         self._services.passes.open()
         self._put(
@@ -132,11 +132,11 @@ class Transactions:
             None,
             False,
         )
-        self._put_op(half.queue_offset, done)
+        return self._put_op(half.queue_offset, done)
 
-    def roll_back(self, half: MessageExt | RecentHalf, done: PutDone | None) -> None:
+    def roll_back(self, half: MessageExt | RecentHalf, done: PutDone | None) -> int:
         """Let nobody ever see the message. As `commit`."""
-        self._put_op(half.queue_offset, done)
+        return self._put_op(half.queue_offset, done)
 
     def give_up(self, half: MessageExt, done: PutDone | None) -> None:
         """Leave the half to whoever looks after such. As `commit`."""
@@ -159,7 +159,7 @@ class Transactions:
         self._put_op(half.queue_offset, both_done, copy_queue_offset)
         return copy
 
-    def _put_op(self, queue_offset: int, done: PutDone | None, copy_queue_offset: int | None = None) -> None:
+    def _put_op(self, queue_offset: int, done: PutDone | None, copy_queue_offset: int | None = None) -> int:
         services = self._services
         properties = _OP_RAW
         if copy_queue_offset is not None:
@@ -167,7 +167,7 @@ class Transactions:
         services.passes.open()
         self.table.begin(queue_offset, copy_queue_offset=copy_queue_offset)
         try:
-            self._put(
+            return self._put(
                 self.op_queue,
                 b"%d" % queue_offset,
                 properties,
