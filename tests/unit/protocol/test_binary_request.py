@@ -150,3 +150,12 @@ def test_lengths_that_make_up_for_each_other_are_found_out() -> None:
     )
     assert damaged != header and decode_hot_head(damaged) is None
     assert quick(damaged) == general(damaged)
+
+
+def test_a_text_longer_than_two_bytes_can_say_is_found_out() -> None:
+    header = encoded(RequestCode.SEND_MESSAGE_V2, {**SEND, "i": "x" * 70_000})
+    damaged = header.replace(
+        b"\0\1i" + (70_000).to_bytes(4, "big"), b"\0\1i" + (70_000 - 65_536).to_bytes(4, "big")
+    )
+    assert damaged != header and decode_hot_head(damaged) is None
+    assert quick(damaged) == general(damaged)
