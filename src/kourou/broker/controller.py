@@ -192,7 +192,7 @@ class BrokerController:
         self._preparer = FilePreparer(store.log)
         self._retention = RetentionService(services)
         self._pulls = PullMessageProcessor(services)
-        sends = SendMessageProcessor(services)
+        sends = SendMessageProcessor(services, self._transactions.recent)
         processors = {
             **broker_processors(services, self._retention),
             **sends.processors(),

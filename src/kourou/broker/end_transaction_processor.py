@@ -16,6 +16,7 @@ from kourou.broker.half_messages import resumed
 from kourou.broker.half_table import ENDED, OPEN
 from kourou.broker.inner_message import put_now
 from kourou.broker.pass_end import MAX_PASS_BYTES
+from kourou.broker.recent_halves import RecentHalf
 from kourou.broker.record_reads import RecordReads, read_records, when_read
 from kourou.broker.transaction_times import immunity_ms
 from kourou.broker.transactions import Transactions
@@ -75,6 +76,10 @@ class EndTransactionProcessor:
         if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
             _log.debug("%s does not know yet what becomes of %s", header.producer_group, header.msg_id)
             return
+        recent = self._transactions.recent.take(header.tran_state_table_offset)
+        if recent is not None and self._is_meant(header, recent):
+            self._put(request, header, recent)
+            return
         half = self._half_nowait(header)
         if half is not None:
             self._end(request, header, half)
@@ -92,6 +97,14 @@ class EndTransactionProcessor:
                 ResponseCode.SLAVE_NOT_AVAILABLE,
                 "Message store is slave mode, so end transaction is forbidden.",
             )
+
+    def _is_meant(self, header: EndTransactionRequestHeader, half: RecentHalf) -> bool:
+        """Whether a half that is at hand can end now; what else is wrong its record tells."""
+        return (
+            half.phy_offset == header.commit_log_offset
+            and half.producer_group == header.producer_group
+            and self._transactions.table.state(half.queue_offset) == OPEN
+        )
 
     def _half_nowait(self, header: EndTransactionRequestHeader) -> MessageExt | None:
         """The half, if it is where the producer says and in memory."""
@@ -164,13 +177,17 @@ class EndTransactionProcessor:
                 "(CHECK_IMMUNITY_TIME_IN_SECONDS): wait for the check",
             )
 
-    def _put(self, request: Request, header: EndTransactionRequestHeader, half: MessageExt) -> None:
-        done = partial(_answer, request)
-        if header.commit_or_rollback == _COMMIT:
-            self._transactions.commit(half, done)
+    def _put(
+        self, request: Request, header: EndTransactionRequestHeader, half: MessageExt | RecentHalf
+    ) -> None:
+        done = None if request.is_oneway else partial(_answer, request)
+        if header.commit_or_rollback != _COMMIT:
+            pending_bytes = self._transactions.roll_back(half, done)
+        elif isinstance(half, RecentHalf):
+            pending_bytes = self._transactions.commit_recent(half, done)
         else:
-            self._transactions.roll_back(half, done)
-        if self._services.store.pending_bytes > MAX_PASS_BYTES:
+            pending_bytes = self._transactions.commit(half, done)
+        if pending_bytes > MAX_PASS_BYTES:
             self._services.passes.renew()
 
     # -- RESUME_CHECK_HALF_MESSAGE ---------------------------------------------------------------

@@ -12,7 +12,6 @@ Not here: who puts what when (transactions.py).
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.inner_message import InnerMessage
@@ -58,8 +57,11 @@ _OURS: Final = (
 )
 # What is left of a record's room for the count of checks and for the mark of a copy.
 _MAX_HALF_BYTES: Final = MAX_PROPERTIES_BYTES - 128
-_find_ours: Final = re.compile("|".join(map(re.escape, _OURS)).encode()).search
+# How they begin; no other name that a producer is likely to use does.
+_STARTS_OF_OURS: Final = (b"REAL_", b"__", b"TRAN_PREPARED_", b"TRANSACTION_")
 _scan: Final = PropertyScanner(_REAL_TOPIC, _REAL_QID).values
+_scan_group: Final = PropertyScanner(MessageConst.PROPERTY_PRODUCER_GROUP).values
+_RAW_REAL_TOPIC: Final = f"{_REAL_TOPIC}\x01".encode()
 
 
 # -- sent ------------------------------------------------------------------------------------------
@@ -119,12 +121,21 @@ def check_batch(properties: str) -> None:
         )
 
 
+def group_of_plain(properties: str) -> str:
+    """The producer group of a half whose end needs no look at its record; empty for one with a time of its
+    own for checks, or with something like a delay."""
+    if MessageConst.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS in properties or may_be_delayed(properties):
+        return ""
+    (group,) = _scan_group(properties)
+    return group or ""
+
+
 def half_properties(stored: bytes, topic: str, queue_id: int, uniq_key: str) -> bytes:
     """The properties of a half, made from those that the message would be stored with otherwise.
 
     RequestError: they leave no room for what a half is marked with later.
     """
-    if _find_ours(stored):
+    if any(map(stored.__contains__, _STARTS_OF_OURS)):
         text = properties_from_bytes(stored)
         for name in _OURS:
             text = remove_property(text, name)
@@ -194,6 +205,11 @@ def committed_properties(properties: str) -> str:
     """The properties of a half that is committed: without those that said where it goes."""
     properties = remove_property(remove_property(properties, _REAL_TOPIC), _REAL_QID)
     return remove_property(properties, MOVED_FROM) if MOVED_FROM in properties else properties
+
+
+def committed_recent(properties: bytes) -> bytes:
+    """The same for what `half_properties` made, where these are the last."""
+    return properties[: properties.rindex(_RAW_REAL_TOPIC)]
 
 
 def copy_of(half: MessageExt, *, is_checked: bool) -> InnerMessage:

@@ -60,16 +60,25 @@ class HalfTable:
 
     def begin(self, queue_offset: int, *, copy_queue_offset: int | None = None) -> None:
         """The op record of an open half is in the pass; with a copy, which is the half from now on."""
-        assert self.state(queue_offset) == OPEN, f"half {queue_offset} ends twice"
-        self._set(queue_offset, ENDING)
+        position, states = queue_offset - self.half_queue_offset, self._states
+        if position >= len(states):
+            states.extend(bytes(position + 1 - len(states)))
+        assert position >= 0 and states[position] == OPEN, f"half {queue_offset} ends twice"
+        states[position] = ENDING
         if copy_queue_offset is not None:
             self._move(queue_offset, copy_queue_offset)
 
     def stored(self, queue_offset: int, op_queue_offset: int) -> None:
         """The op record of a half is stored."""
-        self._set(queue_offset, ENDED)
-        self._note_op(op_queue_offset, queue_offset)
-        self._forget_origins(queue_offset)
+        position = queue_offset - self.half_queue_offset
+        if position >= 0:  # else the log has let go of it meanwhile
+            self._states[position] = ENDED
+        if op_queue_offset - self.op_queue_offset == len(self._ops):
+            self._ops.append(queue_offset)
+        else:
+            self._note_op(op_queue_offset, queue_offset)
+        if self._origins:
+            self._forget_origins(queue_offset)
 
     def failed(self, queue_offset: int) -> None:
         """The op record of a half could not be stored: nothing has happened."""

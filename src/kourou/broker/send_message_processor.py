@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.born_host import BORN_HOST, note_born_host
 from kourou.broker.delayed_messages import delay
-from kourou.broker.half_messages import check_batch, check_half, half_properties, half_sys_flag, is_half
+from kourou.broker.half_messages import (
+    check_batch,
+    check_half,
+    group_of_plain,
+    half_properties,
+    half_sys_flag,
+    is_half,
+)
 from kourou.broker.hooks import SendContext
 from kourou.broker.inner_message import InnerMessage, put_indexed
 from kourou.broker.pass_end import MAX_PASS_BYTES
 from kourou.broker.recall_handle import recall_handle
+from kourou.broker.recent_halves import RecentHalf, RecentHalves
 from kourou.broker.send_answer import SendAnswer
 from kourou.broker.send_runs import SendRuns
 from kourou.broker.sent_properties import PropertyRewriter, SentProperties, is_delayed
@@ -68,9 +76,10 @@ class SendTarget(NamedTuple):
 class SendMessageProcessor:
     """Takes messages of producers."""
 
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(self, services: BrokerServices, recent_halves: RecentHalves | None = None) -> None:
         config = services.config
         self._services = services
+        self._recent_halves = RecentHalves() if recent_halves is None else recent_halves
         self._topic_configs = services.topics.table
         self._targets: dict[str, SendTarget] = {}
         self._pass_end = services.pass_end
@@ -183,12 +192,13 @@ class SendMessageProcessor:
         sent: SentProperties,
     ) -> None:
         """Store a message that may have a delay, or be the half of a transaction."""
-        self._check_special(header, properties)
         if is_half(header, properties):
-            self._put_half(request, header, target, topic, queue_id, sent)
+            check_half(self._services.config, self._services.address, properties)
+            pending_bytes = self._put_half(request, header, target, topic, queue_id, properties, sent)
         else:
             self._put_delayed(request, header, target, topic, queue_id, sent)
-        if self._store.pending_bytes > MAX_PASS_BYTES:
+            pending_bytes = self._store.pending_bytes
+        if pending_bytes > MAX_PASS_BYTES:
             self._services.passes.renew()
 
     def _put_delayed(
@@ -241,12 +251,16 @@ class SendMessageProcessor:
         target: SendTarget,
         topic: str,
         queue_id: int,
+        properties: str,
         sent: SentProperties,
-    ) -> None:
+    ) -> int:
+        """Leave a half pending; how many bytes are pending then."""
         stored, uniq_key, tags_code, keys, waits, _ = sent
         connection = request.connection
-        self._put(
-            self._queue(RMQ_SYS_TRANS_HALF_TOPIC, 0),
+        half = RecentHalf(
+            group_of_plain(properties),
+            topic,
+            queue_id,
             request.body,
             half_properties(stored, topic, queue_id, uniq_key),
             tags_code,
@@ -256,10 +270,35 @@ class SendMessageProcessor:
             half_sys_flag(header.sys_flag | target.sys_flag),
             header.flag,
             header.reconsume_times,
+        )
+        return self._put(
+            self._queue(RMQ_SYS_TRANS_HALF_TOPIC, 0),
+            half.body,
+            half.properties,
+            tags_code,
+            keys,
+            half.born_timestamp,
+            half.born_host,
+            half.sys_flag,
+            half.flag,
+            half.reconsume_times,
             0,
-            None if request.is_oneway else partial(self._stored, request, queue_id, uniq_key),
+            None if request.head.flag & _ONEWAY else partial(self._half_stored, request, uniq_key, half),
             waits,
         )
+
+    def _half_stored(
+        self,
+        request: Request,
+        uniq_key: str,
+        half: RecentHalf,
+        status: PutStatus,
+        phy_offset: int,
+        queue_offset: int,
+    ) -> None:
+        if status is PutStatus.PUT_OK and half.producer_group:
+            self._recent_halves.add(half, phy_offset, queue_offset)
+        self._stored(request, half.queue_id, uniq_key, status, phy_offset, queue_offset)
 
     def _answer_timer(
         self,
@@ -284,8 +323,10 @@ class SendMessageProcessor:
             )
         check_batch(properties)
         _, uniq_key, _, _, waits, is_special = self._properties.read(properties)
-        if is_special:
-            self._check_special(header, properties)
+        if is_special and is_delayed(properties):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a batch cannot be delayed, send singly"
+            )
         connection = request.connection
         done = partial(self._answered_batch, request, queue_id, uniq_key)
         self._store.put_batch(
@@ -385,14 +426,6 @@ class SendMessageProcessor:
         topic = DLQ_GROUP_TOPIC_PREFIX + retry_topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
         self._services.topics.create_in_send_back(topic, 1, _READ_WRITE)
         return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
-
-    def _check_special(self, header: SendHeader, properties: str) -> None:
-        if is_half(header, properties):
-            check_half(self._services.config, self._services.address, properties)
-        if header.batch and is_delayed(properties):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a batch cannot be delayed, send singly"
-            )
 
     def _call_hooks(self, request: Request, header: SendHeader, properties: str) -> None:
         context = SendContext(

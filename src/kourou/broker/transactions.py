@@ -20,6 +20,7 @@ from kourou.broker.half_messages import (
     MOVED_TO,
     committed,
     committed_properties,
+    committed_recent,
     committed_sys_flag,
     copy_of,
     given_up,
@@ -28,6 +29,7 @@ from kourou.broker.half_messages import (
 )
 from kourou.broker.half_table import HalfTable
 from kourou.broker.inner_message import InnerMessage, put, put_now
+from kourou.broker.recent_halves import RecentHalf, RecentHalves
 from kourou.protocol.codes import PermName
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import (
@@ -70,31 +72,34 @@ class Transactions:
     def __init__(self, services: BrokerServices) -> None:
         queues = services.store.queues
         self._services = services
+        self._queue = queues.get
+        self._put = services.store.put
         self._unsettled: tuple[int, int, int] | None = None
         self.table = HalfTable()
+        self.recent = RecentHalves()
         self.half_queue = queues.get(RMQ_SYS_TRANS_HALF_TOPIC, 0)
         self.op_queue = queues.get(RMQ_SYS_TRANS_OP_HALF_TOPIC, 0)
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def commit(self, half: MessageExt, done: PutDone | None) -> None:
+    def commit(self, half: MessageExt, done: PutDone | None) -> int:
         """Let consumers have the message. Nothing is stored on return: `done` tells, once, what became of
-        it. PutRefusedError, ProtocolError: nothing happens. The half is open.
+        it. How many bytes are pending. PutRefusedError, ProtocolError: nothing happens. The half is open.
         """
         # Only one that an Apache broker took can have a delay.
         if may_be_delayed(properties := properties_from_bytes(half.raw_properties)):
             put(self._services, committed(half), None)
         else:
             self._put_committed(half, properties)
-        self._put_op(half.queue_offset, done)
+        return self._put_op(half.queue_offset, done)
 
     def _put_committed(self, half: MessageExt, properties: str) -> None:
         """Put what `committed` makes, without the steps in between: this is done for each transaction."""
         topic, queue_id = real_place(properties)
         tags, keys, uniq_key = _scan(properties)
         self._services.passes.open()
-        self._services.store.put(
-            self._services.store.queues.get(topic, queue_id),
+        self._put(
+            self._queue(topic, queue_id),
             half.stored_body,
             properties_to_bytes(committed_properties(properties)),
             tags_code(tags),
@@ -109,9 +114,29 @@ class Transactions:
             False,
         )
 
-    def roll_back(self, half: MessageExt, done: PutDone | None) -> None:
+    def commit_recent(self, half: RecentHalf, done: PutDone | None) -> int:
+        """The same for a half that is at hand."""
+        self._services.passes.open()
+        self._put(
+            self._queue(half.topic, half.queue_id),
+            half.body,
+            committed_recent(half.properties),
+            half.tags_code,
+            half.keys,
+            half.born_timestamp,
+            half.born_host,
+            committed_sys_flag(half.sys_flag),
+            half.flag,
+            half.reconsume_times,
+            half.phy_offset,
+            None,
+            False,
+        )
+        return self._put_op(half.queue_offset, done)
+
+    def roll_back(self, half: MessageExt | RecentHalf, done: PutDone | None) -> int:
         """Let nobody ever see the message. As `commit`."""
-        self._put_op(half.queue_offset, done)
+        return self._put_op(half.queue_offset, done)
 
     def give_up(self, half: MessageExt, done: PutDone | None) -> None:
         """Leave the half to whoever looks after such. As `commit`."""
@@ -134,7 +159,7 @@ class Transactions:
         self._put_op(half.queue_offset, both_done, copy_queue_offset)
         return copy
 
-    def _put_op(self, queue_offset: int, done: PutDone | None, copy_queue_offset: int | None = None) -> None:
+    def _put_op(self, queue_offset: int, done: PutDone | None, copy_queue_offset: int | None = None) -> int:
         services = self._services
         properties = _OP_RAW
         if copy_queue_offset is not None:
@@ -142,7 +167,7 @@ class Transactions:
         services.passes.open()
         self.table.begin(queue_offset, copy_queue_offset=copy_queue_offset)
         try:
-            services.store.put(
+            return self._put(
                 self.op_queue,
                 b"%d" % queue_offset,
                 properties,

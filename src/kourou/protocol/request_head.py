@@ -3,6 +3,7 @@
 Sends and pulls come by the million, and to decode a head and then its fields costs half as much again as both
 together. Clients write the code first, so the first bytes tell. What such a head does not keep (fields
 that its type does not know) is found by decoding the header again, the general way.
+Not here: binary heads of that kind (binary_request.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from kourou.protocol.binary_request import decode_hot_head
 from kourou.protocol.codes import SerializeType
 from kourou.protocol.command import decode_head
 from kourou.protocol.command_head import CommandHead
@@ -19,6 +21,7 @@ from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 
 _JSON: Final = SerializeType.JSON.value
+_BINARY: Final = SerializeType.ROCKETMQ.value
 _START_BYTES: Final = 12
 
 
@@ -38,10 +41,13 @@ _typed: Final[dict[bytes, Callable[[bytes], CommandHead]]] = {
 
 def decode_request_head(serialize_type: int, header: bytes) -> CommandHead:
     """As `decode_head`; `ext_fields` may already be the typed header that `decode_ext` would make."""
-    decode = _typed.get(header[:_START_BYTES])
-    if decode is not None and serialize_type == _JSON:
-        try:
-            return decode(header)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass  # The general way says what is wrong, or takes what this one does not.
+    if serialize_type == _JSON:
+        decode = _typed.get(header[:_START_BYTES])
+        if decode is not None:
+            try:
+                return decode(header)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                pass  # The general way says what is wrong, or takes what this one does not.
+    elif serialize_type == _BINARY and (head := decode_hot_head(header)) is not None:
+        return head
     return decode_head(serialize_type, header)

@@ -1,0 +1,96 @@
+"""Binary headers of requests that come by the million, read in one go: head and fields.
+
+A client writes the fields of a request in one order, always. So one pattern finds them all, where a loop
+would go from entry to entry. It takes what nearly all are, texts in ASCII that are not empty and hold no
+zero byte, and compares what it found with the lengths that are written before them. Whatever is otherwise
+(another order, other fields, a length that is wrong) is left to header_binary.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import Final
+
+import msgspec
+
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.command_head import CommandHead
+from kourou.protocol.headers.send import SendMessageRequestHeaderV2
+from kourou.protocol.headers.transactions import EndTransactionRequestHeader
+
+# Code, language, version, opaque, flag, length of the remark, length of the fields.
+_HEAD: Final = Struct(">hBhiiii")
+_HEAD_BYTES: Final = _HEAD.size
+_CODE_BYTES: Final = 2
+
+_unpack_head: Final = _HEAD.unpack_from
+
+
+class _Fields:
+    """The fields of one kind of request, as one kind of client writes them."""
+
+    def __init__(self, header_type: type[msgspec.Struct], names: Sequence[str]) -> None:
+        entries = [rf"\x00{re.escape(chr(len(name)))}{name}\x00\x00(..)([\x01-\x7f]++)" for name in names]
+        self._header_type = header_type
+        self._names = tuple(names)
+        self._match = re.compile("".join(entries), re.DOTALL).fullmatch
+        self._pack_lengths = Struct(f">{len(names)}H").pack
+
+    def read(self, text: str) -> msgspec.Struct | None:
+        """The typed header; None if that cannot be told so easily. `text` has a character for each byte."""
+        found = self._match(text, _HEAD_BYTES)
+        if found is None:
+            return None
+        groups = found.groups()
+        values = groups[1::2]
+        if self._pack_lengths(*map(len, values)).decode("latin-1") != "".join(groups[::2]):
+            return None
+        fields = dict(zip(self._names, values, strict=True))
+        return msgspec.convert(fields, self._header_type, strict=False)
+
+
+def _of_code(code: int, *fields: _Fields) -> tuple[bytes, tuple[_Fields, ...]]:
+    return code.to_bytes(_CODE_BYTES, "big"), fields
+
+
+# Java writes both in the order of a hash table, so that a field which is left out moves no other.
+_END: Final = (
+    "producerGroup bname commitLogOffset topic msgId tranStateTableOffset commitOrRollback transactionId "
+    "fromTransactionCheck"
+).split()
+_SENDS: Final = (
+    _Fields(SendMessageRequestHeaderV2, "abcdefghijkmn"),
+    _Fields(SendMessageRequestHeaderV2, "abcdefghijkm"),  # 4.9
+)
+_ENDS: Final = (
+    _Fields(EndTransactionRequestHeader, _END),
+    _Fields(EndTransactionRequestHeader, [name for name in _END if name not in ("bname", "topic")]),  # 4.9
+)
+_by_code: Final = dict(
+    (
+        _of_code(RequestCode.SEND_MESSAGE_V2, *_SENDS),
+        _of_code(RequestCode.SEND_BATCH_MESSAGE, *_SENDS),
+        _of_code(RequestCode.END_TRANSACTION, *_ENDS),
+    )
+)
+
+
+def decode_hot_head(header: bytes) -> CommandHead | None:
+    """The head with a typed header in it; None when that has to be found out the general way."""
+    kinds = _by_code.get(header[:_CODE_BYTES])
+    if kinds is None or len(header) <= _HEAD_BYTES:
+        return None
+    code, language, version, opaque, flag, remark_bytes, fields_bytes = _unpack_head(header)
+    if flag & 1 or remark_bytes or fields_bytes != len(header) - _HEAD_BYTES:
+        return None
+    text = header.decode("latin-1")
+    try:
+        for fields in kinds:
+            typed = fields.read(text)
+            if typed is not None:
+                return CommandHead(code, language, version, opaque, flag, None, typed)
+    except (error, msgspec.ValidationError):
+        pass  # A text longer than its length can say, or a number that is none.
+    return None
