@@ -65,7 +65,9 @@ class MessageReader:
     def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
         """How many units a read of `max_messages` looks at. With a filter that does not depend on how
         many are asked for: it may let none of them pass."""
-        return max(1, self._max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
+        if is_filtered:
+            return max(1, self._max_filter_units)
+        return max_messages if 1 <= max_messages <= MAX_MESSAGES else max(1, min(max_messages, MAX_MESSAGES))
 
     def is_old(self, units: bytes) -> bool:
         """Whether the first of some units points to what is no longer among the newest bytes of the log."""
@@ -156,11 +158,13 @@ class MessageReader:
         better not copied."""
         phy_offset, size, _ = UNIT.unpack_from(units)
         log = self._log
-        window = log.window_at(phy_offset)
-        if window is None:
+        if phy_offset >= log.window_phy_offset:
+            window = log.window_at(phy_offset)
+        else:
             last_phy_offset, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
-            if last_phy_offset - phy_offset < _DENSE * size * (len(units) // UNIT_BYTES):
-                window = log.region_at(phy_offset, last_phy_offset + last_size)
+            if last_phy_offset - phy_offset >= _DENSE * size * (len(units) // UNIT_BYTES):
+                return None
+            window = log.region_at(phy_offset, last_phy_offset + last_size)
         if window is None or self.damaged:
             return None
         view, start, low, end = window
