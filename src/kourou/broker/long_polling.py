@@ -14,10 +14,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kourou.broker.pull_targets import PullTarget
 from kourou.broker.record_judge import RecordJudge
-from kourou.broker.tag_filter import TagCodes
-from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
-from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import UNIT, UNIT_BYTES
@@ -35,35 +33,29 @@ QueueKey = tuple[str, int]
 
 
 class Pull:
-    """One pull that passed its checks; `codes` and `judge` are its filter. While it waits,
+    """One pull that passed its checks; `judge` is its filter beside that of the target. While it waits,
     `seen_queue_offset` says which messages it has been compared with."""
 
     __slots__ = (
-        "codes",
-        "group_config",
         "header",
         "judge",
         "key",
         "request",
         "seen_queue_offset",
+        "target",
         "timer",
-        "topic_config",
     )
 
     def __init__(
         self,
         request: Request,
         header: PullMessageRequestHeader,
-        topic_config: TopicConfig,
-        group_config: SubscriptionGroupConfig,
-        codes: TagCodes,
+        target: PullTarget,
         judge: RecordJudge | None = None,
     ) -> None:
         self.request = request
         self.header = header
-        self.topic_config = topic_config
-        self.group_config = group_config
-        self.codes = codes
+        self.target = target
         self.judge = judge
         self.key: QueueKey = (header.topic, header.queue_id)
         self.seen_queue_offset = header.queue_offset
@@ -155,7 +147,7 @@ class PullRequestHoldService:
 def _is_met(pull: Pull, queue: ConsumeQueue) -> bool:
     """Whether there is something for this pull among the messages it has not been compared with."""
     newest = queue.max_queue_offset
-    if pull.codes is None and pull.judge is None:
+    if pull.target.codes is None and pull.judge is None:
         return newest > pull.header.queue_offset
     while pull.seen_queue_offset < newest:
         units = queue.read_units_nowait(pull.seen_queue_offset, newest - pull.seen_queue_offset)
@@ -170,7 +162,7 @@ def _is_met(pull: Pull, queue: ConsumeQueue) -> bool:
 def _has_match(pull: Pull, units: bytes) -> bool:
     judge = pull.judge
     if judge is None:
-        codes = pull.codes
+        codes = pull.target.codes
         return codes is None or any(tags_code in codes for _, _, tags_code in UNIT.iter_unpack(units))
     judge.rest()
     # What the judge cannot tell, because there is much of it, the pull itself finds out in steps.

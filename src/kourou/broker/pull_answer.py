@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from kourou.protocol.codes import ResponseCode, SerializeType
+from kourou.protocol.codes import CommandFlag, ResponseCode, SerializeType
 from kourou.protocol.headers.pull import PullMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
@@ -13,11 +13,12 @@ from kourou.transport.request import Request
 
 _PREFIX: Final = Struct(">II")
 _JSON: Final = SerializeType.JSON.value
+_ONEWAY: Final = CommandFlag.ONEWAY.value
 _TEMPLATE: Final = (
     '{"code":0,"extFields":{"groupSysFlag":"0","maxOffset":"%d","minOffset":"%d","nextBeginOffset":"%d",'
     '"suggestWhichBrokerId":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
     f'"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":{CURRENT_VERSION}}}'
-)
+).encode()
 
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -41,25 +42,22 @@ def pull_code(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
 
 def answer_found(request: Request, result: GetMessageResult, broker_id: int, topic_sys_flag: int) -> None:
     """Give messages to whoever asked; they have to be loaded."""
-    if request.serialize_type != _JSON or request.is_oneway:
+    if request.serialize_type != _JSON or request.head.flag & _ONEWAY:
         header = _header(result, broker_id, topic_sys_flag)
         request.reply(header, b"".join(result.buffers), remark=result.status.name)
         return
-    head = (
-        _TEMPLATE
-        % (
-            result.max_offset,
-            result.min_offset,
-            result.next_begin_offset,
-            broker_id,
-            topic_sys_flag,
-            request.opaque,
-        )
-    ).encode()
+    head = _TEMPLATE % (
+        result.max_offset,
+        result.min_offset,
+        result.next_begin_offset,
+        broker_id,
+        topic_sys_flag,
+        request.opaque,
+    )
     request.answered = True
     buffers = result.buffers
     # What there is, not what there should be: a length that is wrong would leave the client waiting for ever.
-    size = 4 + len(head) + sum(map(len, buffers))
+    size = 4 + len(head) + (len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
     request.connection.send_parts([_PREFIX.pack(size, len(head)) + head, *buffers], 4 + size)
 
 

@@ -46,10 +46,15 @@ class ReadTurns:
         await turn
 
     def _is_sending(self) -> bool:
-        end, now_s = self._end(), self._loop.time()
+        end = self._end()
+        if end == self._seen_end and not self._sending_until_s:
+            return False  # nobody has sent since the clock was looked at
+        now_s = self._loop.time()
         if end != self._seen_end:
             self._seen_end = end
             self._sending_until_s = now_s + SENDING_S
+        elif now_s >= self._sending_until_s:
+            self._sending_until_s = 0.0
         return now_s < self._sending_until_s
 
     def _take(self) -> None:

@@ -63,16 +63,24 @@ class BrokerStatsManager:
         self.rates.put_nums += nums
         self.put_size_total += size_bytes
 
-    def group_get(self, group: str, topic: str, nums: int, size_bytes: int) -> None:
+    def pulled(self, group: str, topic: str, nums: int, size_bytes: int) -> None:
         """One pull was answered with `nums` messages in `size_bytes`."""
+        self.group_get(group, topic, nums, size_bytes)
+        item = self._broker_get
+        item.times += 1
+        item.nums += nums
+
+    def group_get(self, group: str, topic: str, nums: int, size_bytes: int) -> None:
+        """A group got `nums` messages of a topic in `size_bytes`."""
         item = self._group_gets.get((topic, group))
         if item is None:
             item = self._group_gets[topic, group] = StatsItem()
         item.times += 1
         item.nums += nums
         item.size_bytes += size_bytes
-        self.rates.get_found += 1
-        self.rates.get_nums += nums
+        rates = self.rates
+        rates.get_found += 1
+        rates.get_nums += nums
 
     def get_missed(self) -> None:
         """One pull found nothing."""
@@ -82,11 +90,6 @@ class BrokerStatsManager:
         """One send stored `nums` messages."""
         self._broker_put.times += 1
         self._broker_put.nums += nums
-
-    def broker_get(self, nums: int) -> None:
-        """One pull was answered with `nums` messages."""
-        self._broker_get.times += 1
-        self._broker_get.nums += nums
 
     def put_latency(self, elapsed_ms: float, nums: int = 1) -> None:
         """`nums` messages took `elapsed_ms` each to be stored."""

@@ -297,11 +297,13 @@ class CommitLog:
         end = min(log_file.end_phy_offset, self.max_phy_offset)
         return LogWindow(log_file.mapped(), start, max(start, low), end)
 
-    def region_at(self, phy_offset: int) -> LogWindow | None:
-        """Older bytes around this one, through a map; None when they are not in memory. Worth it for who
-        reads many."""
+    def region_at(self, phy_offset: int, until_phy_offset: int = 0) -> LogWindow | None:
+        """Older bytes around this one, and on until another, through a map; None when not all of them are in
+        memory and in one file. Worth it for who reads many."""
         log_file = self.file_at(phy_offset)
-        return None if log_file is None else self._regions.at(log_file, phy_offset, self.max_phy_offset)
+        if log_file is None or until_phy_offset > min(log_file.end_phy_offset, self.max_phy_offset):
+            return None
+        return self._regions.over(log_file, phy_offset, until_phy_offset, self.max_phy_offset)
 
     def read(self, phy_offset: int, size_bytes: int) -> bytes | None:
         """Bytes of one file, from disk if need be; None when they are not there (any more)."""

@@ -21,6 +21,7 @@ from kourou.store.cq_unit import BLANK_UNIT, UNIT, UNIT_BYTES, CqUnit
 from kourou.store.queue_files import QueueFiles
 from kourou.store.queue_min_search import MinSearch
 from kourou.store.queue_recovery import IsRecord, QueueState, find_end
+from kourou.store.unit_blocks import BLOCK_UNITS
 
 if TYPE_CHECKING:
     from kourou.protocol.record import RecordEncoder
@@ -72,7 +73,8 @@ class ConsumeQueue:
         self.encoder: RecordEncoder | None = None
         self._files = files
         self._mark_dirty = mark_dirty
-        self._epoch = 0  # changes when units are taken away: a flush under way is void then
+        # Changes when units are taken away: a flush under way, and blocks in memory, are void then.
+        self._epoch = 0
         self._reset(0)
 
     def __repr__(self) -> str:
@@ -247,10 +249,28 @@ class ConsumeQueue:
         """The same without waiting: None when the units have to come from disk."""
         if queue_offset >= self._flushed:
             return self._tail_units(queue_offset, max_units)
+        number, first = divmod(queue_offset, BLOCK_UNITS)
+        if first + max_units <= BLOCK_UNITS and queue_offset >= self.min_queue_offset:
+            block = self._files.blocks.get((self, self._epoch, number)) or self._read_block(number)
+            if block is not None:
+                return block[first * UNIT_BYTES : (first + max_units) * UNIT_BYTES]
+        return self._read_flushed(queue_offset, max_units)
+
+    def _read_flushed(self, queue_offset: int, max_units: int) -> bytes | None:
         size_bytes = self._readable_units(queue_offset, max_units) * UNIT_BYTES
         if size_bytes <= 0:
             return b""
         return self._files.read_nowait(self.topic, self.queue_id, queue_offset * UNIT_BYTES, size_bytes)
+
+    def _read_block(self, number: int) -> bytes | None:
+        """A whole block, which is kept; None when not all of it is flushed, in one file and in memory."""
+        queue_offset = number * BLOCK_UNITS
+        if self._readable_units(queue_offset, BLOCK_UNITS) < BLOCK_UNITS:
+            return None
+        block = self._read_flushed(queue_offset, BLOCK_UNITS)
+        if block is not None:
+            self._files.blocks.keep((self, self._epoch, number), block)
+        return block
 
     def _tail_units(self, queue_offset: int, max_units: int) -> bytes:
         if queue_offset < self.min_queue_offset:
@@ -470,6 +490,7 @@ class ConsumeQueue:
 
     def adopt(self, state: QueueState) -> None:
         """Take over what is known of the files."""
+        self._epoch += 1
         self._reset(state.end // UNIT_BYTES)
         self.max_phy_offset = state.max_phy_offset
         if state.max_phy_offset >= 0:

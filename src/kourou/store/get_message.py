@@ -41,6 +41,8 @@ _DENSE: Final = 16
 """Up to so many bytes of the log for each one that is wanted, a region is looked for around them."""
 _MAX_COPIED_BYTES: Final = 256 * 1024
 """More are handed on as views of the log, without a copy."""
+_SMALL_BYTES: Final = 16 * 1024
+"""Records smaller than this are copied, however many: the connection would join the views (connection.py)."""
 
 
 class MessageReader:
@@ -63,7 +65,9 @@ class MessageReader:
     def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
         """How many units a read of `max_messages` looks at. With a filter that does not depend on how
         many are asked for: it may let none of them pass."""
-        return max(1, self._max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
+        if is_filtered:
+            return max(1, self._max_filter_units)
+        return max_messages if 1 <= max_messages <= MAX_MESSAGES else max(1, min(max_messages, MAX_MESSAGES))
 
     def is_old(self, units: bytes) -> bool:
         """Whether the first of some units points to what is no longer among the newest bytes of the log."""
@@ -84,15 +88,20 @@ class MessageReader:
         """Up to `max_messages` from `queue_offset` on. Waits for the disk only if `record_filter`
         needs a record that is not in memory; a `judge` in its stead reads records itself. `units` are
         those of the queue from `queue_offset` on; they are read, which may wait too, if not given."""
-        refusal = _outside(queue, queue_offset)
-        if refusal is not None:
-            return refusal
-        assert queue is not None
+        if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
+            return _outside(queue, queue_offset)
         if record_filter is not None:
             judge = partial(self._matches, record_filter)
         is_filtered = tags_filter is not None or judge is not None
         if units is None:
             units = queue.read_units(queue_offset, self.units_wanted(max_messages, is_filtered=is_filtered))
+        limit = self._max_transfer_bytes
+        if max_bytes and max_bytes < limit:
+            limit = max_bytes
+        if self._kernel is not None and not is_filtered and units:
+            gathered = self._gather(self._kernel, queue, queue_offset, units, max_messages, limit)
+            if gathered is not None:
+                return gathered
         result = GetMessageResult(
             GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset, queue.min_queue_offset, queue.max_queue_offset
         )
@@ -104,7 +113,6 @@ class MessageReader:
                 queue_offset - queue_offset % per_file + per_file, queue.max_queue_offset
             )
             return result
-        limit = min(max_bytes or self._max_transfer_bytes, self._max_transfer_bytes)
         if is_filtered or not self._take_all(result, units, max_messages, limit):
             self._take_some(result, units, max_messages, limit, tags_filter, judge)
         return result
@@ -114,8 +122,6 @@ class MessageReader:
         have to be looked at one by one."""
         if len(units) > MANY * UNIT_BYTES:
             return self._take_many(result, units, max_messages, max_bytes)
-        if self._kernel is not None and self._gather(self._kernel, result, units, max_messages, max_bytes):
-            return True
         phy_offsets, sizes = unit_columns(units)
         total = sum(sizes)
         if len(sizes) > max_messages or total > max_bytes:
@@ -140,31 +146,43 @@ class MessageReader:
         return True
 
     def _gather(
-        self, kernel: Kernel, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int
-    ) -> bool:
-        """The same by the compiled kernel, in one copy; False, and nothing is given, where no one window of
-        the log has all of them."""
-        first_phy_offset, first_size, _ = UNIT.unpack_from(units)
-        last_phy_offset, _, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
+        self,
+        kernel: Kernel,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        units: bytes,
+        max_messages: int,
+        max_bytes: int,
+    ) -> GetMessageResult | None:
+        """The same by the compiled kernel, in one copy; None where not all of them are in memory, or they are
+        better not copied."""
+        phy_offset, size, _ = UNIT.unpack_from(units)
         log = self._log
-        window = log.window_at(first_phy_offset)
-        if window is None and last_phy_offset - first_phy_offset < _DENSE * first_size * (
-            len(units) // UNIT_BYTES
-        ):
-            window = log.region_at(first_phy_offset)
+        if phy_offset >= log.window_phy_offset:
+            window = log.window_at(phy_offset)
+        else:
+            last_phy_offset, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
+            if last_phy_offset - phy_offset >= _DENSE * size * (len(units) // UNIT_BYTES):
+                return None
+            window = log.region_at(phy_offset, last_phy_offset + last_size)
         if window is None or self.damaged:
-            return False
+            return None
         view, start, low, end = window
-        low = max(low, log.min_phy_offset)
-        found = kernel.gather(view, start, low, end, units, max_messages, max_bytes, _MAX_COPIED_BYTES)
+        max_copied = max_bytes if size < _SMALL_BYTES else _MAX_COPIED_BYTES
+        found = kernel.gather(view, start, low, end, units, max_messages, max_bytes, max_copied)
         if found is None:
-            return False
-        result.message_count, result.last_phy_offset, records = found
-        result.status = GetMessageStatus.FOUND
-        result.buffers = [records]
-        result.size_bytes = len(records)
-        result.next_begin_offset += result.message_count
-        return True
+            return None
+        count, last_phy_offset, records = found
+        return GetMessageResult(
+            GetMessageStatus.FOUND,
+            queue_offset + count,
+            queue.min_queue_offset,
+            queue.max_queue_offset,
+            [records],
+            count,
+            len(records),
+            last_phy_offset,
+        )
 
     def _take_many(self, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int) -> bool:
         """The same for bulk readers, with nothing done for a single message."""
@@ -195,7 +213,7 @@ class MessageReader:
         """A piece of the log in memory with a run of it: as much as there is, or but the run itself."""
         window = self._log.window_at(phy_offset)
         if window is None and is_dense:
-            window = self._log.region_at(phy_offset)
+            window = self._log.region_at(phy_offset, run_end)
         if window is None or run_end > window.end:
             raw = self._log.read_nowait(phy_offset, run_end - phy_offset)
             return None if raw is None else LogWindow(memoryview(raw), phy_offset, phy_offset, run_end)
@@ -265,26 +283,22 @@ class MessageReader:
         """Put these runs of the log, `total` bytes within [low, high), into the result; those that are not
         in memory it may load."""
         result.is_dense = is_dense = high - low < _DENSE * total
-        window = self._window(begins[0], ends[0], is_dense=is_dense)
-        if window is not None and window.low <= low and high <= window.end:
+        window = self._log.window_at(low)
+        if window is None and is_dense:
+            window = self._log.region_at(low, high)
+        if window is not None and high <= window.end:
             view, start = window.view, window.start
             result.buffers = [
                 view[begin - start : end - start] for begin, end in zip(begins, ends, strict=True)
             ]
         else:
-            self._load_runs(result, begins, ends, window, is_dense=is_dense)
+            self._load_runs(result, begins, ends, is_dense=is_dense)
 
     def _load_runs(
-        self,
-        result: GetMessageResult,
-        begins: Sequence[int],
-        ends: Sequence[int],
-        window: LogWindow | None,
-        *,
-        is_dense: bool,
+        self, result: GetMessageResult, begins: Sequence[int], ends: Sequence[int], *, is_dense: bool
     ) -> None:
-        """The same where no window has all of them; `window` is that of the first."""
-        view, start, low, end = window or _NOWHERE
+        """The same where no window has all of them."""
+        view, start, low, end = _NOWHERE
         for phy_offset, run_end in zip(begins, ends, strict=True):
             if phy_offset < low or run_end > end:
                 view, start, low, end = self._window(phy_offset, run_end, is_dense=is_dense) or _NOWHERE
@@ -302,8 +316,8 @@ def _is_inside(phy_offset: int, ranges: Sequence[tuple[int, int]]) -> bool:
     return any(start <= phy_offset < end for start, end in ranges)
 
 
-def _outside(queue: ConsumeQueue | None, queue_offset: int) -> GetMessageResult | None:
-    """The answer to an offset that the queue does not hold; None when it does."""
+def _outside(queue: ConsumeQueue | None, queue_offset: int) -> GetMessageResult:
+    """The answer to an offset that the queue does not hold."""
     if queue is None:
         return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
     low, high = queue.min_queue_offset, queue.max_queue_offset
@@ -313,6 +327,4 @@ def _outside(queue: ConsumeQueue | None, queue_offset: int) -> GetMessageResult 
         return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
     if queue_offset == high:
         return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, high, low, high)
-    if queue_offset > high:
-        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    return None
+    return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)

@@ -56,6 +56,17 @@ class LogRegions:
                 return self._note(log_file, low, end)
         return None
 
+    def over(
+        self, log_file: LogFile, phy_offset: int, until_phy_offset: int, end_phy_offset: int
+    ) -> LogWindow | None:
+        """The same for all of `log_file` from one byte until another, over as many regions as it takes."""
+        first = last = self.at(log_file, phy_offset, end_phy_offset)
+        while last is not None and last.end < until_phy_offset:
+            last = self.at(log_file, last.end, end_phy_offset)
+        if first is last or first is None or last is None:
+            return last
+        return LogWindow(last.view, last.start, first.low, last.end)
+
     def _note(self, log_file: LogFile, low: int, end: int) -> LogWindow:
         window = LogWindow(log_file.mapped(), log_file.start_phy_offset, low, end)
         self._found.pop(low, None)

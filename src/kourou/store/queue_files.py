@@ -22,6 +22,7 @@ from kourou.errors import StoreFormatError
 from kourou.store.cq_unit import BLANK_UNIT, UNIT_BYTES
 from kourou.store.descriptor_cache import CachedFile, DescriptorCache
 from kourou.store.files import Files, OpenFile
+from kourou.store.unit_blocks import UnitBlocks
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class QueueFiles:
         self._may_have_snapshot = True
         self._root_text = str(root)
         self._readers = DescriptorCache(files, open_files)
+        self.blocks = UnitBlocks()
         self._unsynced: dict[_FileKey, None] = {}
         self._unsynced_folders: dict[Path, None] = {}
         self._failed_sync: OSError | None = None
@@ -329,4 +331,5 @@ class QueueFiles:
 
     def close(self) -> None:
         """Close every file."""
+        self.blocks.clear()
         self._readers.close()

@@ -9,6 +9,7 @@ import pytest
 
 from kourou.broker import long_polling
 from kourou.broker.long_polling import Pull, PullRequestHoldService
+from kourou.broker.pull_targets import PullTarget
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pull import PullMessageRequestHeader
@@ -45,7 +46,7 @@ class Peer:
             suspend_timeout_millis=0,
             sub_version=0,
         )
-        return Pull(self._requests[0], header, TOPIC, GROUP, None)
+        return Pull(self._requests[0], header, PullTarget(TOPIC, GROUP, None))
 
 
 class Holds(PullRequestHoldService):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kourou.broker.long_polling import Pull
+from kourou.broker.pull_targets import PullTarget
 from kourou.protocol.bodies import (
     GetConsumerStatusBody,
     MessageQueue,
@@ -85,7 +86,8 @@ def _held_pull(broker: AdminBroker) -> Pull:
     )
     head = CommandHead(RequestCode.PULL_MESSAGE)
     request = Request(broker.connect().connection, 0, head, b"")
-    return Pull(request, header, broker.topics.table["T"], broker.groups.table["CG"], None)
+    target = PullTarget(broker.topics.table["T"], broker.groups.table["CG"], None)
+    return Pull(request, header, target)
 
 
 async def test_minus_one_means_the_end(tmp_path: Path) -> None:

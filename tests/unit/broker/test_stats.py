@@ -50,7 +50,7 @@ def test_hour_and_day_are_sampled_at_their_steps() -> None:
 def test_broker_counters_go_by_the_clusters_name() -> None:
     stats = _manager()
     stats.broker_put(3)
-    stats.broker_get(2)
+    stats.pulled("G", "T", 2, 20)
     _run(stats, 1, 10)
     puts = stats.view("BROKER_PUT_NUMS", "DefaultCluster")
     gets = stats.view("BROKER_GET_NUMS", "DefaultCluster")

@@ -19,8 +19,8 @@ from kourou.store.message_store import MessageStore
 from tests.unit.store.message_stores import StoreKit, body_for, put
 
 QUEUES = 3
-MESSAGES = 400
-FILE_BYTES = 64 * 1024
+MESSAGES = 1_200
+FILE_BYTES = 512 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def shown(result: GetMessageResult) -> tuple[object, ...]:
 @given(
     queue_id=st.integers(0, QUEUES - 1),
     queue_offset=st.integers(0, MESSAGES // QUEUES + 30),
-    max_messages=st.integers(0, 300),
-    max_bytes=st.one_of(st.none(), st.integers(1, 50_000)),
+    max_messages=st.integers(0, 450),
+    max_bytes=st.one_of(st.none(), st.integers(1, 300_000)),
     damaged=st.one_of(st.just([]), st.just([(5_000, 9_000)])),
 )
 def test_pulls_come_out_the_same(
@@ -83,6 +83,17 @@ def test_the_kernel_is_used(store: MessageStore, readers: tuple[MessageReader, M
         reader.damaged = []
     with_kernel, without = (reader.get_message(queue, 0, 8) for reader in readers)
     assert len(with_kernel.buffers) == 1 < len(without.buffers)
+
+
+def test_bulk_readers_get_one_copy_too(
+    store: MessageStore, readers: tuple[MessageReader, MessageReader]
+) -> None:
+    queue = store.queues.find("orders", 0)
+    for reader in readers:
+        reader.damaged = []
+    with_kernel, without = (reader.get_message(queue, 0, 270) for reader in readers)
+    assert with_kernel.message_count == 270 and len(with_kernel.buffers) == 1
+    assert shown(with_kernel) == shown(without)
 
 
 LOG = bytes(range(200))

@@ -64,6 +64,24 @@ def test_a_region_is_asked_for_once_a_second(files: list[FileDouble]) -> None:
     assert files[0].asked == 2
 
 
+def test_several_regions_are_one_window(files: list[FileDouble]) -> None:
+    clock = Clock()
+    regions = LogRegions(clock)
+    found = regions.over(files[0], 100, REGION_BYTES + 1, FILE_BYTES)
+    assert found is not None and (found.start, found.low, found.end) == (0, 0, FILE_BYTES)
+    assert files[0].asked == 2
+    assert regions.over(files[0], 100, REGION_BYTES, FILE_BYTES) is regions.at(files[0], 0, FILE_BYTES)
+    assert files[0].asked == 2, "both are believed"
+
+
+def test_regions_one_of_which_is_not_in_memory_are_no_window(files: list[FileDouble]) -> None:
+    files[0].resident_end = REGION_BYTES + 2 * SMALL_BYTES
+    regions = LogRegions(Clock())
+    found = regions.over(files[0], 100, REGION_BYTES + SMALL_BYTES + 1, FILE_BYTES)
+    assert found is not None and (found.low, found.end) == (0, REGION_BYTES + 2 * SMALL_BYTES)
+    assert regions.over(files[0], 100, REGION_BYTES + 2 * SMALL_BYTES + 1, FILE_BYTES) is None
+
+
 def test_where_not_all_is_in_memory_a_small_one_may_be(files: list[FileDouble]) -> None:
     regions = LogRegions(Clock())
     files[0].resident_end = SMALL_BYTES
