@@ -31,11 +31,15 @@ async def test_when_nobody_sends_nobody_waits() -> None:
     await asyncio.wait_for(turns.wait(), 1)
 
 
-async def test_while_messages_are_put_one_reads_in_an_iteration() -> None:
+async def test_while_messages_are_put_one_reads_in_some_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     log = Log()
     turns = ReadTurns(log)
     log.end = 100
     assert [turns.take_nowait() for _ in range(3)] == [True, False, False]
+    for _ in range(read_turns.ITERATIONS - 1):
+        await an_iteration()
+        assert not turns.take_nowait()
     await an_iteration()
     assert [turns.take_nowait() for _ in range(2)] == [True, False]
 
