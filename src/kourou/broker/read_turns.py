@@ -67,7 +67,7 @@ class ReadTurns:
         self._loop.call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        """Once in an iteration: when the turn is over one more may read, or all when nobody sends any longer."""
+        """Once in an iteration. At the end of a turn one more may read; all, when nobody sends any longer."""
         is_sending = self._is_sending()
         self._iterations_left -= 1
         if is_sending and self._iterations_left:

@@ -44,9 +44,13 @@ _SEND_STARTS: Final[dict[int, bytes]] = {
     SerializeType.ROCKETMQ.value: RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big"),
 }
 _PLACE: Final = Struct(">qq")
+# Each run looks at all that is left. Where that many end at an odd one, the kernel is of no use in this pass.
+_MAX_RUNS: Final = 8
 
 Sender: TypeAlias = tuple[Connection, list[RawFrame]]
 """A connection, and what it has sent."""
+Told: TypeAlias = tuple[Connection, list[tuple[int, bytes]]]
+"""A connection to be told, with the serialize types and headers of what it has sent."""
 
 
 class SendRuns:
@@ -120,10 +124,17 @@ class SendRuns:
         self._gathered_bytes = 0
         services = self._services
         senders = list(gathered.items())
+        runs = 0
         while senders:
             done = 0
-            if not self._is_broken and not services.hooks.before_send and services.pass_end.has_room:
+            if (
+                runs < _MAX_RUNS
+                and not self._is_broken
+                and not services.hooks.before_send
+                and services.pass_end.has_room
+            ):
                 done = services.store.appender.put_run(partial(self._encode, senders))
+                runs += 1
             senders = self._put_odd(senders, done)
 
     @staticmethod
@@ -157,14 +168,18 @@ class SendRuns:
         if encoded is None:
             return None
         count, records, hashed_keys, answers, places, grown = encoded
-        done = partial(self._stored, senders, answers, places)
+        # Bodies are not kept for as long as senders wait for a sync.
+        told = [
+            (connection, [frame[:2] for frame in frames]) for connection, frames in senders[: len(answers)]
+        ]
+        done = partial(self._stored, told, answers, places)
         return PutRun(count, records, hashed_keys, grown, done)
 
     # -- answering -------------------------------------------------------------------------------
 
     def _stored(
         self,
-        senders: Sequence[Sender],
+        told: Sequence[Told],
         answers: Sequence[bytes],
         places: bytes,
         status: PutStatus,
@@ -173,18 +188,18 @@ class SendRuns:
     ) -> None:
         """Tell the senders; all of them share one fate."""
         if status is not _PUT_OK:
-            self._tell_each(senders, places, status)
+            self._tell_each(told, places, status)
             return
-        # Senders behind those that have answers come in another run.
-        for (connection, _frames), own in zip(senders, answers, strict=False):
+        for (connection, _heads), own in zip(told, answers, strict=True):
             if own:
                 connection.send(own)
 
-    def _tell_each(self, senders: Sequence[Sender], places: bytes, status: PutStatus) -> None:
-        sent_frames = ((connection, frame) for connection, frames in senders for frame in frames)
-        # Of the last of them not all frames need be in this run.
-        for (connection, frame), place in zip(sent_frames, _PLACE.iter_unpack(places), strict=False):
-            serialize_type, header, _ = frame
+    def _tell_each(self, told: Sequence[Told], places: bytes, status: PutStatus) -> None:
+        sends = ((connection, *head) for connection, heads in told for head in heads)
+        # Of the last connection not all need be in this run.
+        for (connection, serialize_type, header), place in zip(
+            sends, _PLACE.iter_unpack(places), strict=False
+        ):
             phy_offset, queue_offset = place
             head = decode_request_head(serialize_type, header)
             request = Request(connection, serialize_type, head, b"", header)

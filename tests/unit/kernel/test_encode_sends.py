@@ -148,6 +148,13 @@ def test_an_odd_one_keeps_the_sends_of_others_from_nothing(twins: Twins) -> None
     assert twins.taken - before == 6
 
 
+def test_many_odd_ones_do_not_keep_the_kernel_busy(twins: Twins) -> None:
+    calls = twins.calls
+    odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}))
+    assert all(b'"opaque":' in answer for answer in twins.feed_together([odd] * 50))
+    assert twins.calls - calls == 8
+
+
 def test_what_was_sent_before_another_request_is_put_before_it(twins: Twins) -> None:
     """A batch is another kind of request: it lies behind the sends that came before it."""
     entry = encode_batch_entries([BatchEntry(0, b"of the batch", b"")])
