@@ -6,10 +6,12 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from kourou.testing.faulty_files import FaultyFiles
 from tests.unit.kernel.kernel_kit import build, build_problem, install
 from tests.unit.kernel.twins import Twins, frame, send, started
 
@@ -36,4 +38,22 @@ def twins(kernel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Itera
             twins.feed(frame(send({"b": topic})) + frame(send({"b": topic, "e": "1"})))
         yield twins
         twins.assert_same()
+        runner.run(stack.aclose())
+
+
+@pytest.fixture
+def failing(
+    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[tuple[Twins, list[FaultyFiles]]]:
+    """Two brokers of one test, and the files of each, which can be made to fail."""
+    install(kernel, monkeypatch)
+    made: list[FaultyFiles] = []
+
+    def faulty() -> FaultyFiles:
+        made.append(FaultyFiles())
+        return made[-1]
+
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        yield started(runner, stack, tmp_path, files=faulty), made
         runner.run(stack.aclose())

@@ -370,30 +370,18 @@ def test_headers_with_single_bytes_changed_come_out_the_same(twins: Twins, seed:
 # -- what goes wrong ----------------------------------------------------------------------------------
 
 
-def test_senders_hear_of_a_failed_write_one_by_one(
-    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    install(kernel, monkeypatch)
-    files: list[FaultyFiles] = []
-
-    def faulty() -> FaultyFiles:
-        files.append(FaultyFiles())
-        return files[-1]
-
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        failing = started(runner, stack, tmp_path, files=faulty)
-        failing.feed(frame(send()))
-        for one in files:
-            one.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
-        data = binary(binary_send(opaque=1)) + frame(send(opaque=2)) + binary(binary_send(flag=2))
-        answers = commands(failing.feed(data))
-        assert failing.taken == 3
-        assert [(answer.serialize_type, answer.opaque) for answer in answers] == [(BINARY, 1), (0, 2)]
-        assert {answer.remark for answer in answers} == {PutStatus.SERVICE_NOT_AVAILABLE.remark}
-        failing.feed(data)
-        failing.assert_same()
-        runner.run(stack.aclose())
+def test_senders_hear_of_a_failed_write_one_by_one(failing: tuple[Twins, list[FaultyFiles]]) -> None:
+    twins, files = failing
+    twins.feed(frame(send()))
+    for one in files:
+        one.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
+    data = binary(binary_send(opaque=1)) + frame(send(opaque=2)) + binary(binary_send(flag=2))
+    answers = commands(twins.feed(data))
+    assert twins.taken == 3
+    assert [(answer.serialize_type, answer.opaque) for answer in answers] == [(BINARY, 1), (0, 2)]
+    assert {answer.remark for answer in answers} == {PutStatus.SERVICE_NOT_AVAILABLE.remark}
+    twins.feed(data)
+    twins.assert_same()
 
 
 @pytest.mark.parametrize("template", [b"", b"%016X%d%d%s", b"%016X%d%d%s%d" + bytes(30), bytes(30)])

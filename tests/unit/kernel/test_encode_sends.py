@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import ModuleType
@@ -296,23 +295,6 @@ def test_any_sends_come_out_the_same(twins: Twins, reads: list[list[bytes]]) -> 
 
 
 # -- what goes wrong ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def failing(
-    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[tuple[Twins, list[FaultyFiles]]]:
-    install(kernel, monkeypatch)
-    made: list[FaultyFiles] = []
-
-    def faulty() -> FaultyFiles:
-        made.append(FaultyFiles())
-        return made[-1]
-
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        yield started(runner, stack, tmp_path, files=faulty), made
-        runner.run(stack.aclose())
 
 
 def test_senders_hear_of_a_failed_write_one_by_one(failing: tuple[Twins, list[FaultyFiles]]) -> None:
