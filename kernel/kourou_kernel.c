@@ -1,7 +1,7 @@
 /* kourou_kernel: the hot path of a broker, compiled. Optional: without it the same is done in Python.
 
-   encode_sends   ordinary sends out of one read of a socket: records, units, index keys, answers
-   encode_batch   the messages of one batch: records, units, index keys
+   encode_sends   ordinary sends of the connections of a pass: records, units, hashed keys, answers
+   encode_batch   the messages of one batch: records, units, hashed keys
    gather         the records of a pull, one after the other
    checksum       of a body, as records have it
 

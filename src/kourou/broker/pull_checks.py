@@ -1,7 +1,7 @@
 """Who may pull what: permissions of the broker, the group and the topic, and whether they are there.
 
 A refusal for lack of permission says in the header whose it was (5.x), as code 16 alone does not.
-Not here: subscriptions (pull_message_processor.py).
+Not here: subscriptions (pull_targets.py).
 """
 
 from __future__ import annotations

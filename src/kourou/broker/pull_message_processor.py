@@ -130,7 +130,9 @@ class PullMessageProcessor:
         reader = self._reader
         wanted = reader.units_wanted(header.max_msg_nums, is_filtered=target.codes is not None)
         units = b"" if queue is None else queue.read_units_nowait(header.queue_offset, wanted)
-        if units is not None and (not reader.is_old(units) or self._turns.take_nowait()):
+        is_old = units is not None and reader.is_old(units)
+        has_turn = is_old and self._turns.take_nowait()
+        if units is not None and (has_turn or not is_old):
             result = self._read(header, target, queue, units)
             if result.is_loaded:
                 self._finish(request, header, target, result, may_wait=may_wait)
@@ -138,7 +140,7 @@ class PullMessageProcessor:
             result.release()  # in its line a pull keeps no file
         assert queue is not None, "without a queue nothing is read"
         pull = Pull(request, header, target)
-        self._lines.run(request, partial(self._serve_cold, pull, queue, wanted))
+        self._lines.run(request, partial(self._serve_cold, pull, queue, wanted, has_turn=has_turn))
 
     def _finish(
         self,
@@ -172,9 +174,10 @@ class PullMessageProcessor:
             units=units,
         )
 
-    async def _serve_cold(self, pull: Pull, queue: ConsumeQueue, wanted: int) -> None:
+    async def _serve_cold(self, pull: Pull, queue: ConsumeQueue, wanted: int, *, has_turn: bool) -> None:
         """Have the queue's units read first; what they point to may be on disk too."""
-        await self._turns.wait()
+        if not has_turn:
+            await self._turns.wait()
         began_s = perf_counter()
         queue_offset = pull.header.queue_offset
         units = queue.read_units_nowait(queue_offset, wanted)

@@ -182,7 +182,10 @@ class PullTargets:
         target.note_permissions(services)
         if _is_ordinary(header, wanted) and (
             subscription is None
-            or subscription is services.consumers.find_subscription(header.consumer_group, header.topic)
+            or (
+                subscription is services.consumers.find_subscription(header.consumer_group, header.topic)
+                and _is_small(subscription)
+            )
         ):
             target.note_subscription(services, header, subscription)
             self._remember((header.topic, header.consumer_group), target)
@@ -245,6 +248,16 @@ def _is_ordinary(header: PullMessageRequestHeader, wanted: MessageFilter) -> boo
         and (wanted.codes is None or len(wanted.codes) <= _MAX_CODES)
         and len(header.subscription or "") <= _MAX_EXPRESSION_CHARS
         and len(header.expression_type or "") <= _MAX_EXPRESSION_CHARS
+    )
+
+
+def _is_small(subscription: SubscriptionData) -> bool:
+    """The same of what a heartbeat said: it may be all that is left of a client."""
+    return (
+        len(subscription.sub_string) <= _MAX_EXPRESSION_CHARS
+        and len(subscription.tags_set) <= _MAX_CODES
+        and len(subscription.code_set) <= _MAX_CODES
+        and sum(map(len, subscription.tags_set)) <= _MAX_EXPRESSION_CHARS
     )
 
 

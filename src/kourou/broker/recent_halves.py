@@ -13,9 +13,11 @@ from typing import Final
 
 import msgspec
 
-# A producer that never ends its halves must not cost more than this.
+# A producer that never ends its halves must not cost more than this, and one half.
 MAX_HALVES: Final = 4096
 MAX_BYTES: Final = 16 * 1024 * 1024
+# A text of Python's, before its first character.
+_KEY_BYTES: Final = 64
 
 
 class RecentHalf(msgspec.Struct, gc=False):
@@ -37,30 +39,35 @@ class RecentHalf(msgspec.Struct, gc=False):
     phy_offset: int = -1
     queue_offset: int = -1
 
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, about."""
+        return len(self.body) + 2 * len(self.properties) + _KEY_BYTES * len(self.keys)
+
 
 class RecentHalves:
     """The halves of one broker, by queue_offset. Owned by the loop's thread."""
 
     def __init__(self) -> None:
         self._halves: dict[int, RecentHalf] = {}
-        self._body_bytes = 0
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._halves)
 
     def add(self, half: RecentHalf, phy_offset: int, queue_offset: int) -> None:
         """Keep a half that is stored there."""
-        if len(self._halves) >= MAX_HALVES or self._body_bytes > MAX_BYTES:
+        if len(self._halves) >= MAX_HALVES or self._bytes > MAX_BYTES:
             # The few among them that will still end are found in the log.
             self._halves.clear()
-            self._body_bytes = 0
+            self._bytes = 0
         half.phy_offset, half.queue_offset = phy_offset, queue_offset
         self._halves[queue_offset] = half
-        self._body_bytes += len(half.body)
+        self._bytes += half.size_bytes
 
     def take(self, queue_offset: int) -> RecentHalf | None:
         """The half, for whoever ends it now: it is not kept any longer."""
         half = self._halves.pop(queue_offset, None)
         if half is not None:
-            self._body_bytes -= len(half.body)
+            self._bytes -= half.size_bytes
         return half

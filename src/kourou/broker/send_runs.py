@@ -93,7 +93,7 @@ class SendRuns:
             if not header.startswith(_SEND_STARTS[serialize_type]):
                 break
             count += 1
-            size += len(body)
+            size += len(header) + len(body)
         if not count:
             return 0
         taken = frames if count == len(frames) else frames[:count]

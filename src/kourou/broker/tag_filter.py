@@ -35,7 +35,8 @@ def tag_codes(expression: str | None) -> TagCodes:
     return frozenset(map(tags_code, tags)) if tags else None
 
 
-# Each pull asks. The set of a text with many tags takes 40 times its room: at worst 10 MB, and 16 MB.
+# Pulls ask, where what they get is not remembered (pull_targets.py). The set of a text with many tags takes
+# 40 times its room: at worst 10 MB, and 16 MB.
 _short_tag_codes: Final = lru_cache(maxsize=1024)(tag_codes)
 _long_tag_codes: Final = lru_cache(maxsize=32)(tag_codes)
 

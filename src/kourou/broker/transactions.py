@@ -19,13 +19,10 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.half_messages import (
     MOVED_TO,
     committed,
-    committed_properties,
     committed_recent,
     committed_sys_flag,
     copy_of,
     given_up,
-    may_be_delayed,
-    real_place,
 )
 from kourou.broker.half_table import HalfTable
 from kourou.broker.inner_message import InnerMessage, put, put_now
@@ -38,14 +35,7 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
-from kourou.protocol.properties import (
-    MessageConst,
-    PropertyScanner,
-    properties_from_bytes,
-    properties_to_bytes,
-)
 from kourou.protocol.tags import tags_code
-from kourou.store.dispatch_request import index_keys
 from kourou.store.put_batch import PutDone
 from kourou.store.put_status import PutStatus
 
@@ -56,12 +46,6 @@ OP_PROPERTIES: Final = "WAIT\x01true\x02TAGS\x01d\x02"
 
 _OP_RAW: Final = OP_PROPERTIES.encode()
 _OP_TAGS_CODE: Final = tags_code("d")
-
-_scan: Final = PropertyScanner(
-    MessageConst.PROPERTY_TAGS,
-    MessageConst.PROPERTY_KEYS,
-    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-).values
 
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 
@@ -86,36 +70,11 @@ class Transactions:
         """Let consumers have the message. Nothing is stored on return: `done` tells, once, what became of
         it. How many bytes are pending. PutRefusedError, ProtocolError: nothing happens. The half is open.
         """
-        # Only one that an Apache broker took can have a delay.
-        if may_be_delayed(properties := properties_from_bytes(half.raw_properties)):
-            put(self._services, committed(half), None)
-        else:
-            self._put_committed(half, properties)
+        put(self._services, committed(half), None)
         return self._put_op(half.queue_offset, done)
 
-    def _put_committed(self, half: MessageExt, properties: str) -> None:
-        """Put what `committed` makes, without the steps in between: this is done for each transaction."""
-        topic, queue_id = real_place(properties)
-        tags, keys, uniq_key = _scan(properties)
-        self._services.passes.open()
-        self._put(
-            self._queue(topic, queue_id),
-            half.stored_body,
-            properties_to_bytes(committed_properties(properties)),
-            tags_code(tags),
-            index_keys(uniq_key, keys),
-            half.born_timestamp,
-            half.raw_born_host,
-            committed_sys_flag(half.sys_flag),
-            half.flag,
-            half.reconsume_times,
-            half.phy_offset,
-            None,
-            False,
-        )
-
     def commit_recent(self, half: RecentHalf, done: PutDone | None) -> int:
-        """The same for a half that is at hand."""
+        """The same for a half that is at hand, as nearly all are: without the steps in between."""
         self._services.passes.open()
         self._put(
             self._queue(half.topic, half.queue_id),

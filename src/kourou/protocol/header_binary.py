@@ -63,7 +63,7 @@ def _decode(header: bytes) -> CommandHead:
 
 
 def _fields(header: bytes, position: int) -> dict[str, str]:
-    # Every send of a binary client comes through here, so one loop without a call per text.
+    # Most requests of a binary client come through here, so one loop without a call per text.
     fields: dict[str, str] = {}
     end = len(header)
     while position < end:

@@ -42,7 +42,8 @@ _DENSE: Final = 16
 _MAX_COPIED_BYTES: Final = 256 * 1024
 """More are handed on as views of the log, without a copy."""
 _SMALL_BYTES: Final = 16 * 1024
-"""Records smaller than this are copied, however many: the connection would join the views (connection.py)."""
+"""Where the first record is smaller than this they are copied, however many: the connection would join the
+views (connection.py)."""
 
 
 class MessageReader:

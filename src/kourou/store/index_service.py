@@ -33,9 +33,10 @@ from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
 
-# Records built in one go: enough to share what a batch costs, few enough to take some 2 ms only.
+# Records, or keys that are hashed already, built in one go: enough to share what a batch costs, few enough to
+# take some 2 ms only.
 _BATCH_RECORDS: Final = 2048
-# Records kept while the disk takes none: tens of megabytes.
+# And those kept while the disk takes none: tens of megabytes.
 _MAX_PENDING_RECORDS: Final = 200_000
 # What one query finds at most (`maxMsgsNumBatch`).
 _MAX_FOUND: Final = 64
@@ -274,8 +275,9 @@ class IndexService:
         the keys of others between them. As `collect`."""
         self._pending += records
         for rows in hashed_keys:
-            self._hashed_keys.append(rows)
-            self._hashed_count += len(rows) // HASHED_KEYS.itemsize
+            if rows:
+                self._hashed_keys.append(rows)
+                self._hashed_count += len(rows) // HASHED_KEYS.itemsize
         if self._pending_count >= self._build_at:
             self._build_early()
 

@@ -56,7 +56,6 @@ _RECORD_EXTRA_BYTES: Final = 64 * 1024
 # Names that a broker makes out of a group's may be longer than others; so long is a folder's name at most.
 _MAX_GROUP_TOPIC_BYTES: Final = 255
 _GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")
-# One of many that are told together, by the last of them.
 # Prepared or rolled back: the two share a bit. No ConsumeQueue has them.
 _UNLISTED: Final = TRANSACTION_PREPARED & TRANSACTION_ROLLBACK
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -1,11 +1,12 @@
 """Connection: one socket to a peer, both roles in one class.
 
 A connection carries requests in both directions. Everything complete in one read is handled
-at once by plain calls; answers are collected and written once, when the pass ends
-(passes.py). Not here: listening (server.py), connecting (client.py), meaning (processors).
+at once by plain calls, but for requests that a RunTaker gathers until the pass ends; answers are
+collected and written once, when it does (passes.py). Not here: listening (server.py), connecting
+(client.py), meaning (processors).
 
 Back-pressure: when the peer does not take its answers we neither decode nor read its
-further requests until it has; requests read already wait in `_backlog`, at most one read's
+further requests until it has; requests read already wait in `_backlog`, at most one pass's
 worth. A peer whose unsent answers still pass `max_unsent_bytes` is closed.
 """
 
@@ -242,7 +243,10 @@ class Connection(asyncio.Protocol):
         self.handle_singly(frames)
 
     def handle_singly(self, frames: list[RawFrame]) -> None:
-        """Have requests handled one after the other; those behind one that fills the peer's buffer wait."""
+        """Have requests handled one after the other. Those behind one that fills the peer's buffer wait;
+        those behind one that closes the connection are dropped. If it was closed before, all are handled:
+        they came earlier than that."""
+        was_closed = self.closed
         for index, (serialize_type, header, body) in enumerate(frames):
             try:
                 head = decode_request_head(serialize_type, header)
@@ -253,6 +257,8 @@ class Connection(asyncio.Protocol):
                 self._answered(serialize_type, head, body)
             else:
                 self._dispatch(Request(self, serialize_type, head, body, header))
+            if was_closed:
+                continue
             if self.closed:
                 return
             if self._write_paused:

@@ -63,12 +63,13 @@ async def subscribe(
     version: int = 1,
     topic: str = "TopicTest",
     model: MessageModel = MessageModel.CLUSTERING,
+    tags_set: list[str] | None = None,
 ) -> None:
     data = ConsumerData(
         group_name="consumers",
         consume_type=ConsumeType.CONSUME_PASSIVELY,
         message_model=model,
-        subscription_data_set=[SubscriptionData(topic, tags, sub_version=version)],
+        subscription_data_set=[SubscriptionData(topic, tags, tags_set or [], sub_version=version)],
     )
     body = encode_body(HeartbeatData(client_id="c", consumer_data_set=[data]))
     assert (await peer.call(RequestCode.HEART_BEAT, body=body)).code == 0
@@ -247,6 +248,18 @@ async def test_long_lists_of_tags_and_filters_by_property_are_decided_each_time(
             sql = await peer.pull(subscription="TAGS = 'b'", expression_type="SQL92")
             assert bodies(sql) == [b"b"]
         assert len(decided) == 4
+
+
+@pytest.mark.parametrize("tags_set", [["t"] * 9, ["t" * 300]])
+async def test_of_a_client_that_said_much_nothing_is_kept(
+    tmp_path: Path, decided: list[str], tags_set: list[str]
+) -> None:
+    async with running(tmp_path) as peer:
+        await send_tagged(peer)
+        await subscribe(peer, tags_set=tags_set)
+        for _ in range(2):
+            assert bodies(await peer.pull(sys_flag=BY_HEARTBEAT)) == [b"a", b"b"]
+        assert len(decided) == 2
 
 
 async def test_few_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

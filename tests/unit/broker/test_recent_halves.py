@@ -281,5 +281,16 @@ def test_what_has_ended_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert halves.take(1_000) is not None
 
 
-def recent(body: bytes) -> RecentHalf:
-    return RecentHalf("PG", "T", 0, body, b"", 0, (), 0, b"", 0, 0, 0)
+@pytest.mark.parametrize(("properties", "keys"), [(b"p" * 100, ()), (b"", ("a", "b", "c"))])
+def test_properties_and_keys_count_too(
+    monkeypatch: pytest.MonkeyPatch, properties: bytes, keys: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(recent_halves, "MAX_BYTES", 500)
+    halves = RecentHalves()
+    for queue_offset in range(100):
+        halves.add(recent(b"", properties, keys), 0, queue_offset)
+        assert len(halves) <= 4
+
+
+def recent(body: bytes, properties: bytes = b"", keys: tuple[str, ...] = ()) -> RecentHalf:
+    return RecentHalf("PG", "T", 0, body, properties, 0, keys, 0, b"", 0, 0, 0)

@@ -171,19 +171,38 @@ def test_what_was_sent_before_garbage_is_stored(twins: Twins) -> None:
     assert log.max_phy_offset - end > 3 * 100
 
 
-def test_a_megabyte_is_written_before_the_pass_ends(twins: Twins) -> None:
-    for broker in twins.brokers:
+PADDED = send({"i": f"UNIQ_KEY\x01{ID}\x02x\x01{'y' * 30_000}\x02"})
 
-        async def grows(broker: FedBroker = broker) -> int:
-            connection, _ = broker.connect()
-            end = broker.services.store.log.max_phy_offset
-            for _ in range(40):
-                connection.data_received(frame(send(), bytes(30_000)))
-            grown = broker.services.store.log.max_phy_offset - end
-            broker.services.passes.close()
-            return grown
 
-        assert twins.run(grows()) > 1_000_000
+@pytest.mark.parametrize(
+    "data", [frame(send(), bytes(30_000)), frame(PADDED, b"")], ids=["bodies", "headers"]
+)
+def test_a_megabyte_is_written_before_the_pass_ends(twins: Twins, data: bytes) -> None:
+    async def grows(broker: FedBroker) -> int:
+        connection, _ = broker.connect()
+        end = broker.services.store.log.max_phy_offset
+        for _ in range(40):
+            connection.data_received(data)
+        grown = broker.services.store.log.max_phy_offset - end
+        broker.services.passes.close()
+        return grown
+
+    assert all(twins.run(grows(broker)) > 1_000_000 for broker in twins.brokers)
+
+
+def test_what_a_connection_sent_before_it_was_cut_is_stored(twins: Twins) -> None:
+    odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}, flag=2))
+
+    async def grows(broker: FedBroker) -> int:
+        connection, _ = broker.connect()
+        end = broker.services.store.log.max_phy_offset
+        connection.data_received(frame(send(flag=2)) + odd * 3)
+        connection.abort("a test")
+        broker.services.passes.close()
+        return broker.services.store.log.max_phy_offset - end
+
+    first, second = (twins.run(grows(broker)) for broker in twins.brokers)
+    assert first == second > 4 * 100
 
 
 def test_a_peer_that_does_not_take_its_answers_is_read_no_more(twins: Twins) -> None:

@@ -641,3 +641,9 @@ def test_hashed_keys_wait_while_the_disk_takes_nothing(index: IndexService, file
     index.collect_many([], [hashed_rows(taken)])
     files.heal()
     assert missing(index, taken[-9:]) == []
+
+
+def test_records_without_keys_leave_nothing_behind(index: IndexService) -> None:
+    for _ in range(100):
+        index.collect_many([], [b"", b""])
+    assert index._hashed_keys == []
