@@ -10,13 +10,11 @@ from struct import Struct
 from typing import Final
 
 from kourou.protocol.codes import CommandFlag, LanguageCode, SerializeType
-from kourou.protocol.header_binary import encode_binary_head
+from kourou.protocol.header_binary import HEAD_WITHOUT_REMARK, encode_binary_head
 from kourou.protocol.versions import CURRENT_VERSION
 
-# Length of the frame, mark and length of the header, code, language, version, opaque, flag, no remark, and
-# the length of the fields.
-_HEAD: Final = Struct(">IIHBHiiii")
-_HEAD_BYTES: Final = 21
+_PREFIX: Final = Struct(">II")
+_HEAD_BYTES: Final = HEAD_WITHOUT_REMARK.size
 _MARK: Final = SerializeType.ROCKETMQ.value << 24
 _PYTHON: Final = LanguageCode.PYTHON.value
 _RESPONSE: Final = CommandFlag.RESPONSE.value
@@ -24,7 +22,8 @@ _MAX_ID_BYTES: Final = 255
 # A length and a text, both to be filled in.
 _SHORT_TEXT: Final = b"\0\0\0%c%b"
 
-_pack_head = _HEAD.pack
+_pack_prefix = _PREFIX.pack
+_pack_head = HEAD_WITHOUT_REMARK.pack
 
 
 class BinarySendAnswer:
@@ -59,18 +58,8 @@ class BinarySendAnswer:
         )
         fields_bytes = len(fields)
         header_bytes = _HEAD_BYTES + fields_bytes
-        head = _pack_head(
-            header_bytes + 4,
-            _MARK | header_bytes,
-            0,
-            _PYTHON,
-            CURRENT_VERSION,
-            opaque,
-            _RESPONSE,
-            0,
-            fields_bytes,
-        )
-        return head + fields
+        prefix = _pack_prefix(header_bytes + 4, _MARK | header_bytes)
+        return prefix + _pack_head(0, _PYTHON, CURRENT_VERSION, opaque, _RESPONSE, 0, fields_bytes) + fields
 
 
 def _fields(id_prefix: str, region: str, trace_on: bool, *, number: bytes, text: bytes) -> bytes:

@@ -17,15 +17,14 @@ import msgspec
 
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command_head import CommandHead
+from kourou.protocol.header_binary import HEAD_WITHOUT_REMARK
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.headers.transactions import EndTransactionRequestHeader
 
-# Code, language, version, opaque, flag, length of the remark, length of the fields.
-_HEAD: Final = Struct(">hBhiiii")
-_HEAD_BYTES: Final = _HEAD.size
+_HEAD_BYTES: Final = HEAD_WITHOUT_REMARK.size
 _CODE_BYTES: Final = 2
 
-_unpack_head: Final = _HEAD.unpack_from
+_unpack_head: Final = HEAD_WITHOUT_REMARK.unpack_from
 
 
 class _Fields:

@@ -23,6 +23,10 @@ from kourou.errors import ProtocolError
 from kourou.protocol.codes import CommandFlag, RequestCode
 from kourou.protocol.command_head import CommandHead
 
+HEAD_WITHOUT_REMARK: Final = Struct(">hBhiiii")
+"""All that is before the fields where there is no remark: code to flag, the length of the remark, which is 0,
+and the length of the fields."""
+
 _FIXED: Final = Struct(">hBhiii")
 _FIXED_WRITTEN: Final = Struct(">HBHiii")
 _KEY_LENGTH: Final = Struct(">h")

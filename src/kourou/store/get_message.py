@@ -66,9 +66,7 @@ class MessageReader:
     def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
         """How many units a read of `max_messages` looks at. With a filter that does not depend on how
         many are asked for: it may let none of them pass."""
-        if is_filtered:
-            return max(1, self._max_filter_units)
-        return max_messages if 1 <= max_messages <= MAX_MESSAGES else max(1, min(max_messages, MAX_MESSAGES))
+        return max(1, self._max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
 
     def is_old(self, units: bytes) -> bool:
         """Whether the first of some units points to what is no longer among the newest bytes of the log."""
