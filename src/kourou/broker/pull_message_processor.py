@@ -135,6 +135,8 @@ class PullMessageProcessor:
         if units is not None and (has_turn or not is_old):
             result = self._read(header, target, queue, units)
             if result.is_loaded:
+                if has_turn:
+                    self._turns.spend(result.size_bytes)
                 self._finish(request, header, target, result, may_wait=may_wait)
                 return
             result.release()  # in its line a pull keeps no file
@@ -183,7 +185,9 @@ class PullMessageProcessor:
         units = queue.read_units_nowait(queue_offset, wanted)
         if units is None:
             units = await self._services.in_disk_thread(queue.read_units, queue_offset, wanted)
-        await self._load_and_answer(pull, self._read(pull.header, pull.target, queue, units))
+        result = self._read(pull.header, pull.target, queue, units)
+        self._turns.spend(result.size_bytes)
+        await self._load_and_answer(pull, result)
         # Those from memory take no millisecond, which is what this is counted in.
         self._services.stats.get_latency((perf_counter() - began_s) * 1000)
 

@@ -1,9 +1,10 @@
 """ReadTurns: whoever reads what is old gives way to those who send.
 
 A consumer far behind asks again as soon as it is answered, and a few of them can keep the loop busy by
-themselves. While messages are put, one pull of old messages is served in every third iteration of the loop;
-the others wait for their turn in the order in which they came. An iteration that finds nothing to do is over
-at once, so what senders leave is all there for readers. When nobody sends, nobody waits.
+themselves. While messages are put, one pull of old messages is served in some iterations of the loop, the
+more it gets the longer the next one waits; the others wait for their turn in the order in which they came. An
+iteration that finds nothing to do is over at once, so what senders leave is all there for readers. When
+nobody sends, nobody waits.
 Not here: which pulls those are (pull_message_processor.py), how many of a connection wait (pull_lines.py).
 """
 
@@ -17,7 +18,9 @@ from typing import Final
 # A sender whose messages were answered has sent the next ones by then.
 SENDING_S: Final = 0.01
 ITERATIONS: Final = 3
-"""How many iterations a turn lasts. A read takes about half of what one with 32 sends in it does."""
+"""How many iterations a turn lasts, for each `TURN_BYTES` of what is read in it, or fewer. To read so much
+takes about half of what an iteration with 32 sends in it does."""
+TURN_BYTES: Final = 40 * 1024
 
 
 class ReadTurns:
@@ -48,6 +51,11 @@ class ReadTurns:
         turn = self._loop.create_future()
         self._waiting.append(turn)
         await turn
+
+    def spend(self, size_bytes: int) -> None:
+        """So much was read: the turn that is under way lasts the longer."""
+        if self._is_taken:
+            self._iterations_left = max(self._iterations_left, ITERATIONS * size_bytes // TURN_BYTES)
 
     def _is_sending(self) -> bool:
         end = self._end()

@@ -44,6 +44,31 @@ async def test_while_messages_are_put_one_reads_in_some_iterations(monkeypatch: 
     assert [turns.take_nowait() for _ in range(2)] == [True, False]
 
 
+async def test_who_reads_much_waits_the_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
+    log = Log()
+    turns = ReadTurns(log)
+    log.end = 100
+    assert turns.take_nowait()
+    turns.spend(4 * read_turns.TURN_BYTES)
+    for _ in range(4 * read_turns.ITERATIONS - 1):
+        await an_iteration()
+        assert not turns.take_nowait()
+    await an_iteration()
+    assert turns.take_nowait()
+    turns.spend(1)
+    for _ in range(read_turns.ITERATIONS):
+        assert not turns.take_nowait()
+        await an_iteration()
+    assert turns.take_nowait()
+
+
+async def test_what_is_read_while_nobody_sends_costs_no_turn() -> None:
+    turns = ReadTurns(Log())
+    turns.spend(1 << 30)
+    assert turns.take_nowait()
+
+
 async def test_those_who_wait_come_in_order_and_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     log, came = Log(), list[int]()
