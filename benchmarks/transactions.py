@@ -107,12 +107,10 @@ class Producer:
 
     def feed(self, data: bytes) -> list[RemotingCommand]:
         """Let the broker have one read, and a pass for it; its answers."""
-        self._connection.data_received(data)
-        self._passes.close()
-        return self._transport.commands()
+        return self.timed(data)[1]
 
     def timed(self, data: bytes) -> tuple[float, list[RemotingCommand]]:
-        """The same, and the CPU time of the broker."""
+        """The same, with the CPU time of the broker before them."""
         start = process_time()
         self._connection.data_received(data)
         self._passes.close()

@@ -60,6 +60,7 @@ class HalfTable:
 
     def begin(self, queue_offset: int, *, copy_queue_offset: int | None = None) -> None:
         """The op record of an open half is in the pass; with a copy, which is the half from now on."""
+        # This and `stored` are for each transaction: `state`, `_set` and `_note_op` without the calls.
         position, states = queue_offset - self.half_queue_offset, self._states
         if position >= len(states):
             states.extend(bytes(position + 1 - len(states)))

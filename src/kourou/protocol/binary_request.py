@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from kourou.protocol.codes import RequestCode
+from kourou.protocol.codes import CommandFlag, RequestCode
 from kourou.protocol.command_head import CommandHead
 from kourou.protocol.header_binary import HEAD_WITHOUT_REMARK
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
@@ -23,6 +23,7 @@ from kourou.protocol.headers.transactions import EndTransactionRequestHeader
 
 _HEAD_BYTES: Final = HEAD_WITHOUT_REMARK.size
 _CODE_BYTES: Final = 2
+_RESPONSE: Final = CommandFlag.RESPONSE.value
 
 _unpack_head: Final = HEAD_WITHOUT_REMARK.unpack_from
 
@@ -82,7 +83,7 @@ def decode_hot_head(header: bytes) -> CommandHead | None:
     if kinds is None or len(header) <= _HEAD_BYTES:
         return None
     code, language, version, opaque, flag, remark_bytes, fields_bytes = _unpack_head(header)
-    if flag & 1 or remark_bytes or fields_bytes != len(header) - _HEAD_BYTES:
+    if flag & _RESPONSE or remark_bytes or fields_bytes != len(header) - _HEAD_BYTES:
         return None
     text = header.decode("latin-1")
     try:

@@ -89,6 +89,15 @@ class Twins:
         """What both answer; that, and what they store, has to be the same."""
         return self.feed_together([data])[0]
 
+    def feed_twice(self, reads: Sequence[bytes]) -> int:
+        """Feed each by itself, so that topics are known, then all again: how many the kernel took then."""
+        for data in reads:
+            self.feed(data)
+        before = self.taken
+        for data in reads:
+            self.feed(data)
+        return self.taken - before
+
     def feed_together(self, reads: Sequence[bytes]) -> list[bytes]:
         """The same for what comes on several connections within one pass. Each of several has to begin with
         an ordinary send: one that begins with another request is served before those that came earlier."""
