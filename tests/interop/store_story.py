@@ -25,7 +25,7 @@ from kourou.store.message_store import MessageStore
 from kourou.store.queue_time_search import search_queue_offset
 from kourou.store.settings import MessageStoreConfig
 
-from . import apache
+from . import apache, wire
 from .cluster import wait_until
 from .process import ServerProcess
 from .store_session import Fields, StoreSession
@@ -253,6 +253,9 @@ class Story:
         for timestamp in _times(seen):
             seen.times[timestamp] = session.search_offset(PLAIN_TOPIC, 0, timestamp)
         seen.progress = session.progress(GROUP)
+        wait_until(
+            lambda: wire.has_figures(self.address), timeout_s=30, what="the first sample of Apache's figures"
+        )
         seen.tables = session.tables()
 
     def _send(self, session: StoreSession, size_bytes: int) -> None:

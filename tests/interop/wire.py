@@ -69,6 +69,12 @@ def set_config(broker: str, **properties: object) -> None:
     assert answer.code == 0, f"{broker} does not take {properties}: {answer.code} {answer.remark}"
 
 
+def has_figures(broker: str) -> bool:
+    """Whether a broker tells its figures: Apache's fails to until it has sampled itself, a second after it
+    answers everything else."""
+    return call(broker, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+
+
 def send(broker: str, topic: str, body: bytes) -> None:
     """Send one message to the first queue of a topic, which is created where it is not there."""
     header = SendMessageRequestHeaderV2(
