@@ -1,7 +1,6 @@
 /* kourou_kernel: the hot path of a broker, compiled. Optional: without it the same is done in Python.
 
    encode_sends   ordinary sends of the connections of a pass: records, units, hashed keys, answers
-   encode_batch   the messages of one batch: records, units, hashed keys
    gather         the records of a pull, one after the other
    checksum       of a body, as records have it
 
@@ -24,12 +23,13 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 4
+#define INTERFACE 5
 
-enum { SEND_MESSAGE_V2 = 310, JSON = 0, BINARY = 1, ONEWAY = 2 };
+enum { SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, JSON = 0, BINARY = 1, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
-enum { HOST_BYTES = 8, HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20, PLACE_BYTES = 16 };
-enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_QUEUES = 256 };
+enum { HOST_BYTES = 8, HOST_DIGITS = 16, OFFSET_DIGITS = 16 };
+enum { HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20, PLACE_BYTES = 20 };
+enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_BATCH_TOPIC_BYTES = 127, MAX_QUEUES = 256 };
 
 static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic;
 
@@ -372,6 +372,7 @@ struct send {
     int64_t opaque, flag, queue_id, sys_flag, born_timestamp, message_flag, reconsume_times;
     struct span topic;
     struct value properties;
+    int is_batch;
     unsigned seen; /* a bit for each field, 'a' the lowest */
 };
 
@@ -406,7 +407,7 @@ static int read_field(char letter, const struct value *value, struct send *send)
     case 'k':
         return is_bool(value, &flag);
     case 'm':
-        return is_bool(value, &flag) && !flag;
+        return is_bool(value, &send->is_batch);
     default:
         return is_plain_text(value);
     }
@@ -440,6 +441,12 @@ static int read_fields(struct cursor *c, struct send *send)
     return take(c, '}');
 }
 
+/* The field `m` says whether it is a batch; the code does not. */
+static int is_send(int64_t code)
+{
+    return code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE;
+}
+
 static int read_send(struct span header, struct send *send)
 {
     struct cursor c = {header.at, header.at + header.size};
@@ -457,7 +464,7 @@ static int read_send(struct span header, struct send *send)
         else if (!read_value(&c, &value) || (value.is_string && !is_plain_text(&value)))
             is_fine = 0;
         else if (is_text(key.span, "code"))
-            is_fine = !value.is_string && is_number(&value, SEND_MESSAGE_V2, SEND_MESSAGE_V2, &code);
+            is_fine = !value.is_string && is_number(&value, 0, INT16_MAX, &code);
         else if (is_text(key.span, "flag"))
             is_fine = !value.is_string && is_number(&value, 0, ONEWAY, &send->flag) && send->flag != 1;
         else if (is_text(key.span, "opaque"))
@@ -474,7 +481,7 @@ static int read_send(struct span header, struct send *send)
     if (!take(&c, '}'))
         return 0;
     skip_blanks(&c);
-    return c.at == c.end && code == SEND_MESSAGE_V2 && (send->seen & NEEDED) == NEEDED;
+    return c.at == c.end && is_send(code) && (send->seen & NEEDED) == NEEDED;
 }
 
 /* -- the same with a binary header --------------------------------------------------------------------- */
@@ -509,7 +516,7 @@ static int read_binary_send(struct span header, struct send *send)
     if (header.size < BINARY_HEAD_BYTES)
         return 0;
     struct span rest = {header.at + BINARY_HEAD_BYTES, header.size - BINARY_HEAD_BYTES};
-    if (get_be(head, 2) != SEND_MESSAGE_V2 || get_be(head + REMARK_LENGTH_AT, 4) != 0
+    if (!is_send((int64_t)get_be(head, 2)) || get_be(head + REMARK_LENGTH_AT, 4) != 0
         || get_be(head + FIELDS_LENGTH_AT, 4) != (uint64_t)rest.size)
         return 0;
     send->opaque = (int32_t)get_be(head + OPAQUE_AT, 4);
@@ -527,7 +534,8 @@ static int read_binary_send(struct span header, struct send *send)
 /* -- properties ---------------------------------------------------------------------------------------- */
 
 struct properties {
-    struct span text, uniq_key, tags, keys;
+    struct span text, own; /* what is stored: as it came, and the broker's own behind it */
+    struct span uniq_key, tags, keys;
 };
 
 /* Take the next pair off properties; false when there is none. One without a value has an empty one. */
@@ -584,13 +592,12 @@ static int is_utf8(struct span span)
     return 0;
 }
 
-/* False for a message that has to be looked at: without an id, with a delay, or that does not wait. What is
+/* False for a message that has to be looked at: with an odd id, with a delay, or that does not wait. What is
    hashed, tags and keys, has to be ASCII. */
-static int read_properties(struct span text, PyObject *noted, struct properties *found)
+static int read_properties(struct span text, struct span own, PyObject *noted, struct properties *found)
 {
     struct span rest = text, name, value;
-    memset(found, 0, sizeof *found);
-    found->text = text;
+    *found = (struct properties){.text = text, .own = own};
     while (next_pair(&rest, &name, &value)) {
         if (is_text(name, "UNIQ_KEY")) {
             if (value.size)
@@ -608,7 +615,7 @@ static int read_properties(struct span text, PyObject *noted, struct properties 
             return 0;
         }
     }
-    return is_alphanumeric(found->uniq_key) && is_ascii(found->tags) && is_ascii(found->keys);
+    return (found->uniq_key.size == 0 || is_alphanumeric(found->uniq_key)) && is_ascii(found->tags) && is_ascii(found->keys);
 }
 
 /* Java's hash code of a text that goes on with `span`; `code` is that of what stands before. */
@@ -636,15 +643,16 @@ struct queue {
 struct run {
     /* what does not change */
     PyObject *noted, *targets, *configs, *broker_config, *topics;
-    struct span own, template, binary_template, store_host, born_host;
+    struct span own, store_host, born_host;
+    struct span templates[2][2]; /* of answers: by the serialize type, and by whether the message has an id */
     int64_t last_phy_offset, now_ms, max_body, max_record;
     /* the topic of the message before: most are of the same */
     struct span topic;
     PyObject *target, *queues_of_topic;
     /* what comes out of it */
-    PyObject *records, *places;
-    struct heap indexed;
-    char *record, *answers, *answer, *place;
+    PyObject *records;
+    char *record; /* where the next one goes */
+    struct heap places, indexed, answers;
     int64_t phy_offset;
     char *text; /* room for the properties of one message */
     Py_ssize_t frame_count; /* there is room for so many */
@@ -798,18 +806,45 @@ static char *put_number(char *out, int64_t number, int length_bytes)
     return end;
 }
 
-/* The template of an answer has what `%` of Python's bytes takes: the phy_offset, the queue, the queue_offset,
-   the id of the message and, in JSON, the opaque, in this order. In a binary one a number or an id has its length
-   in `length_bytes` before it. */
-static char *put_answer(
-    char *out, struct span template, int length_bytes, const struct send *send, const struct properties *found,
-    int64_t phy_offset, int64_t queue_offset)
+/* Where a record lies: its phy_offset and queue_offset, and how many of the same send follow. */
+static int note_place(struct run *run, int64_t queue_offset, Py_ssize_t more)
 {
+    char *out = pile(&run->places, PLACE_BYTES);
+    if (out == NULL)
+        return 0;
+    put_be(put_be(put_be(out, (uint64_t)run->phy_offset, 8), (uint64_t)queue_offset, 8), (uint64_t)more, 4);
+    return 1;
+}
+
+/* What follows the host in the ids of the records at `places`: of the first only its phy_offset. */
+static char *put_ids(char *out, const struct run *run, struct span places)
+{
+    uint64_t host = get_be((const unsigned char *)run->store_host.at, HOST_BYTES);
+    const unsigned char *place = (const unsigned char *)places.at;
+    out = put_hex(out, get_be(place, 8), OFFSET_DIGITS);
+    for (Py_ssize_t at = PLACE_BYTES; at < places.size; at += PLACE_BYTES) {
+        *out++ = ',';
+        out = put_hex(put_hex(out, host, HOST_DIGITS), get_be(place + at, 8), OFFSET_DIGITS);
+    }
+    return out;
+}
+
+/* Note the answer to a send whose records are at `places`. Its template has what `%` of Python's bytes takes: the
+   phy_offset, the queue, the queue_offset, the id of the message if it has one and, in JSON, the opaque, in this
+   order. In a binary one a text has its length in 4 bytes before it, which stands in the template for one
+   offset id. False with an error set. */
+static int note_answer(struct run *run, long type, const struct send *send, struct span id, struct span places)
+{
+    struct span template = run->templates[type][id.size > 0];
+    int64_t queue_offset = (int64_t)get_be((const unsigned char *)places.at + 8, 8);
     int64_t numbers[] = {send->queue_id, queue_offset, send->opaque};
-    char *begin = out;
+    int length_bytes = type == BINARY ? VALUE_LENGTH_BYTES : 0, next = 0;
+    Py_ssize_t ids = places.size / PLACE_BYTES * (HOST_DIGITS + OFFSET_DIGITS + 1);
+    char *begin = pile(&run->answers, (size_t)(8 + template.size + id.size + ids + 4 * 24));
+    if (begin == NULL)
+        return 0;
     const char *at = template.at, *end = at + template.size;
-    int next = 0;
-    out += 8;
+    char *header = begin + 8, *out = header;
     while (at < end) {
         const char *hole = memchr(at, '%', (size_t)(end - at));
         out = put_span(out, (struct span){at, (hole ? hole : end) - at});
@@ -817,50 +852,59 @@ static char *put_answer(
             break;
         at = hole + 2;
         if (hole[1] == 's')
-            out = put_span(put_be(out, (uint64_t)found->uniq_key.size, length_bytes), found->uniq_key);
+            out = put_span(put_be(out, (uint64_t)id.size, length_bytes), id);
         else if (hole[1] == 'd')
             out = put_number(out, numbers[next++], length_bytes);
         else if (hole[1] == '0') {
-            out = put_hex(out, (uint64_t)phy_offset, 16);
+            if (type == BINARY)
+                put_be(out - HOST_DIGITS - VALUE_LENGTH_BYTES, (uint64_t)(ids - 1), VALUE_LENGTH_BYTES);
+            out = put_ids(out, run, places);
             at += 3; /* %016X */
         } else
             *out++ = '%';
     }
     put_be(begin, (uint64_t)(out - begin - 4), 4);
-    put_be(begin + 4, (uint64_t)(out - begin - 8), 4);
-    return out;
+    put_be(begin + 4, (uint64_t)(out - header), 4);
+    if (type == BINARY) {
+        begin[4] = BINARY;
+        put_be(header + OPAQUE_AT, (uint64_t)send->opaque, 4);
+        put_be(header + FIELDS_LENGTH_AT, (uint64_t)(out - header - BINARY_HEAD_BYTES), 4);
+    }
+    run->answers.size = (size_t)(out - run->answers.at);
+    return 1;
 }
 
-/* What a binary answer has of its own: the serialize type, the opaque and the length of its fields. */
-static char *put_binary_answer(
-    char *out, struct span template, const struct send *send, const struct properties *found, int64_t phy_offset,
-    int64_t queue_offset)
+/* Whether a template has these holes, the first of them behind an id's host and, if binary, its length. */
+static int is_template(struct span template, long type, const char *wanted)
 {
-    char *header = out + 8;
-    char *end = put_answer(out, template, VALUE_LENGTH_BYTES, send, found, phy_offset, queue_offset);
-    out[4] = BINARY;
-    put_be(header + OPAQUE_AT, (uint64_t)send->opaque, 4);
-    put_be(header + FIELDS_LENGTH_AT, (uint64_t)(end - header - BINARY_HEAD_BYTES), 4);
-    return end;
-}
-
-/* Whether the template has the first `holes` of these. */
-static int is_template(struct span template, size_t holes)
-{
-    static const char *wanted[] = {"016X", "d", "d", "s", "d"};
-    size_t next = 0;
-    const char *end = template.at + template.size;
+    const char *end = template.at + template.size, *begin = wanted;
     for (const char *at = template.at; at < end; at++) {
         if (*at != '%')
             continue;
         if (++at < end && *at == '%')
             continue;
-        if (next == holes || end - at < (Py_ssize_t)strlen(wanted[next])
-            || memcmp(at, wanted[next], strlen(wanted[next])) != 0)
+        if (wanted == begin
+            && (end - at < 4 || memcmp(at, "016X", 4) != 0
+                || at - 1 - template.at < (type == BINARY ? BINARY_HEAD_BYTES + VALUE_LENGTH_BYTES : 0) + HOST_DIGITS))
             return 0;
-        next++;
+        if (at == end || *at != *wanted)
+            return 0;
+        wanted++;
     }
-    return next == holes;
+    return *wanted == 0;
+}
+
+/* The templates that a broker gives, in JSON and binary, with an id and without. */
+static int read_templates(struct run *run, PyObject *templates[2][2])
+{
+    static const char *wanted[2][2] = {{"0ddd", "0ddsd"}, {"0dd", "0dds"}};
+    for (int type = JSON; type <= BINARY; type++)
+        for (int has_id = 0; has_id <= 1; has_id++) {
+            run->templates[type][has_id] = span_of(templates[type][has_id]);
+            if (!is_template(run->templates[type][has_id], type, wanted[type][has_id]))
+                return 0;
+        }
+    return 1;
 }
 
 static void put_record(
@@ -885,20 +929,161 @@ static void put_record(
     out = put_be(out, (uint64_t)body.size, 4);
     out = put_span(out, body);
     out = put_span(out, span_of(queue->topic_part));
-    out = put_be(out, (uint64_t)(found->text.size + run->own.size), 2);
+    out = put_be(out, (uint64_t)(found->text.size + found->own.size), 2);
     out = put_span(out, found->text);
-    run->record = put_span(out, run->own);
+    run->record = put_span(out, found->own);
 }
 
-/* One message: 1 when it is taken, 0 when it is not ours to take, -1 with an error set. */
-static int encode_send(struct run *run, long type, struct span header, PyObject *body_object)
+/* Make room for so many bytes of records; false with an error set. */
+static int reserve(struct run *run, int64_t size)
+{
+    Py_ssize_t used = run->record - PyBytes_AS_STRING(run->records);
+    if (PyBytes_GET_SIZE(run->records) - used >= size)
+        return 1;
+    if (_PyBytes_Resize(&run->records, 2 * (used + (Py_ssize_t)size)) < 0)
+        return 0;
+    run->record = PyBytes_AS_STRING(run->records) + used;
+    return 1;
+}
+
+/* Add a record for which there is room, with all that belongs to it; `more` of the same send follow. False with
+   an error set. */
+static int add_record(
+    struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body,
+    int64_t sys_flag, int64_t size, Py_ssize_t more)
+{
+    uint32_t crc;
+    if (!checksum(body, &crc) || !note_unit(run, queue, size, tags_code(found)) || !note_index(run, queue, found)
+        || !note_place(run, queue->next, more))
+        return 0;
+    put_record(run, queue, send, found, body, crc, sys_flag, size);
+    run->phy_offset += size;
+    queue->next++;
+    return 1;
+}
+
+static int encode_one(
+    struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body,
+    int64_t more_flags)
+{
+    int64_t size = HEAD_BYTES + body.size + PyBytes_GET_SIZE(queue->topic_part) + 2 + found->text.size + found->own.size;
+    if (found->uniq_key.size == 0 || body.size > run->max_body || size > run->max_record || size > INT32_MAX
+        || run->phy_offset + size > run->last_phy_offset)
+        return 0;
+    int64_t sys_flag = (send->sys_flag | more_flags) & ~HOST_V6_BITS;
+    return reserve(run, size) && add_record(run, queue, send, found, body, sys_flag, size, 0) ? 1 : -1;
+}
+
+/* -- a batch -------------------------------------------------------------------------------------------- */
+
+enum { ENTRY_HEAD_BYTES = 20, ENTRY_LENGTH_BYTES = 2 };
+
+/* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
+   no value, which makes an earlier one count, or one that is not ASCII; and for the half of a transaction. */
+static int read_stored(struct span text, struct properties *found)
+{
+    struct span rest = text, name, value;
+    *found = (struct properties){.text = text, .own = {"", 0}};
+    while (next_pair(&rest, &name, &value)) {
+        if (is_text(name, "TRAN_MSG"))
+            return 0;
+        struct span *wanted = is_text(name, "UNIQ_KEY") ? &found->uniq_key
+                              : is_text(name, "TAGS")   ? &found->tags
+                              : is_text(name, "KEYS")   ? &found->keys
+                                                        : NULL;
+        if (wanted == NULL)
+            continue;
+        if (value.size == 0 || !is_ascii(value))
+            return 0;
+        *wanted = value;
+    }
+    /* With a zero at their end they would pass for cut off. */
+    return text.size == 0 || text.at[text.size - 1] != 0;
+}
+
+/* How many entries the body of a batch has by their lengths; 0 where these do not fit. */
+static Py_ssize_t count_entries(struct span rest)
+{
+    Py_ssize_t entries = 0;
+    for (; rest.size >= ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES; entries++) {
+        int64_t size = (int32_t)get_be((const unsigned char *)rest.at, 4);
+        if (size < ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES || size > rest.size)
+            return 0;
+        rest.at += size;
+        rest.size -= (Py_ssize_t)size;
+    }
+    return rest.size == 0 ? entries : 0;
+}
+
+/* One entry at the beginning of `rest`, whose length fits: 1, 0 when it is not ours to take, -1 on an error. */
+static int encode_entry(
+    struct run *run, struct queue *queue, struct send *send, struct span rest, int64_t *body_left, Py_ssize_t more)
+{
+    struct properties found;
+    const unsigned char *at = (const unsigned char *)rest.at;
+    int64_t size = (int32_t)get_be(at, 4), body_size = (int32_t)get_be(at + 16, 4);
+    send->message_flag = (int32_t)get_be(at + 12, 4);
+    if (body_size < 0 || body_size > size - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES || body_size > *body_left)
+        return 0;
+    struct span body = {rest.at + ENTRY_HEAD_BYTES, (Py_ssize_t)body_size};
+    int64_t text_size = (int16_t)get_be(at + ENTRY_HEAD_BYTES + body_size, 2);
+    if (text_size < 0 || size != ENTRY_HEAD_BYTES + body_size + ENTRY_LENGTH_BYTES + text_size
+        || !read_stored((struct span){body.at + body_size + ENTRY_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
+        return 0;
+    *body_left -= body_size;
+    int64_t record = HEAD_BYTES + body_size + PyBytes_GET_SIZE(queue->topic_part) + 2 + text_size;
+    return add_record(run, queue, send, &found, body, send->sys_flag & ~HOST_V6_BITS, record, more) ? 1 : -1;
+}
+
+static int encode_entries(
+    struct run *run, struct queue *queue, struct send *send, struct span rest, Py_ssize_t entries)
+{
+    int64_t body_left = run->max_body;
+    int is_taken = 1;
+    while (is_taken > 0 && entries-- > 0) {
+        Py_ssize_t length = (Py_ssize_t)get_be((const unsigned char *)rest.at, 4);
+        is_taken = encode_entry(run, queue, send, rest, &body_left, entries);
+        rest.at += length;
+        rest.size -= length;
+    }
+    return is_taken;
+}
+
+/* All messages of a batch, or none. */
+static int encode_batch(struct run *run, struct queue *queue, struct send *send, struct span body)
+{
+    Py_ssize_t entries = count_entries(body), each = HEAD_BYTES + PyBytes_GET_SIZE(queue->topic_part) + 2;
+    /* A record has `each` bytes where an entry has 22; the broker adds nothing. */
+    int64_t total = body.size + entries * (each - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES);
+    if (entries == 0 || send->topic.size > MAX_BATCH_TOPIC_BYTES || total > run->max_record || total > INT32_MAX
+        || run->phy_offset + total > run->last_phy_offset)
+        return 0;
+    if (!reserve(run, total))
+        return -1;
+    const int64_t phy_offset = run->phy_offset, next = queue->next;
+    const size_t units = queue->units.size, indexed = run->indexed.size, places = run->places.size;
+    char *const record = run->record;
+    int is_taken = encode_entries(run, queue, send, body, entries);
+    if (!is_taken) {
+        run->phy_offset = phy_offset;
+        run->record = record;
+        queue->next = next;
+        queue->units.size = units;
+        run->indexed.size = indexed;
+        run->places.size = places;
+    }
+    return is_taken;
+}
+
+/* -- all sends ------------------------------------------------------------------------------------------ */
+
+/* One send: 1 when it is taken, 0 when it is not ours to take, -1 with an error set. */
+static int encode_send(struct run *run, long type, struct span header, struct span body)
 {
     struct send send;
     struct properties found;
-    struct queue *queue;
-    struct span body = span_of(body_object);
     int is_read = type == BINARY ? read_binary_send(header, &send) : read_send(header, &send);
-    if (!is_read || body.size > run->max_body)
+    if (!is_read)
         return 0;
     int is_known = find_topic(run, send.topic);
     if (is_known <= 0)
@@ -916,27 +1101,18 @@ static int encode_send(struct run *run, long type, struct span header, PyObject 
     if (length > 0 && run->text[length - 1] != 2)
         run->text[length++] = 2;
     if (length + run->own.size > MAX_PROPERTIES_BYTES
-        || !read_properties((struct span){run->text, length}, run->noted, &found))
+        || !read_properties((struct span){run->text, length}, run->own, run->noted, &found))
         return 0;
-    queue = find_queue(run, send.queue_id);
+    struct queue *queue = find_queue(run, send.queue_id);
     if (queue == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    int64_t size = HEAD_BYTES + body.size + PyBytes_GET_SIZE(queue->topic_part) + 2 + length + run->own.size;
-    if (size > run->max_record || size > INT32_MAX || run->phy_offset + size > run->last_phy_offset)
-        return 0;
-    uint32_t crc;
-    if (!checksum(body, &crc) || !note_unit(run, queue, size, tags_code(&found)) || !note_index(run, queue, &found))
-        return -1;
-    put_record(run, queue, &send, &found, body, crc, (send.sys_flag | more_flags) & ~HOST_V6_BITS, size);
-    if (send.flag != ONEWAY && type == BINARY)
-        run->answer = put_binary_answer(
-            run->answer, run->binary_template, &send, &found, run->phy_offset, queue->next);
-    else if (send.flag != ONEWAY)
-        run->answer = put_answer(run->answer, run->template, 0, &send, &found, run->phy_offset, queue->next);
-    run->place = put_be(put_be(run->place, (uint64_t)run->phy_offset, 8), (uint64_t)queue->next, 8);
-    run->phy_offset += size;
-    queue->next++;
-    return 1;
+    size_t first = run->places.size;
+    int is_taken = send.is_batch ? encode_batch(run, queue, &send, body)
+                                 : encode_one(run, queue, &send, &found, body, more_flags);
+    if (is_taken <= 0 || send.flag == ONEWAY)
+        return is_taken;
+    struct span places = {run->places.at + first, (Py_ssize_t)(run->places.size - first)};
+    return note_answer(run, type, &send, found.uniq_key, places) ? 1 : -1;
 }
 
 /* Serialize type, header and body of a frame; false for what is none, or of another type. */
@@ -963,7 +1139,7 @@ static int read_group(PyObject *groups, Py_ssize_t at, PyObject **frames, PyObje
     return PyList_Check(*frames) && PyBytes_Check(*born_host) && PyBytes_GET_SIZE(*born_host) == HOST_BYTES;
 }
 
-/* Room for everything that the frames of `groups` can become, up to the first that is odd. */
+/* Room for what the frames of `groups` become, up to the first that is odd; batches may need more. */
 static int make_room(struct run *run, PyObject *groups)
 {
     PyObject *frames, *born_host, *header, *body;
@@ -987,20 +1163,13 @@ static int make_room(struct run *run, PyObject *groups)
     run->frame_count = count;
     Py_ssize_t each = HEAD_BYTES + 2 + MAX_TOPIC_BYTES + 2 + 1 + run->own.size;
     run->records = PyBytes_FromStringAndSize(NULL, headers + bodies + count * each);
-    Py_ssize_t template = Py_MAX(run->template.size, run->binary_template.size);
-    run->answers = PyMem_Malloc((size_t)(headers + count * (8 + template + 4 * 24)) + 1);
-    run->places = PyBytes_FromStringAndSize(NULL, count * PLACE_BYTES);
-    run->text = PyMem_Malloc((size_t)longest + 2);
-    if (run->records == NULL || run->places == NULL)
+    if (run->records == NULL)
         return 0;
-    if (run->text == NULL || run->answers == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
     run->record = PyBytes_AS_STRING(run->records);
-    run->answer = run->answers;
-    run->place = PyBytes_AS_STRING(run->places);
-    return 1;
+    run->text = PyMem_Malloc((size_t)longest + 2);
+    if (run->text == NULL)
+        PyErr_NoMemory();
+    return run->text != NULL;
 }
 
 static PyObject *grown_queues(struct run *run)
@@ -1022,11 +1191,10 @@ static PyObject *result_of(struct run *run, Py_ssize_t taken, PyObject *answers)
 {
     PyObject *grown = NULL;
     if (_PyBytes_Resize(&run->records, run->record - PyBytes_AS_STRING(run->records)) < 0
-        || _PyBytes_Resize(&run->places, run->place - PyBytes_AS_STRING(run->places)) < 0
         || (grown = grown_queues(run)) == NULL)
         return NULL;
     return Py_BuildValue(
-        "(nONOON)", taken, run->records, bytes_of(&run->indexed), answers, run->places, grown);
+        "(nONONN)", taken, run->records, bytes_of(&run->indexed), answers, bytes_of(&run->places), grown);
 }
 
 static void clear(struct run *run)
@@ -1039,9 +1207,9 @@ static void clear(struct run *run)
         PyMem_Free(run->queues[i].units.at);
     }
     Py_XDECREF(run->records);
-    Py_XDECREF(run->places);
+    PyMem_Free(run->places.at);
     PyMem_Free(run->indexed.at);
-    PyMem_Free(run->answers);
+    PyMem_Free(run->answers.at);
     PyMem_Free(run->text);
     PyMem_Free(run);
 }
@@ -1053,11 +1221,11 @@ static Py_ssize_t encode_group(struct run *run, PyObject *frames, Py_ssize_t roo
     PyObject *header, *body;
     long type;
     Py_ssize_t taken = 0;
-    char *begin = run->answer;
+    size_t begin = run->answers.size;
     for (; taken < room && taken < PyList_GET_SIZE(frames); taken++) {
         if (!read_frame(PyList_GET_ITEM(frames, taken), &type, &header, &body))
             break;
-        int is_taken = encode_send(run, type, span_of(header), body);
+        int is_taken = encode_send(run, type, span_of(header), span_of(body));
         if (is_taken < 0)
             return -1;
         if (!is_taken)
@@ -1065,7 +1233,7 @@ static Py_ssize_t encode_group(struct run *run, PyObject *frames, Py_ssize_t roo
     }
     if (taken == 0)
         return 0;
-    PyObject *own = PyBytes_FromStringAndSize(begin, run->answer - begin);
+    PyObject *own = PyBytes_FromStringAndSize(run->answers.at + begin, (Py_ssize_t)(run->answers.size - begin));
     int is_added = own != NULL && PyList_Append(answers, own) == 0;
     Py_XDECREF(own);
     return is_added ? taken : -1;
@@ -1077,29 +1245,31 @@ PyDoc_STRVAR(encode_sends_doc,
 "\n"
 "A group has the frames of a connection, and its host. The sends up to the first that is not ordinary, as\n"
 "records for the log from `phy_offset` on: how many they are, the records, what to index, for each group of\n"
-"which one was taken the answers, the places (phy_offset and queue_offset, 8 bytes each), and for each queue\n"
-"that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
+"which one was taken the answers, the places, and for each queue that grows (queue, its next offset before,\n"
+"units). None when the first is not ordinary.\n"
 "What to index has a row for each word: its hash (4 bytes), the record's phy_offset and its time (8 each).\n"
-"setup: (own properties, noted names, template of an answer, the one of a binary answer, store_host).");
+"Places have a row for each record: phy_offset, queue_offset (8 bytes each), and how many of the same send,\n"
+"which then is a batch, follow (4).\n"
+"setup: (own properties, noted names, templates of an answer, store_host). The templates: in JSON without an\n"
+"id and with one, and the same for binary headers.");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
-    PyObject *groups, *frames, *own, *template, *binary_template, *store_host, *born_host, *result = NULL;
+    PyObject *groups, *frames, *own, *templates[2][2], *store_host, *born_host, *result = NULL;
     long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
     (void)module;
     struct run *run = new_run();
     if (run == NULL)
         return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!SSS)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted, &template,
-            &binary_template, &store_host, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
+            args, "O!(SO!(SSSS)S)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted,
+            &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
+            &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
             &run->broker_config, &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
         clear(run);
         return NULL;
     }
     run->own = span_of(own);
-    run->template = span_of(template);
-    run->binary_template = span_of(binary_template);
     run->store_host = span_of(store_host);
     run->phy_offset = phy_offset;
     run->last_phy_offset = last_phy_offset;
@@ -1107,8 +1277,7 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     run->max_body = max_body;
     run->max_record = max_record;
     PyObject *answers = PyList_New(0);
-    if (run->store_host.size != HOST_BYTES || !is_template(run->template, 5) || !is_template(run->binary_template, 4)
-        || run->binary_template.size < BINARY_HEAD_BYTES)
+    if (run->store_host.size != HOST_BYTES || !read_templates(run, templates))
         PyErr_SetString(PyExc_ValueError, "the host is not of IPv4, or the template of an answer is another one");
     else if (answers != NULL && make_room(run, groups)) {
         Py_ssize_t all = 0, taken = 0;
@@ -1127,144 +1296,6 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     Py_XDECREF(answers);
     clear(run);
     return result;
-}
-
-/* -- a batch -------------------------------------------------------------------------------------------- */
-
-enum { ENTRY_HEAD_BYTES = 20, ENTRY_LENGTH_BYTES = 2 };
-
-/* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
-   no value, which makes an earlier one count, or one that is not ASCII; and for the half of a transaction. */
-static int read_stored(struct span text, struct properties *found)
-{
-    struct span rest = text, name, value;
-    memset(found, 0, sizeof *found);
-    found->text = text;
-    while (next_pair(&rest, &name, &value)) {
-        if (is_text(name, "TRAN_MSG"))
-            return 0;
-        struct span *wanted = is_text(name, "UNIQ_KEY") ? &found->uniq_key
-                              : is_text(name, "TAGS")   ? &found->tags
-                              : is_text(name, "KEYS")   ? &found->keys
-                                                        : NULL;
-        if (wanted == NULL)
-            continue;
-        if (value.size == 0 || !is_ascii(value))
-            return 0;
-        *wanted = value;
-    }
-    /* With a zero at their end they would pass for cut off. */
-    return text.size == 0 || text.at[text.size - 1] != 0;
-}
-
-/* One entry at the beginning of `rest`: 1 and how long it is, 0 when it is not ours to take, -1 on an error. */
-static int encode_entry(
-    struct run *run, struct queue *queue, struct send *send, struct span rest, int64_t *body_left, Py_ssize_t *length)
-{
-    struct properties found;
-    const unsigned char *at = (const unsigned char *)rest.at;
-    uint32_t crc;
-    if (rest.size < ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES)
-        return 0;
-    int64_t size = (int32_t)get_be(at, 4), body_size = (int32_t)get_be(at + 16, 4);
-    send->message_flag = (int32_t)get_be(at + 12, 4);
-    if (body_size < 0 || body_size > rest.size - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES || body_size > *body_left)
-        return 0;
-    struct span body = {rest.at + ENTRY_HEAD_BYTES, (Py_ssize_t)body_size};
-    int64_t text_size = (int16_t)get_be(at + ENTRY_HEAD_BYTES + body_size, 2);
-    if (text_size < 0 || size != ENTRY_HEAD_BYTES + body_size + ENTRY_LENGTH_BYTES + text_size || size > rest.size
-        || !read_stored((struct span){body.at + body_size + ENTRY_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
-        return 0;
-    int64_t record = HEAD_BYTES + body_size + PyBytes_GET_SIZE(queue->topic_part) + 2 + text_size;
-    if (run->phy_offset + record > run->last_phy_offset)
-        return 0;
-    if (!checksum(body, &crc) || !note_unit(run, queue, record, tags_code(&found))
-        || !note_index(run, queue, &found))
-        return -1;
-    put_record(run, queue, send, &found, body, crc, send->sys_flag, record);
-    run->phy_offset += record;
-    queue->next++;
-    *body_left -= body_size;
-    *length = (Py_ssize_t)size;
-    return 1;
-}
-
-PyDoc_STRVAR(encode_batch_doc,
-"encode_batch(body, queue, queue_id, sys_flag, born_timestamp, reconsume_times, born_host, store_host,\n"
-"             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
-"\n"
-"The messages of a batch as records for the log from `phy_offset` on: the records, units, what to index, and\n"
-"where each record lies. None when one of them is not ordinary, or there is no room for all.");
-
-static PyObject *encode_batch(PyObject *module, PyObject *args)
-{
-    PyObject *body, *queue_object, *born_host, *store_host, *phy_offsets = NULL, *result = NULL;
-    long long queue_id, sys_flag, born_timestamp, reconsume_times;
-    long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
-    struct send send = {0};
-    int is_taken = 0;
-    (void)module;
-    struct run *run = new_run();
-    if (run == NULL)
-        return NULL;
-    if (!PyArg_ParseTuple(
-            args, "SOLLLLSSLLLLL", &body, &queue_object, &queue_id, &sys_flag, &born_timestamp, &reconsume_times,
-            &born_host, &store_host, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
-        clear(run);
-        return NULL;
-    }
-    run->own = (struct span){"", 0};
-    run->store_host = span_of(store_host);
-    run->born_host = span_of(born_host);
-    run->phy_offset = phy_offset;
-    run->last_phy_offset = last_phy_offset;
-    run->now_ms = now_ms;
-    send.queue_id = queue_id;
-    send.sys_flag = sys_flag & ~HOST_V6_BITS;
-    send.born_timestamp = born_timestamp;
-    send.reconsume_times = reconsume_times;
-    struct span rest = span_of(body);
-    struct queue *queue = open_queue(run, queue_object);
-    if (queue == NULL || rest.size == 0 || run->store_host.size != HOST_BYTES || run->born_host.size != HOST_BYTES
-        || sys_flag & TRANSACTION_BITS || queue_id < 0 || queue_id > INT32_MAX || sys_flag < 0 || sys_flag > INT32_MAX
-        || reconsume_times < INT32_MIN || reconsume_times > INT32_MAX)
-        goto done;
-    Py_ssize_t entries = 0, each = HEAD_BYTES + PyBytes_GET_SIZE(queue->topic_part) + 2;
-    for (struct span left = rest; left.size >= ENTRY_HEAD_BYTES; entries++) {
-        int64_t size = (int32_t)get_be((const unsigned char *)left.at, 4);
-        if (size < ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES || size > left.size)
-            goto done;
-        left.at += size;
-        left.size -= (Py_ssize_t)size;
-    }
-    /* A record has `each` bytes where an entry has 22. */
-    int64_t total = rest.size + entries * (each - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES);
-    if (total > max_record || total > INT32_MAX)
-        goto done;
-    run->records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
-    phy_offsets = PyList_New(entries);
-    if (run->records == NULL || phy_offsets == NULL)
-        goto done;
-    run->record = PyBytes_AS_STRING(run->records);
-    int64_t body_left = max_body;
-    for (Py_ssize_t i = 0, length; i < entries; i++) {
-        PyObject *number = PyLong_FromLongLong(run->phy_offset);
-        if (number == NULL)
-            goto done;
-        PyList_SET_ITEM(phy_offsets, i, number);
-        is_taken = encode_entry(run, queue, &send, rest, &body_left, &length);
-        if (is_taken <= 0)
-            goto done;
-        rest.at += length;
-        rest.size -= length;
-    }
-    if (rest.size == 0)
-        result = Py_BuildValue(
-            "(ONNO)", run->records, bytes_of(&queue->units), bytes_of(&run->indexed), phy_offsets);
-done:
-    Py_XDECREF(phy_offsets);
-    clear(run);
-    return result != NULL || PyErr_Occurred() ? result : Py_NewRef(Py_None);
 }
 
 /* -- pulls ---------------------------------------------------------------------------------------------- */
@@ -1326,7 +1357,6 @@ static PyObject *gather(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
-    {"encode_batch", encode_batch, METH_VARARGS, encode_batch_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},
     {NULL, NULL, 0, NULL},

@@ -27,20 +27,21 @@ _pack_head = HEAD_WITHOUT_REMARK.pack
 
 
 class BinarySendAnswer:
-    """Makes the answers of one broker.
+    """Makes the answers of one broker."""
 
-    `kernel_template` is a whole header with holes for the phy_offset, the queue_id, the queue_offset and the
-    id of the message. The kernel puts the length of each but the first before it, and fills in the opaque
-    and the length of all fields.
-    """
-
-    __slots__ = ("_template", "kernel_template")
+    __slots__ = ("_common", "_template")
 
     def __init__(self, id_prefix: str, region: str, *, trace_on: bool) -> None:
-        common = id_prefix, region, trace_on
-        self._template = _fields(*common, number=_SHORT_TEXT, text=_SHORT_TEXT)
+        self._common = id_prefix, region, trace_on
+        self._template = _fields(*self._common, number=_SHORT_TEXT, uniq_key=_SHORT_TEXT)
+
+    def kernel_template(self, *, has_id: bool) -> bytes:
+        """A whole header with holes for the phy_offset, the queue_id, the queue_offset and, where there is
+        one, the id of the message. The kernel puts the length of each but the first before it; it fills in
+        the opaque and the length of all fields."""
         head = encode_binary_head(0, _PYTHON, CURRENT_VERSION, 0, _RESPONSE, None, None)
-        self.kernel_template = head.replace(b"%", b"%%") + _fields(*common, number=b"%d", text=b"%s")
+        fields = _fields(*self._common, number=b"%d", uniq_key=b"%s" if has_id else None)
+        return head.replace(b"%", b"%%") + fields
 
     def frame(self, opaque: int, phy_offset: int, queue_id: int, queue_offset: int, uniq_key: bytes) -> bytes:
         """The whole frame, for one message that is stored; empty where the id does not fit."""
@@ -62,15 +63,15 @@ class BinarySendAnswer:
         return prefix + _pack_head(0, _PYTHON, CURRENT_VERSION, opaque, _RESPONSE, 0, fields_bytes) + fields
 
 
-def _fields(id_prefix: str, region: str, trace_on: bool, *, number: bytes, text: bytes) -> bytes:
-    """The fields of an answer, with holes for numbers and for the id of the message."""
+def _fields(id_prefix: str, region: str, trace_on: bool, *, number: bytes, uniq_key: bytes | None) -> bytes:
+    """The fields of an answer, with holes for numbers and for the id of the message, if it has one."""
     msg_id = _text(f"{id_prefix}{0:016X}").removesuffix(b"%016d" % 0) + b"%016X"
     return b"".join(
         (
             _name("msgId") + msg_id,
             _name("queueId") + number,
             _name("queueOffset") + number,
-            _name("transactionId") + text,
+            b"" if uniq_key is None else _name("transactionId") + uniq_key,
             _name("MSG_REGION") + _text(region),
             _name("TRACE_ON") + _text("true" if trace_on else "false"),
         )

@@ -15,6 +15,7 @@ from kourou.broker.binary_send_answer import BinarySendAnswer
 from kourou.protocol.codes import SerializeType
 from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
+from kourou.store.kernel import AnswerTemplates
 from kourou.store.put_status import PutStatus
 from kourou.transport.request import Request
 
@@ -26,26 +27,33 @@ _PUT_OK: Final = PutStatus.PUT_OK
 class SendAnswer:
     """Answers the senders of one broker, whose offset ids begin with its `store_host`.
 
-    `template` takes a phy_offset, a queue_id, a queue_offset, the id of the message, and the opaque.
-    `binary_template` is the kernel's for binary headers.
+    `kernel_templates` are what the compiled kernel makes its answers of.
     """
 
-    __slots__ = ("_binary", "_id_prefix", "_region", "_trace_on", "binary_template", "template")
+    __slots__ = ("_binary", "_id_prefix", "_region", "_template", "_trace_on", "kernel_templates")
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
         self._id_prefix = store_host.hex().upper()
         self._region = region
         self._trace_on = trace_on
-        self.template = self._make_template()
+        self._template = self._make_template(has_id=True)
         self._binary = BinarySendAnswer(self._id_prefix, region, trace_on=trace_on)
-        self.binary_template = self._binary.kernel_template
+        self.kernel_templates: AnswerTemplates = (
+            self._make_template(has_id=False),
+            self._template,
+            self._binary.kernel_template(has_id=False),
+            self._binary.kernel_template(has_id=True),
+        )
 
-    def _make_template(self) -> bytes:
+    def _make_template(self, *, has_id: bool) -> bytes:
+        """Takes a phy_offset, a queue_id, a queue_offset, the id of the message if it has one, and the
+        opaque."""
         region = msgspec.json.encode(self._region).decode().replace("%", "%%")
         trace_on = "true" if self._trace_on else "false"
+        transaction_id = ',"transactionId":"%s"' if has_id else ""
         return (
-            f'{{"code":0,"extFields":{{"MSG_REGION":{region},"TRACE_ON":"{trace_on}",'
-            f'"msgId":"{self._id_prefix}%016X","queueId":"%d","queueOffset":"%d","transactionId":"%s"}},'
+            f'{{"code":0,"extFields":{{"msgId":"{self._id_prefix}%016X","queueId":"%d","queueOffset":"%d"'
+            f'{transaction_id},"MSG_REGION":{region},"TRACE_ON":"{trace_on}"}},'
             '"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
             f'"version":{CURRENT_VERSION}}}'
         ).encode()
@@ -64,7 +72,7 @@ class SendAnswer:
         if status is _PUT_OK and uniq_key.isalnum():
             raw_key = uniq_key.encode()
             if request.serialize_type == _JSON:
-                header = self.template % (phy_offset, queue_id, queue_offset, raw_key, request.opaque)
+                header = self._template % (phy_offset, queue_id, queue_offset, raw_key, request.opaque)
                 size = len(header)
                 frame = _pack_prefix(size + 4, size) + header
             else:

@@ -32,6 +32,7 @@ from kourou.broker.send_answer import SendAnswer
 from kourou.broker.send_runs import SendRuns
 from kourou.broker.sent_properties import PropertyRewriter, SentProperties, is_delayed
 from kourou.errors import RequestError
+from kourou.protocol.batch import split_batch
 from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
 from kourou.protocol.codes import CommandFlag, MessageSysFlag, PermName, RequestCode, ResponseCode
 from kourou.protocol.ext_fields import decode_ext
@@ -329,9 +330,9 @@ class SendMessageProcessor:
             )
         connection = request.connection
         done = partial(self._answered_batch, request, queue_id, uniq_key)
-        self._store.put_batch(
+        self._store.put_many(
             self._queue(topic, queue_id),
-            request.body,
+            split_batch(request.body),
             born_timestamp=header.born_timestamp,
             born_host=connection.attributes.get(BORN_HOST) or note_born_host(connection),
             sys_flag=header.sys_flag,

@@ -3,7 +3,8 @@
 Sends are gathered as they come, connection by connection, and put when the pass ends; so one call takes what
 64 connections have sent, as it does what came in one read. Before a connection's request of another kind is
 handled, what it has sent before is put.
-Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction.
+Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction,
+or a batch of such messages.
 The first one that is not, and what follows it on its connection, goes the way of all requests
 (send_message_processor.py); so does everything where the kernel is not installed.
 """
@@ -11,9 +12,9 @@ The first one that is not, and what follows it on its connection, goes the way o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from struct import Struct
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kourou.broker.born_host import BORN_HOST
@@ -26,7 +27,7 @@ from kourou.protocol.frame import RawFrame
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.message_id import HOST_V4_BYTES
 from kourou.protocol.request_head import decode_request_head
-from kourou.store.kernel import Kernel, SendSetup
+from kourou.store.kernel import PLACE, Kernel, SendSetup
 from kourou.store.put_batch import PutRun, RunRoom
 from kourou.store.put_status import PutStatus
 from kourou.transport.connection import Connection
@@ -39,11 +40,11 @@ _log = logging.getLogger(__name__)
 
 _PUT_OK: Final = PutStatus.PUT_OK
 # Clients write the code first; in the binary form it cannot be elsewhere.
-_SEND_STARTS: Final[dict[int, bytes]] = {
-    SerializeType.JSON.value: b'{"code":310,',
-    SerializeType.ROCKETMQ.value: RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big"),
+_SEND_CODES: Final = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+_SEND_STARTS: Final[dict[int, tuple[bytes, ...]]] = {
+    SerializeType.JSON.value: tuple(b'{"code":%d,' % code for code in _SEND_CODES),
+    SerializeType.ROCKETMQ.value: tuple(code.to_bytes(2, "big") for code in _SEND_CODES),
 }
-_PLACE: Final = Struct(">qq")
 # Each run looks at all that is left. Where that many end at an odd one, the kernel is of no use in this pass.
 _MAX_RUNS: Final = 8
 
@@ -72,8 +73,7 @@ class SendRuns:
         self._setup: SendSetup = (
             properties.own,
             NOTED_NAMES,
-            answer.template,
-            answer.binary_template,
+            answer.kernel_templates,
             services.store_host,
         )
         self._is_broken = False
@@ -173,7 +173,7 @@ class SendRuns:
             (connection, [frame[:2] for frame in frames]) for connection, frames in senders[: len(answers)]
         ]
         done = partial(self._stored, told, answers, places)
-        return PutRun(count, records, hashed_keys, grown, done)
+        return PutRun(count, len(places) // PLACE.size, records, hashed_keys, grown, done)
 
     # -- answering -------------------------------------------------------------------------------
 
@@ -197,12 +197,18 @@ class SendRuns:
     def _tell_each(self, told: Sequence[Told], places: bytes, status: PutStatus) -> None:
         sends = ((connection, *head) for connection, heads in told for head in heads)
         # Of the last connection not all need be in this run.
-        for (connection, serialize_type, header), place in zip(
-            sends, _PLACE.iter_unpack(places), strict=False
+        for (connection, serialize_type, header), (phy_offsets, queue_offset) in zip(
+            sends, _places_of_sends(places), strict=False
         ):
-            phy_offset, queue_offset = place
             head = decode_request_head(serialize_type, header)
             request = Request(connection, serialize_type, head, b"", header)
             sent = decode_ext(head, SendMessageRequestHeaderV2)
             _, uniq_key, *_ = self._properties.read(sent.properties or "")
-            self._answer.stored_many(request, sent.queue_id, uniq_key, status, [phy_offset], queue_offset)
+            self._answer.stored_many(request, sent.queue_id, uniq_key, status, phy_offsets, queue_offset)
+
+
+def _places_of_sends(places: bytes) -> Iterator[tuple[list[int], int]]:
+    """Of each send where its records lie, and the first one's queue_offset."""
+    rows = PLACE.iter_unpack(places)
+    for phy_offset, queue_offset, more in rows:
+        yield [phy_offset, *(row[0] for row in islice(rows, more))], queue_offset

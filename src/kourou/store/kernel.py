@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Mapping
+from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from kourou.protocol.frame import RawFrame
@@ -18,14 +19,18 @@ from kourou.store.put_batch import GrownQueue
 _log = logging.getLogger(__name__)
 
 MODULE: Final = "kourou_kernel"
-_INTERFACE: Final = 4
+_INTERFACE: Final = 5
 
-SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], bytes, bytes, bytes]
+AnswerTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""Of an answer in JSON to a batch that has no id, and to what has one; the same for binary headers."""
+SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], AnswerTemplates, bytes]
 """What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
-take, the templates of an answer in JSON and of a binary one, and the store's host."""
+take, the templates of answers, and the store's host."""
 EncodedSends: TypeAlias = tuple[int, bytes, bytes, list[bytes], bytes, list[GrownQueue]]
-"""How many messages, their records, what to index (rows of `HASHED_KEYS`), the answers for each connection,
-the places, and the queues that grow."""
+"""How many sends, their records, what to index (rows of `HASHED_KEYS`), the answers for each connection,
+the place of each record (rows of `PLACE`), and the queues that grow."""
+PLACE: Final = Struct(">qqi")
+"""Where a record lies, phy_offset and queue_offset, and how many of the same send, then a batch, follow."""
 
 
 class Kernel(Protocol):
@@ -48,24 +53,6 @@ class Kernel(Protocol):
         max_record: int,
         /,
     ) -> EncodedSends | None: ...
-
-    def encode_batch(
-        self,
-        body: bytes,
-        queue: Any,
-        queue_id: int,
-        sys_flag: int,
-        born_timestamp: int,
-        reconsume_times: int,
-        born_host: bytes,
-        store_host: bytes,
-        phy_offset: int,
-        last_phy_offset: int,
-        now_ms: int,
-        max_body: int,
-        max_record: int,
-        /,
-    ) -> tuple[bytes, bytes, bytes, list[int]] | None: ...
 
     def gather(
         self,

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 
 from kourou.errors import ProtocolError, StorageError, StoreFencedError
-from kourou.protocol.batch import BatchEntry, has_half, split_batch
+from kourou.protocol.batch import BatchEntry, has_half
 from kourou.protocol.properties import (
     MAX_PROPERTIES_BYTES,
     NAME_VALUE_SEPARATOR,
@@ -34,10 +34,7 @@ from kourou.store.dispatch_request import (
     close_properties,
     index_keys,
 )
-from kourou.store.kernel import Kernel
 from kourou.store.put_batch import (
-    GrownQueue,
-    Put,
     PutBatch,
     PutDone,
     PutFailedError,
@@ -75,11 +72,8 @@ class LogAppender:
     `refusal` is why puts are refused, for the moment or (`is_fenced`) for good.
     """
 
-    def __init__(
-        self, log: CommitLog, *, max_message_bytes: int, store_host: bytes, kernel: Kernel | None = None
-    ) -> None:
+    def __init__(self, log: CommitLog, *, max_message_bytes: int, store_host: bytes) -> None:
         self._log = log
-        self._kernel = kernel
         self._file_bytes = log.file_bytes
         self._store_host = store_host
         self._batch: PutBatch | None = None
@@ -251,93 +245,28 @@ class LogAppender:
         batch.untold_messages += count - 1
         queue.next_queue_offset = queue_offset + count
 
-    def put_batch(
-        self,
-        queue: ConsumeQueue,
-        body: bytes,
-        *,
-        born_timestamp: int,
-        born_host: bytes,
-        sys_flag: int = 0,
-        reconsume_times: int = 0,
-        done: PutManyDone | None = None,
-        wait: bool = True,
-    ) -> None:
-        """As `put_many`, of a batch as it was sent. ProtocolError: it is none."""
-        if self._kernel is not None and self.refusal is None:
-            batch = self._batch or self._new_batch()
-            encoded = self._kernel.encode_batch(
-                body,
-                queue,
-                queue.queue_id,
-                sys_flag,
-                born_timestamp,
-                reconsume_times,
-                born_host,
-                self._store_host,
-                *self._room(batch),
-            )
-            if encoded is not None:
-                records, units, hashed_keys, phy_offsets = encoded
-                queue_offset = queue.next_queue_offset
-                all_done = None if done is None else partial(_tell_batch, done, phy_offsets, queue_offset)
-                messages = len(phy_offsets)
-                last = all_done, phy_offsets[-1], queue_offset + messages - 1, wait
-                self._take(batch, records, hashed_keys, [(queue, queue_offset, units)], messages, last)
-                return
-        self.put_many(
-            queue,
-            split_batch(body),
-            born_timestamp=born_timestamp,
-            born_host=born_host,
-            sys_flag=sys_flag,
-            reconsume_times=reconsume_times,
-            done=done,
-            wait=wait,
-        )
-
     def put_run(self, encode: Callable[[RunRoom], PutRun | None]) -> int:
-        """Leave pending what `encode` makes for the room that there is; how many messages that are. None of
+        """Leave pending what `encode` makes for the room that there is; how many sends that are. None of
         them while puts are refused."""
         if self.refusal is not None:
             return 0
         batch = self._batch or self._new_batch()
-        room = self._room(batch)
-        run = encode(room)
+        phy_offset = batch.end_phy_offset
+        run = encode(
+            RunRoom(phy_offset, batch.last_phy_offset, self._now_ms, self._max_message_bytes, self._largest)
+        )
         if run is None:
             return 0
-        last = run.done, room.phy_offset, 0, True
-        self._take(batch, run.records, run.hashed_keys, run.grown, run.messages, last)
-        return run.messages
-
-    def _room(self, batch: PutBatch) -> RunRoom:
-        return RunRoom(
-            batch.end_phy_offset,
-            batch.last_phy_offset,
-            self._now_ms,
-            self._max_message_bytes,
-            self._largest,
-        )
-
-    def _take(
-        self,
-        batch: PutBatch,
-        records: bytes,
-        hashed_keys: bytes,
-        grown: Sequence[GrownQueue],
-        messages: int,
-        last: Put,
-    ) -> None:
-        """Add records that were encoded for the end of the batch; the last of them tells for all."""
-        batch.parts.append(records)
-        batch.end_phy_offset += len(records)
-        batch.hashed_keys.append(hashed_keys)
-        for queue, queue_offset, units in grown:
+        batch.parts.append(run.records)
+        batch.end_phy_offset += len(run.records)
+        batch.hashed_keys.append(run.hashed_keys)
+        for queue, queue_offset, units in run.grown:
             gathered = batch.units.get(queue) or batch.grow(queue, queue_offset)
             gathered.append(units)
             queue.next_queue_offset = queue_offset + len(units) // UNIT_BYTES
-        batch.puts.append(last)
-        batch.untold_messages += messages - 1
+        batch.puts.append((run.done, phy_offset, 0, True))
+        batch.untold_messages += run.messages - 1
+        return run.sends
 
     def _list_batch(
         self,

@@ -102,7 +102,6 @@ class MessageStore:
             self.log,
             max_message_bytes=config.max_message_bytes,
             store_host=config.store_host,
-            kernel=kernel,
         )
         self.reader = MessageReader(
             self.log,
@@ -115,7 +114,6 @@ class MessageStore:
         # The parts' own methods, without a call in between.
         self.put = self.appender.put
         self.put_many = self.appender.put_many
-        self.put_batch = self.appender.put_batch
         self.start_flush = flush.start_flush
         self.finish_flush = flush.finish_flush
         self.flush = flush.flush

@@ -31,6 +31,7 @@ from tests.e2e.broker.broker_kit import config
 
 SOURCE = Path(__file__).parents[3] / "kernel" / f"{MODULE}.c"
 NOW_MS = 1_700_000_000_000
+ROOM = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
 
 
 def build_problem() -> str | None:
@@ -92,11 +93,10 @@ class FedBroker:
         """Whether it uses the kernel."""
         return self._runs is not None
 
-    async def count_ordinary(self, frames: list[RawFrame]) -> int:
+    async def count_ordinary(self, frames: list[RawFrame], room: RunRoom = ROOM) -> int:
         """How many of `frames` the kernel would take, whatever they begin with; nothing is put."""
-        room = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
         run = cast(SendRuns, self._runs)._encode([(self.connect()[0], frames)], room)
-        return 0 if run is None else run.messages
+        return 0 if run is None else run.sends
 
     def feed(self, reads: Sequence[bytes]) -> list[bytes]:
         """What it answers to each of them, all within one pass, each on a connection of its own."""

@@ -1,58 +1,87 @@
-"""encode_batch: with the kernel a batch is stored and answered, byte for byte, as it is without."""
+"""Batches in encode_sends: they are stored and answered, byte for byte, as without the kernel."""
 
 from __future__ import annotations
 
+import errno
 import struct
-from types import ModuleType
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kourou.protocol.batch import BatchEntry, encode_batch_entries
-from tests.unit.kernel.twins import ID, Twins, frame, send
+from kourou.protocol.codes import SerializeType
+from kourou.store.message_store import MessageStore
+from kourou.store.put_batch import PutBatch, RunRoom
+from kourou.store.put_status import PutStatus
+from kourou.testing.faulty_files import FaultyFiles
+from tests.golden.frames import VERSIONS, recorded_frames
+from tests.unit.kernel.twins import ID, Twins, binary_send, frame, send
 
 PROPERTIES = f"KEYS\x01k1\x02UNIQ_KEY\x01{ID}\x02TAGS\x01TagA\x02".encode()
-HOST = bytes(8)
-
-
-class Encoder:
-    """What the kernel reads of a queue's encoder."""
-
-    topic_part = b"\x06orders"
-    magic = 0xDAA320A7
-
-
-class Queue:
-    """What it reads of a queue."""
-
-    topic = "orders"
-    next_queue_offset = 7
-    encoder: Encoder | None = Encoder()
+WITHOUT_ID = "WAIT\x01true\x02"
+WITH_ID = f"UNIQ_KEY\x01{ID}\x02{WITHOUT_ID}"
 
 
 def entries(*properties: bytes, body: bytes = b"hello") -> bytes:
     return encode_batch_entries(BatchEntry(3, body, raw) for raw in properties)
 
 
-def encoded(
-    kernel: ModuleType, body: bytes, *, last: int = 1 << 20, max_body: int = 1_000
-) -> list[int] | None:
-    """Where the records lie; None when the kernel leaves the batch alone."""
-    found = kernel.encode_batch(body, Queue(), 0, 0, 1, 0, HOST, HOST, 100, last, 5, max_body, 1 << 20)
-    return None if found is None else found[3]
+def batch(body: bytes, code: int = 320, flag: int = 0, **fields: str) -> bytes:
+    return frame(send({"m": "true", "i": WITH_ID, **fields}, code=code, flag=flag), body)
 
 
-def batch(body: bytes, **fields: str) -> bytes:
-    properties = f"UNIQ_KEY\x01{ID}\x02WAIT\x01true\x02"
-    return frame(send({"m": "true", "i": properties, **fields}, code=320), body)
+def binary_batch(body: bytes, **fields: str) -> bytes:
+    header = binary_send({"m": "true", "i": WITH_ID, **fields}, code=320)
+    return frame(header, body, SerializeType.ROCKETMQ)
 
 
-def test_an_ordinary_batch_is_taken(kernel: ModuleType, twins: Twins) -> None:
-    body = entries(PROPERTIES, b"", PROPERTIES, f"UNIQ_KEY\x01{ID}\x02".encode())
-    sizes = [88 + 5 + 7 + 2 + length for length in (len(PROPERTIES), 0, len(PROPERTIES))]
-    assert encoded(kernel, body) == [100, 100 + sizes[0], 100 + sum(sizes[:2]), 100 + sum(sizes)]
-    assert b'"code":0' in twins.feed(batch(body) + batch(body, e="1") + frame(send()))
+MIXED = entries(PROPERTIES, b"", PROPERTIES, f"UNIQ_KEY\x01{ID}\x02".encode())
+
+
+@pytest.mark.parametrize("properties", [WITH_ID, WITHOUT_ID, ""])
+@pytest.mark.parametrize("code", [310, 320])
+def test_an_ordinary_batch_is_taken(twins: Twins, code: int, properties: str) -> None:
+    before = twins.taken
+    answers = twins.feed(batch(MIXED, code, i=properties) + batch(MIXED, code, e="1") + frame(send()))
+    assert answers.count(b'"code":0') == 3
+    assert answers.count(b",7F000001") == 6, "each batch is answered with four ids"
+    assert twins.taken - before == 3
+
+
+@pytest.mark.parametrize("properties", [WITH_ID, WITHOUT_ID])
+def test_a_batch_with_a_binary_header_is_taken(twins: Twins, properties: str) -> None:
+    before = twins.taken
+    single = binary_batch(entries(PROPERTIES), i=properties)
+    answers = twins.feed(binary_batch(MIXED, i=properties) + single + frame(send()))
+    assert answers.count(b",7F000001") == 3
+    assert twins.taken - before == 3
+
+
+def test_a_one_way_batch_is_taken_and_not_answered(twins: Twins) -> None:
+    before = twins.taken
+    assert twins.feed(batch(MIXED, flag=2)) == b""
+    assert twins.taken - before == 1
+
+
+def test_the_code_of_a_batch_makes_none(twins: Twins) -> None:
+    before = twins.taken
+    assert b'"code":0' in twins.feed(frame(send(code=320), MIXED))
+    assert twins.taken - before == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_batches_of_java_clients_are_taken(twins: Twins, version: str) -> None:
+    recorded = [
+        found.frame
+        for found in recorded_frames(version)
+        if found.type == "request"
+        and found.code == 320
+        and found.header.get("serializeTypeCurrentRPC") == "JSON"
+    ]
+    assert recorded
+    assert twins.feed_twice(recorded) == len(recorded)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +90,7 @@ def test_an_ordinary_batch_is_taken(kernel: ModuleType, twins: Twins) -> None:
         b"",
         entries(PROPERTIES)[:-1],
         entries(PROPERTIES) + b"\0" * 19,
+        entries(PROPERTIES) + b"\0" * 21,
         entries(PROPERTIES) + b"\0" * 30,
         entries(b"TAGS\x01\x02"),
         entries("TAGS\x01é\x02".encode()),
@@ -73,25 +103,74 @@ def test_an_ordinary_batch_is_taken(kernel: ModuleType, twins: Twins) -> None:
         struct.pack(">iiiii", 0, 0, 0, 0, 0) + b"\0\0",
     ],
 )
-def test_what_needs_a_look_is_left_alone(kernel: ModuleType, twins: Twins, body: bytes) -> None:
-    assert encoded(kernel, body) is None
-    twins.feed(batch(body))
+def test_what_needs_a_look_is_left_alone(twins: Twins, body: bytes) -> None:
+    before = twins.taken
+    twins.feed(frame(send()) + batch(body) + batch(MIXED))
+    assert twins.taken - before == 1, "what follows it on its connection is left alone too"
 
 
-def test_there_has_to_be_room(kernel: ModuleType) -> None:
-    body = entries(b"", b"")
-    end = 100 + 2 * (88 + 5 + 7 + 2)
-    assert encoded(kernel, body, last=end) is not None
-    assert encoded(kernel, body, last=end - 1) is None
-    assert encoded(kernel, body, max_body=10) is not None
-    assert encoded(kernel, body, max_body=9) is None
+@pytest.mark.parametrize("properties", ["UNIQ_KEY\x01a-b\x02", "WAIT\x01false\x02", "DELAY\x013\x02"])
+def test_a_batch_with_odd_properties_is_left_alone(twins: Twins, properties: str) -> None:
+    before = twins.taken
+    twins.feed(batch(MIXED, i=properties))
+    assert twins.taken == before
 
 
-def test_a_queue_without_an_encoder_is_left_alone(
-    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch
+def test_what_was_taken_of_an_odd_batch_is_given_up(twins: Twins) -> None:
+    """Its last message is odd; the sends of another connection follow where it began."""
+    before = twins.taken
+    odd = entries(*[PROPERTIES] * 9, "KEYS\x01k2 é\x02".encode())
+    twins.feed_together([frame(send()) + batch(odd), frame(send()) + batch(MIXED)])
+    assert twins.taken - before == 3
+    twins.assert_same()
+
+
+def test_a_batch_of_many_small_messages_is_taken(twins: Twins) -> None:
+    """Its records have many times the bytes that were sent."""
+    before = twins.taken
+    answers = twins.feed(frame(send()) + batch(entries(*[b""] * 600, body=b"")) + frame(send()))
+    assert answers.count(b",7F000001") == 599
+    assert twins.taken - before == 3
+
+
+@pytest.mark.parametrize(("last", "max_body", "is_taken"), [(0, 10, True), (1, 10, False), (0, 9, False)])
+def test_there_has_to_be_room(twins: Twins, last: int, max_body: int, is_taken: bool) -> None:
+    size = 2 * (88 + 5 + len("TopicTest") + 1 + 2)
+    room = RunRoom(100, 100 + size - last, 5, max_body, 1 << 20)
+    header = send({"m": "true", "i": WITH_ID}, code=320)
+    frames = [(int(SerializeType.JSON), header, entries(b"", b""))]
+    twins.feed(batch(MIXED))  # from now on the queue has an encoder
+    assert twins.run(twins.brokers[0].count_ordinary(frames, room)) == is_taken
+
+
+def test_senders_of_batches_hear_of_a_failed_write(failing: tuple[Twins, list[FaultyFiles]]) -> None:
+    twins, files = failing
+    twins.feed(batch(MIXED))
+    before = twins.taken
+    for one in files:
+        one.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
+    answers = twins.feed(batch(MIXED) + frame(send()) + batch(MIXED, flag=2) + binary_batch(MIXED))
+    assert twins.taken - before == 4
+    assert answers.count(PutStatus.SERVICE_NOT_AVAILABLE.remark.encode()) == 3
+    assert b'"code":0' in twins.feed(batch(MIXED))
+    twins.assert_same()
+
+
+def test_senders_of_batches_hear_of_a_sync_that_takes_too_long(
+    twins: Twins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Queue, "encoder", None)
-    assert encoded(kernel, entries(b"")) is None
+    """The answer has the ids of all messages."""
+
+    def confirm_late(store: MessageStore, batch: PutBatch) -> None:
+        store.publish(batch)
+        batch.answer(PutStatus.FLUSH_DISK_TIMEOUT)
+
+    for broker in twins.brokers:
+        late = partial(confirm_late, broker.services.store)
+        monkeypatch.setattr(broker.services.pass_end, "_confirm", late)
+    answers = twins.feed(batch(MIXED) + frame(send()) + batch(entries(b"")))
+    assert answers.count(b'"code":10,') == 3
+    assert answers.count(b",7F000001") == 3
 
 
 _VALUES = st.sampled_from(

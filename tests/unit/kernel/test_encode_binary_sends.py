@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import random
 import struct
 from contextlib import AsyncExitStack
@@ -379,9 +378,33 @@ def test_senders_hear_of_a_failed_write_one_by_one(failing: tuple[Twins, list[Fa
     twins.assert_same()
 
 
-@pytest.mark.parametrize("template", [b"", b"%016X%d%d%s", b"%016X%d%d%s%d" + bytes(30), bytes(30)])
-def test_a_template_that_does_not_fit_is_refused(kernel: ModuleType, template: bytes) -> None:
-    good = json.dumps({"answer": "%016X%d%d%s%d"}).encode()
-    setup = (b"", (), good, template, bytes(8))
+_HOST = "7F00000100002A9F"
+_JSON_TEMPLATES = f"{_HOST}%016X%d%d%d".encode(), f"{_HOST}%016X%d%d%s%d".encode()
+_BINARY_HEAD = bytes(25) + _HOST.encode()
+_BINARY_TEMPLATES = _BINARY_HEAD + b"%016X%d%d", _BINARY_HEAD + b"%016X%d%d%s"
+
+
+@pytest.mark.parametrize(
+    ("position", "template"),
+    [
+        (0, b""),
+        (0, _JSON_TEMPLATES[1]),
+        (1, _JSON_TEMPLATES[0]),
+        (1, _JSON_TEMPLATES[1][1:]),
+        (1, _JSON_TEMPLATES[1] + b"%"),
+        (1, _JSON_TEMPLATES[1] + b"%d"),
+        (1, _JSON_TEMPLATES[1][:-1]),
+        (1, _JSON_TEMPLATES[1].replace(b"%016X", b"%012X")),
+        (2, _BINARY_TEMPLATES[1]),
+        (3, _BINARY_TEMPLATES[0]),
+        (3, _BINARY_TEMPLATES[1][1:]),
+        (3, bytes(60)),
+    ],
+)
+def test_a_template_that_does_not_fit_is_refused(kernel: ModuleType, position: int, template: bytes) -> None:
+    templates = [*_JSON_TEMPLATES, *_BINARY_TEMPLATES]
+    rest = ({}, {}, None, {}, 0, 0, 0, 0, 0)
+    assert kernel.encode_sends([], (b"", (), tuple(templates), bytes(8)), *rest) is None
+    templates[position] = template
     with pytest.raises(ValueError, match="template"):
-        kernel.encode_sends([], setup, {}, {}, None, {}, 0, 0, 0, 0, 0)
+        kernel.encode_sends([], (b"", (), tuple(templates), bytes(8)), *rest)
