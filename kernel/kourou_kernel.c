@@ -1,5 +1,6 @@
 /* kourou_kernel: the hot path of a broker, compiled. Optional: without it the same is done in Python.
 
+   sends_end      how far bytes that a connection has read are whole frames with sends
    encode_sends   ordinary sends of the connections of a pass: records, units, hashed keys, answers
    gather         the records of a pull, one after the other
    checksum       of a body, as records have it
@@ -28,7 +29,7 @@
 enum { SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, JSON = 0, BINARY = 1, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
 enum { HOST_BYTES = 8, HOST_DIGITS = 16, OFFSET_DIGITS = 16 };
-enum { HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20, PLACE_BYTES = 20 };
+enum { HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20 };
 enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_BATCH_TOPIC_BYTES = 127, MAX_QUEUES = 256 };
 
 static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic;
@@ -128,6 +129,13 @@ static char *pile(struct heap *heap, size_t more)
     return begin;
 }
 
+/* The same for one text after another: nothing stays of the one before. */
+static char *pile_anew(struct heap *heap, size_t size)
+{
+    heap->size = 0;
+    return pile(heap, size);
+}
+
 static PyObject *bytes_of(const struct heap *heap)
 {
     return PyBytes_FromStringAndSize(heap->at, (Py_ssize_t)heap->size);
@@ -222,6 +230,77 @@ static PyObject *checksum_of(PyObject *module, PyObject *data)
         return NULL;
     }
     return checksum(span_of(data), &crc) ? PyLong_FromUnsignedLong(crc) : NULL;
+}
+
+/* -- frames ------------------------------------------------------------------------------------------ */
+
+/* length u32 of what follows, mark u32 (serialize type, and in the lower 24 bits the length of the header), header,
+   body. */
+enum { PREFIX_BYTES = 8, LENGTH_BYTES = 4, MAX_HEADER_BYTES = 0xFFFFFF };
+
+struct frame {
+    unsigned type;
+    struct span header, body;
+    Py_ssize_t size;
+};
+
+/* Read the frame at the beginning of `rest`; false where there is none, or not all of it. */
+static int read_frame(struct span rest, struct frame *frame)
+{
+    const unsigned char *at = (const unsigned char *)rest.at;
+    if (rest.size < PREFIX_BYTES)
+        return 0;
+    uint64_t length = get_be(at, 4), mark = get_be(at + 4, 4);
+    uint64_t header = mark & MAX_HEADER_BYTES;
+    if (length > (uint64_t)(rest.size - LENGTH_BYTES) || header + LENGTH_BYTES > length)
+        return 0;
+    frame->type = (unsigned)(mark >> 24);
+    frame->size = LENGTH_BYTES + (Py_ssize_t)length;
+    frame->header = (struct span){rest.at + PREFIX_BYTES, (Py_ssize_t)header};
+    frame->body = (struct span){frame->header.at + header, frame->size - PREFIX_BYTES - (Py_ssize_t)header};
+    return 1;
+}
+
+static int starts_with(struct span span, const char *start, Py_ssize_t size)
+{
+    return span.size >= size && memcmp(span.at, start, (size_t)size) == 0;
+}
+
+/* Whether it is a send by its first bytes. Clients write the code first; in the binary form it cannot be
+   elsewhere. */
+static int looks_like_send(const struct frame *frame)
+{
+    if (frame->type == BINARY)
+        return starts_with(frame->header, "\x01\x36", 2) || starts_with(frame->header, "\x01\x40", 2);
+    return frame->type == JSON
+           && (starts_with(frame->header, "{\"code\":310,", 12) || starts_with(frame->header, "{\"code\":320,", 12));
+}
+
+PyDoc_STRVAR(sends_end_doc,
+"sends_end(data, position, max_frame_bytes)\n"
+"\n"
+"The end of the sends that `data` has from `position` on, one whole frame after the other.");
+
+static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 3 || !PyBytes_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "sends_end takes bytes and two numbers");
+        return NULL;
+    }
+    struct span rest = span_of(args[0]);
+    struct frame frame;
+    Py_ssize_t position = PyLong_AsSsize_t(args[1]), max_bytes = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (position < 0 || position > rest.size) {
+        PyErr_SetString(PyExc_ValueError, "the position is not in the data");
+        return NULL;
+    }
+    rest = (struct span){rest.at + position, rest.size - position};
+    while (read_frame(rest, &frame) && frame.size <= max_bytes && looks_like_send(&frame))
+        rest = (struct span){rest.at + frame.size, rest.size - frame.size};
+    return PyLong_FromSsize_t(PyBytes_GET_SIZE(args[0]) - rest.size);
 }
 
 /* -- JSON: one object of plain values ------------------------------------------------------------------ */
@@ -652,11 +731,12 @@ struct run {
     /* what comes out of it */
     PyObject *records;
     char *record; /* where the next one goes */
-    struct heap places, indexed, answers;
+    struct heap indexed, answers;
     int64_t phy_offset;
-    char *text; /* room for the properties of one message */
-    Py_ssize_t frame_count; /* there is room for so many */
+    Py_ssize_t messages;
     int queue_count;
+    /* of the send at hand: its properties, and where its records lie, 8 bytes each */
+    struct heap text, phy_offsets;
     struct queue queues[MAX_QUEUES]; /* the last: those beyond the count are whatever they are */
 };
 
@@ -806,45 +886,45 @@ static char *put_number(char *out, int64_t number, int length_bytes)
     return end;
 }
 
-/* Where a record lies: its phy_offset and queue_offset, and how many of the same send follow. */
-static int note_place(struct run *run, int64_t queue_offset, Py_ssize_t more)
+/* Where the record at hand lies. */
+static int note_phy_offset(struct run *run)
 {
-    char *out = pile(&run->places, PLACE_BYTES);
+    char *out = pile(&run->phy_offsets, 8);
     if (out == NULL)
         return 0;
-    put_be(put_be(put_be(out, (uint64_t)run->phy_offset, 8), (uint64_t)queue_offset, 8), (uint64_t)more, 4);
+    put_be(out, (uint64_t)run->phy_offset, 8);
     return 1;
 }
 
-/* What follows the host in the ids of the records at `places`: of the first only its phy_offset. */
-static char *put_ids(char *out, const struct run *run, struct span places)
+/* What follows the host in the ids of the records of a send: of the first only its phy_offset. */
+static char *put_ids(char *out, const struct run *run)
 {
     uint64_t host = get_be((const unsigned char *)run->store_host.at, HOST_BYTES);
-    const unsigned char *place = (const unsigned char *)places.at;
-    out = put_hex(out, get_be(place, 8), OFFSET_DIGITS);
-    for (Py_ssize_t at = PLACE_BYTES; at < places.size; at += PLACE_BYTES) {
+    const unsigned char *offset = (const unsigned char *)run->phy_offsets.at;
+    out = put_hex(out, get_be(offset, 8), OFFSET_DIGITS);
+    for (size_t at = 8; at < run->phy_offsets.size; at += 8) {
         *out++ = ',';
-        out = put_hex(put_hex(out, host, HOST_DIGITS), get_be(place + at, 8), OFFSET_DIGITS);
+        out = put_hex(put_hex(out, host, HOST_DIGITS), get_be(offset + at, 8), OFFSET_DIGITS);
     }
     return out;
 }
 
-/* Note the answer to a send whose records are at `places`. Its template has what `%` of Python's bytes takes: the
+/* Note the answer to a send. Its template has what `%` of Python's bytes takes: the
    phy_offset, the queue, the queue_offset, the id of the message if it has one and, in JSON, the opaque, in this
    order. In a binary one a text has its length in 4 bytes before it, which stands in the template for one
    offset id. False with an error set. */
-static int note_answer(struct run *run, long type, const struct send *send, struct span id, struct span places)
+static int note_answer(
+    struct run *run, unsigned type, const struct send *send, struct span id, int64_t queue_offset)
 {
     struct span template = run->templates[type][id.size > 0];
-    int64_t queue_offset = (int64_t)get_be((const unsigned char *)places.at + 8, 8);
     int64_t numbers[] = {send->queue_id, queue_offset, send->opaque};
     int length_bytes = type == BINARY ? VALUE_LENGTH_BYTES : 0, next = 0;
-    Py_ssize_t ids = places.size / PLACE_BYTES * (HOST_DIGITS + OFFSET_DIGITS + 1);
-    char *begin = pile(&run->answers, (size_t)(8 + template.size + id.size + ids + 4 * 24));
+    size_t ids = run->phy_offsets.size / 8 * (HOST_DIGITS + OFFSET_DIGITS + 1);
+    char *begin = pile(&run->answers, PREFIX_BYTES + (size_t)template.size + (size_t)id.size + ids + 4 * 24);
     if (begin == NULL)
         return 0;
     const char *at = template.at, *end = at + template.size;
-    char *header = begin + 8, *out = header;
+    char *header = begin + PREFIX_BYTES, *out = header;
     while (at < end) {
         const char *hole = memchr(at, '%', (size_t)(end - at));
         out = put_span(out, (struct span){at, (hole ? hole : end) - at});
@@ -858,7 +938,7 @@ static int note_answer(struct run *run, long type, const struct send *send, stru
         else if (hole[1] == '0') {
             if (type == BINARY)
                 put_be(out - HOST_DIGITS - VALUE_LENGTH_BYTES, (uint64_t)(ids - 1), VALUE_LENGTH_BYTES);
-            out = put_ids(out, run, places);
+            out = put_ids(out, run);
             at += 3; /* %016X */
         } else
             *out++ = '%';
@@ -875,7 +955,7 @@ static int note_answer(struct run *run, long type, const struct send *send, stru
 }
 
 /* Whether a template has these holes, the first of them behind an id's host and, if binary, its length. */
-static int is_template(struct span template, long type, const char *wanted)
+static int is_template(struct span template, int type, const char *wanted)
 {
     const char *end = template.at + template.size, *begin = wanted;
     for (const char *at = template.at; at < end; at++) {
@@ -946,18 +1026,18 @@ static int reserve(struct run *run, int64_t size)
     return 1;
 }
 
-/* Add a record for which there is room, with all that belongs to it; `more` of the same send follow. False with
-   an error set. */
+/* Add a record for which there is room, with all that belongs to it. False with an error set. */
 static int add_record(
     struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body,
-    int64_t sys_flag, int64_t size, Py_ssize_t more)
+    int64_t sys_flag, int64_t size)
 {
     uint32_t crc;
     if (!checksum(body, &crc) || !note_unit(run, queue, size, tags_code(found)) || !note_index(run, queue, found)
-        || !note_place(run, queue->next, more))
+        || !note_phy_offset(run))
         return 0;
     put_record(run, queue, send, found, body, crc, sys_flag, size);
     run->phy_offset += size;
+    run->messages++;
     queue->next++;
     return 1;
 }
@@ -971,7 +1051,7 @@ static int encode_one(
         || run->phy_offset + size > run->last_phy_offset)
         return 0;
     int64_t sys_flag = (send->sys_flag | more_flags) & ~HOST_V6_BITS;
-    return reserve(run, size) && add_record(run, queue, send, found, body, sys_flag, size, 0) ? 1 : -1;
+    return reserve(run, size) && add_record(run, queue, send, found, body, sys_flag, size) ? 1 : -1;
 }
 
 /* -- a batch -------------------------------------------------------------------------------------------- */
@@ -1017,7 +1097,7 @@ static Py_ssize_t count_entries(struct span rest)
 
 /* One entry at the beginning of `rest`, whose length fits: 1, 0 when it is not ours to take, -1 on an error. */
 static int encode_entry(
-    struct run *run, struct queue *queue, struct send *send, struct span rest, int64_t *body_left, Py_ssize_t more)
+    struct run *run, struct queue *queue, struct send *send, struct span rest, int64_t *body_left)
 {
     struct properties found;
     const unsigned char *at = (const unsigned char *)rest.at;
@@ -1032,7 +1112,7 @@ static int encode_entry(
         return 0;
     *body_left -= body_size;
     int64_t record = HEAD_BYTES + body_size + PyBytes_GET_SIZE(queue->topic_part) + 2 + text_size;
-    return add_record(run, queue, send, &found, body, send->sys_flag & ~HOST_V6_BITS, record, more) ? 1 : -1;
+    return add_record(run, queue, send, &found, body, send->sys_flag & ~HOST_V6_BITS, record) ? 1 : -1;
 }
 
 static int encode_entries(
@@ -1042,7 +1122,7 @@ static int encode_entries(
     int is_taken = 1;
     while (is_taken > 0 && entries-- > 0) {
         Py_ssize_t length = (Py_ssize_t)get_be((const unsigned char *)rest.at, 4);
-        is_taken = encode_entry(run, queue, send, rest, &body_left, entries);
+        is_taken = encode_entry(run, queue, send, rest, &body_left);
         rest.at += length;
         rest.size -= length;
     }
@@ -1061,7 +1141,8 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
     if (!reserve(run, total))
         return -1;
     const int64_t phy_offset = run->phy_offset, next = queue->next;
-    const size_t units = queue->units.size, indexed = run->indexed.size, places = run->places.size;
+    const size_t units = queue->units.size, indexed = run->indexed.size;
+    const Py_ssize_t messages = run->messages;
     char *const record = run->record;
     int is_taken = encode_entries(run, queue, send, body, entries);
     if (!is_taken) {
@@ -1070,19 +1151,38 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
         queue->next = next;
         queue->units.size = units;
         run->indexed.size = indexed;
-        run->places.size = places;
+        run->messages = messages;
     }
     return is_taken;
 }
 
 /* -- all sends ------------------------------------------------------------------------------------------ */
 
+/* The properties of a send as text: how long it is, -1 where it is odd, -2 with an error set. */
+static Py_ssize_t read_text(struct run *run, const struct value *properties)
+{
+    char *text = pile_anew(&run->text, (size_t)properties->span.size + 1);
+    if (text == NULL)
+        return -2;
+    Py_ssize_t length = unescape(properties, text);
+    if (length < 0)
+        return -1;
+    int is_valid = properties->is_ascii ? 1 : is_utf8((struct span){text, length});
+    if (is_valid <= 0)
+        return is_valid - 1;
+    if (length > 0 && text[length - 1] != 2)
+        text[length++] = 2;
+    return length;
+}
+
 /* One send: 1 when it is taken, 0 when it is not ours to take, -1 with an error set. */
-static int encode_send(struct run *run, long type, struct span header, struct span body)
+static int encode_send(struct run *run, const struct frame *frame)
 {
     struct send send;
     struct properties found;
-    int is_read = type == BINARY ? read_binary_send(header, &send) : read_send(header, &send);
+    int is_read = frame->type == BINARY ? read_binary_send(frame->header, &send)
+                  : frame->type == JSON ? read_send(frame->header, &send)
+                                        : 0;
     if (!is_read)
         return 0;
     int is_known = find_topic(run, send.topic);
@@ -1092,84 +1192,75 @@ static int encode_send(struct run *run, long type, struct span header, struct sp
     int64_t more_flags = PyLong_AsLongLong(PyTuple_GET_ITEM(run->target, 3));
     if (PyErr_Occurred())
         return -1;
-    Py_ssize_t length = unescape(&send.properties, run->text);
-    if (send.queue_id >= queue_nums || length < 0)
+    if (send.queue_id >= queue_nums)
         return 0;
-    int is_valid = send.properties.is_ascii ? 1 : is_utf8((struct span){run->text, length});
-    if (is_valid <= 0)
-        return is_valid;
-    if (length > 0 && run->text[length - 1] != 2)
-        run->text[length++] = 2;
+    Py_ssize_t length = read_text(run, &send.properties);
+    if (length < 0)
+        return (int)length + 1;
     if (length + run->own.size > MAX_PROPERTIES_BYTES
-        || !read_properties((struct span){run->text, length}, run->own, run->noted, &found))
+        || !read_properties((struct span){run->text.at, length}, run->own, run->noted, &found))
         return 0;
     struct queue *queue = find_queue(run, send.queue_id);
     if (queue == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    size_t first = run->places.size;
-    int is_taken = send.is_batch ? encode_batch(run, queue, &send, body)
-                                 : encode_one(run, queue, &send, &found, body, more_flags);
+    int64_t queue_offset = queue->next;
+    run->phy_offsets.size = 0;
+    int is_taken = send.is_batch ? encode_batch(run, queue, &send, frame->body)
+                                 : encode_one(run, queue, &send, &found, frame->body, more_flags);
     if (is_taken <= 0 || send.flag == ONEWAY)
         return is_taken;
-    struct span places = {run->places.at + first, (Py_ssize_t)(run->places.size - first)};
-    return note_answer(run, type, &send, found.uniq_key, places) ? 1 : -1;
+    return note_answer(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
 }
 
-/* Serialize type, header and body of a frame; false for what is none, or of another type. */
-static int read_frame(PyObject *frame, long *type, PyObject **header, PyObject **body)
+/* Where the sends that were taken end: all of so many groups, so many pieces of the next one, and so many bytes of
+   the next of these. */
+struct end {
+    Py_ssize_t groups, pieces, position;
+};
+
+/* The bytes of a piece, from `position` on; false for what is none. */
+static int read_piece(PyObject *pieces, Py_ssize_t at, struct span *bytes, Py_ssize_t *position)
 {
-    if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3)
+    PyObject *piece = PyList_GET_ITEM(pieces, at);
+    if (!PyTuple_Check(piece) || PyTuple_GET_SIZE(piece) != 3 || !PyBytes_Check(PyTuple_GET_ITEM(piece, 0)))
         return 0;
-    *header = PyTuple_GET_ITEM(frame, 1);
-    *body = PyTuple_GET_ITEM(frame, 2);
-    PyObject *number = PyTuple_GET_ITEM(frame, 0);
-    int overflow;
-    *type = PyLong_Check(number) ? PyLong_AsLongAndOverflow(number, &overflow) : -1;
-    return (*type == JSON || *type == BINARY) && PyBytes_Check(*header) && PyBytes_Check(*body);
+    Py_ssize_t end = PyLong_AsSsize_t(PyTuple_GET_ITEM(piece, 2));
+    *position = PyLong_AsSsize_t(PyTuple_GET_ITEM(piece, 1));
+    *bytes = span_of(PyTuple_GET_ITEM(piece, 0));
+    if (PyErr_Occurred() || *position < 0 || end < *position || end > bytes->size)
+        return 0;
+    *bytes = (struct span){bytes->at + *position, end - *position};
+    return 1;
 }
 
-/* The frames of a connection, and its host; false for what is not of that kind. */
-static int read_group(PyObject *groups, Py_ssize_t at, PyObject **frames, PyObject **born_host)
+/* The pieces of a connection, and its host; false for what is not of that kind. */
+static int read_group(PyObject *groups, Py_ssize_t at, PyObject **pieces, PyObject **born_host)
 {
     PyObject *group = PyList_GET_ITEM(groups, at);
     if (!PyTuple_Check(group) || PyTuple_GET_SIZE(group) != 2)
         return 0;
-    *frames = PyTuple_GET_ITEM(group, 0);
+    *pieces = PyTuple_GET_ITEM(group, 0);
     *born_host = PyTuple_GET_ITEM(group, 1);
-    return PyList_Check(*frames) && PyBytes_Check(*born_host) && PyBytes_GET_SIZE(*born_host) == HOST_BYTES;
+    return PyList_Check(*pieces) && PyBytes_Check(*born_host) && PyBytes_GET_SIZE(*born_host) == HOST_BYTES;
 }
 
-/* Room for what the frames of `groups` become, up to the first that is odd; batches may need more. */
+/* Room for about what the groups become: records are shorter than their frames, but for those of batches. */
 static int make_room(struct run *run, PyObject *groups)
 {
-    PyObject *frames, *born_host, *header, *body;
-    long type;
-    Py_ssize_t count = 0, headers = 0, bodies = 0, longest = 0;
+    PyObject *pieces, *born_host;
+    struct span bytes;
+    Py_ssize_t total = 4096, position;
     for (Py_ssize_t group = 0; group < PyList_GET_SIZE(groups); group++) {
-        Py_ssize_t at = 0;
-        if (!read_group(groups, group, &frames, &born_host))
+        if (!read_group(groups, group, &pieces, &born_host))
             break;
-        for (; at < PyList_GET_SIZE(frames); at++, count++) {
-            if (!read_frame(PyList_GET_ITEM(frames, at), &type, &header, &body))
-                break;
-            headers += PyBytes_GET_SIZE(header);
-            bodies += PyBytes_GET_SIZE(body);
-            if (PyBytes_GET_SIZE(header) > longest)
-                longest = PyBytes_GET_SIZE(header);
-        }
-        if (at < PyList_GET_SIZE(frames))
-            break;
+        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(pieces) && read_piece(pieces, at, &bytes, &position); at++)
+            total += bytes.size;
     }
-    run->frame_count = count;
-    Py_ssize_t each = HEAD_BYTES + 2 + MAX_TOPIC_BYTES + 2 + 1 + run->own.size;
-    run->records = PyBytes_FromStringAndSize(NULL, headers + bodies + count * each);
+    run->records = PyErr_Occurred() ? NULL : PyBytes_FromStringAndSize(NULL, total);
     if (run->records == NULL)
         return 0;
     run->record = PyBytes_AS_STRING(run->records);
-    run->text = PyMem_Malloc((size_t)longest + 2);
-    if (run->text == NULL)
-        PyErr_NoMemory();
-    return run->text != NULL;
+    return 1;
 }
 
 static PyObject *grown_queues(struct run *run)
@@ -1187,14 +1278,15 @@ static PyObject *grown_queues(struct run *run)
     return grown;
 }
 
-static PyObject *result_of(struct run *run, Py_ssize_t taken, PyObject *answers)
+static PyObject *result_of(struct run *run, const struct end *end, PyObject *answers)
 {
     PyObject *grown = NULL;
     if (_PyBytes_Resize(&run->records, run->record - PyBytes_AS_STRING(run->records)) < 0
         || (grown = grown_queues(run)) == NULL)
         return NULL;
     return Py_BuildValue(
-        "(nONONN)", taken, run->records, bytes_of(&run->indexed), answers, bytes_of(&run->places), grown);
+        "((nnn)nONON)", end->groups, end->pieces, end->position, run->messages, run->records,
+        bytes_of(&run->indexed), answers, grown);
 }
 
 static void clear(struct run *run)
@@ -1207,55 +1299,73 @@ static void clear(struct run *run)
         PyMem_Free(run->queues[i].units.at);
     }
     Py_XDECREF(run->records);
-    PyMem_Free(run->places.at);
     PyMem_Free(run->indexed.at);
     PyMem_Free(run->answers.at);
-    PyMem_Free(run->text);
+    PyMem_Free(run->text.at);
+    PyMem_Free(run->phy_offsets.at);
     PyMem_Free(run);
 }
 
-/* Encode the frames of one connection, and add their answers to those of the others. How many were taken, or
-   -1 with an error set. */
-static Py_ssize_t encode_group(struct run *run, PyObject *frames, Py_ssize_t room, PyObject *answers)
+/* Encode the sends of one connection, and note how far. 1 when that are all of them, 0 when not, -1 with an error
+   set. */
+static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
 {
-    PyObject *header, *body;
-    long type;
-    Py_ssize_t taken = 0;
-    size_t begin = run->answers.size;
-    for (; taken < room && taken < PyList_GET_SIZE(frames); taken++) {
-        if (!read_frame(PyList_GET_ITEM(frames, taken), &type, &header, &body))
-            break;
-        int is_taken = encode_send(run, type, span_of(header), span_of(body));
-        if (is_taken < 0)
-            return -1;
-        if (!is_taken)
-            break;
+    struct frame frame;
+    struct span rest;
+    for (end->pieces = 0; end->pieces < PyList_GET_SIZE(pieces); end->pieces++) {
+        if (!read_piece(pieces, end->pieces, &rest, &end->position))
+            return PyErr_Occurred() ? -1 : 0;
+        while (rest.size > 0) {
+            int is_taken = read_frame(rest, &frame) ? encode_send(run, &frame) : 0;
+            if (is_taken <= 0)
+                return is_taken;
+            rest = (struct span){rest.at + frame.size, rest.size - frame.size};
+            end->position += frame.size;
+        }
     }
-    if (taken == 0)
-        return 0;
-    PyObject *own = PyBytes_FromStringAndSize(run->answers.at + begin, (Py_ssize_t)(run->answers.size - begin));
-    int is_added = own != NULL && PyList_Append(answers, own) == 0;
-    Py_XDECREF(own);
-    return is_added ? taken : -1;
+    return 1;
+}
+
+/* The same for all connections, and add the answers of each to those of the others. */
+static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyObject *answers)
+{
+    PyObject *pieces, *born_host;
+    for (end->groups = 0; end->groups < PyList_GET_SIZE(groups); end->groups++) {
+        end->pieces = end->position = 0;
+        if (!read_group(groups, end->groups, &pieces, &born_host))
+            return 0;
+        run->born_host = span_of(born_host);
+        size_t begin = run->answers.size;
+        int is_whole = encode_pieces(run, pieces, end);
+        PyObject *own = is_whole < 0 ? NULL
+                                     : PyBytes_FromStringAndSize(
+                                           run->answers.at + begin, (Py_ssize_t)(run->answers.size - begin));
+        int is_added = own != NULL && PyList_Append(answers, own) == 0;
+        Py_XDECREF(own);
+        if (!is_added)
+            return -1;
+        if (!is_whole)
+            return 0;
+    }
+    return 1;
 }
 
 PyDoc_STRVAR(encode_sends_doc,
 "encode_sends(groups, setup, targets, configs, broker_config, topics,\n"
 "             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
 "\n"
-"A group has the frames of a connection, and its host. The sends up to the first that is not ordinary, as\n"
-"records for the log from `phy_offset` on: how many they are, the records, what to index, for each group of\n"
-"which one was taken the answers, the places, and for each queue that grows (queue, its next offset before,\n"
-"units). None when the first is not ordinary.\n"
+"A group has the pieces of what a connection has sent, and its host. A piece is (data, start, end): whole\n"
+"frames. The sends up to the first that is not ordinary, as records for the log from `phy_offset` on: where\n"
+"they end (how many groups, pieces of the next group, position in the next piece), how many messages they\n"
+"are, the records, what to index, the answers for each group of which one was looked at, and for each queue\n"
+"that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
 "What to index has a row for each word: its hash (4 bytes), the record's phy_offset and its time (8 each).\n"
-"Places have a row for each record: phy_offset, queue_offset (8 bytes each), and how many of the same send,\n"
-"which then is a batch, follow (4).\n"
 "setup: (own properties, noted names, templates of an answer, store_host). The templates: in JSON without an\n"
 "id and with one, and the same for binary headers.");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
-    PyObject *groups, *frames, *own, *templates[2][2], *store_host, *born_host, *result = NULL;
+    PyObject *groups, *own, *templates[2][2], *store_host, *result = NULL;
     long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
     (void)module;
     struct run *run = new_run();
@@ -1280,18 +1390,9 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     if (run->store_host.size != HOST_BYTES || !read_templates(run, templates))
         PyErr_SetString(PyExc_ValueError, "the host is not of IPv4, or the template of an answer is another one");
     else if (answers != NULL && make_room(run, groups)) {
-        Py_ssize_t all = 0, taken = 0;
-        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(groups); at++) {
-            if (!read_group(groups, at, &frames, &born_host))
-                break;
-            run->born_host = span_of(born_host);
-            taken = encode_group(run, frames, run->frame_count - all, answers);
-            all += taken;
-            if (taken < PyList_GET_SIZE(frames))
-                break;
-        }
-        if (taken >= 0)
-            result = all ? result_of(run, all, answers) : Py_NewRef(Py_None);
+        struct end end;
+        if (encode_groups(run, groups, &end, answers) >= 0)
+            result = run->messages ? result_of(run, &end, answers) : Py_NewRef(Py_None);
     }
     Py_XDECREF(answers);
     clear(run);
@@ -1356,6 +1457,7 @@ static PyObject *gather(PyObject *module, PyObject *args)
 /* -- module --------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
+    {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
     {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},

@@ -13,6 +13,8 @@ import msgspec
 
 from kourou.broker.binary_send_answer import BinarySendAnswer
 from kourou.protocol.codes import SerializeType
+from kourou.protocol.command import decode_head, encode_response, ext_dict
+from kourou.protocol.frame import RawFrame
 from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.kernel import AnswerTemplates
@@ -112,6 +114,14 @@ class SendAnswer:
             code=status.response_code,
             remark=status.name if status is not _PUT_OK else None,
         )
+
+    @staticmethod
+    def changed(answer: RawFrame, status: PutStatus) -> bytes:
+        """An answer that says that all is well, as one that says otherwise."""
+        serialize_type, header, _ = answer
+        head = decode_head(serialize_type, header)
+        remark, fields = (status.name, ext_dict(head)) if status.is_stored else (status.remark, None)
+        return encode_response(serialize_type, head.opaque, status.response_code, remark, fields, b"")
 
     def _offset_ids(self, phy_offsets: list[int]) -> str:
         """The ids of the records at these places, with commas between them."""

@@ -112,7 +112,7 @@ class SendMessageProcessor:
         """What takes many sends at once; None without a kernel."""
         if kernel is None or len(self._services.store_host) != HOST_V4_BYTES:
             return None
-        return SendRuns(self._services, kernel, self._targets, self._properties, self._answer)
+        return SendRuns(self._services, kernel, self._targets, self._properties.own, self._answer)
 
     def send(self, request: Request) -> None:
         """SEND_MESSAGE, with long names."""

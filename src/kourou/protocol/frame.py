@@ -77,22 +77,57 @@ class FrameDecoder:
         Frames in front of a bad one are returned, and the error is in `failure` and raised by the
         next call; an error with no frame in front of it is raised at once.
         """
-        if self._failure is not None:
-            # A traceback grows with every raise and holds on to what was fed before.
-            raise self._failure.with_traceback(None)
+        self._check_alive()
         frames: list[RawFrame] = []
+        position = 0
         try:
-            position = self._finish_pending(data, frames) if self._rest else 0
+            if self._rest:
+                position = self._fill(data)
+                if self._is_filled:
+                    frames.append(self._put_together())
+                    self._forget()
             self._cut_whole(data, position, frames)
         except ProtocolError as failure:
-            self._failure = failure.with_traceback(None)
-            self._rest, self._rest_bytes = [], 0
+            self._end(failure)
             if not frames:
                 raise
         return frames
 
-    def _finish_pending(self, data: bytes, frames: list[RawFrame]) -> int:
-        """Complete the unfinished frame from `data`; return how many bytes of it that took."""
+    def complete(self, data: bytes) -> tuple[bytes, int]:
+        """Complete the frame that is pending: all its bytes, none while some are missing, and how many of
+        `data` are part of it. For whoever cuts frames by other means; errors are as with `feed`."""
+        self._check_alive()
+        try:
+            position = self._fill(data)
+        except ProtocolError as failure:
+            self._end(failure)
+            raise
+        if not self._is_filled:
+            return b"", position
+        whole = b"".join(self._rest)
+        self._forget()
+        return whole, position
+
+    def _check_alive(self) -> None:
+        if self._failure is not None:
+            # A traceback grows with every raise and holds on to what was fed before.
+            raise self._failure.with_traceback(None)
+
+    def _end(self, failure: ProtocolError) -> None:
+        self._failure = failure.with_traceback(None)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rest, self._rest_bytes = [], 0
+        self._wanted_bytes = _LENGTH_BYTES
+
+    @property
+    def _is_filled(self) -> bool:
+        """Whether all of the pending frame is there: its length is never wanted alone then."""
+        return self._rest_bytes == self._wanted_bytes
+
+    def _fill(self, data: bytes) -> int:
+        """Add to the unfinished frame what `data` has of it; return how many bytes that are."""
         taken = 0
         while (missing := self._wanted_bytes - self._rest_bytes) > 0:
             piece = data[taken : taken + missing]
@@ -102,9 +137,6 @@ class FrameDecoder:
                 return taken
             if self._rest_bytes == _LENGTH_BYTES:
                 self._wanted_bytes = self._frame_bytes(self._first(_LENGTH_BYTES), 0)
-        frames.append(self._put_together())
-        self._rest, self._rest_bytes = [], 0
-        self._wanted_bytes = _LENGTH_BYTES
         return taken
 
     def _hold(self, piece: bytes) -> None:

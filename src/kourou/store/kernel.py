@@ -9,10 +9,8 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Mapping
-from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from kourou.protocol.frame import RawFrame
 from kourou.protocol.record import Buffer
 from kourou.store.put_batch import GrownQueue
 
@@ -26,11 +24,13 @@ AnswerTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], AnswerTemplates, bytes]
 """What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
 take, the templates of answers, and the store's host."""
-EncodedSends: TypeAlias = tuple[int, bytes, bytes, list[bytes], bytes, list[GrownQueue]]
-"""How many sends, their records, what to index (rows of `HASHED_KEYS`), the answers for each connection,
-the place of each record (rows of `PLACE`), and the queues that grow."""
-PLACE: Final = Struct(">qqi")
-"""Where a record lies, phy_offset and queue_offset, and how many of the same send, then a batch, follow."""
+SentPiece: TypeAlias = tuple[bytes, int, int]
+"""Bytes, and from where to where in them there are whole frames."""
+SendsEnd: TypeAlias = tuple[int, int, int]
+"""How far sends are taken: so many groups, pieces of the next one, and up to where in the next of these."""
+EncodedSends: TypeAlias = tuple[SendsEnd, int, bytes, bytes, list[bytes], list[GrownQueue]]
+"""Where they end, how many messages they are, their records, what to index (rows of `HASHED_KEYS`), the
+answers for each connection, and the queues that grow."""
 
 
 class Kernel(Protocol):
@@ -38,9 +38,11 @@ class Kernel(Protocol):
 
     INTERFACE: int
 
+    def sends_end(self, data: bytes, position: int, max_frame_bytes: int, /) -> int: ...
+
     def encode_sends(
         self,
-        groups: list[tuple[list[RawFrame], bytes]],
+        groups: list[tuple[list[SentPiece], bytes]],
         setup: SendSetup,
         targets: Mapping[str, Any],
         configs: Mapping[str, Any],

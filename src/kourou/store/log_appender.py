@@ -245,18 +245,25 @@ class LogAppender:
         batch.untold_messages += count - 1
         queue.next_queue_offset = queue_offset + count
 
-    def put_run(self, encode: Callable[[RunRoom], PutRun | None]) -> int:
-        """Leave pending what `encode` makes for the room that there is; how many sends that are. None of
-        them while puts are refused."""
+    def run_room(self) -> RunRoom | None:
+        """Where a run may go that is put next; None while puts are refused."""
         if self.refusal is not None:
-            return 0
+            return None
         batch = self._batch or self._new_batch()
-        phy_offset = batch.end_phy_offset
-        run = encode(
-            RunRoom(phy_offset, batch.last_phy_offset, self._now_ms, self._max_message_bytes, self._largest)
+        return RunRoom(
+            batch.end_phy_offset,
+            batch.last_phy_offset,
+            self._now_ms,
+            self._max_message_bytes,
+            self._largest,
         )
-        if run is None:
-            return 0
+
+    def put_run(self, run: PutRun) -> None:
+        """Leave pending what was encoded for the room that there is."""
+        batch = self._batch
+        assert batch is not None, "a run is put where `run_room` says"
+        batch.puts.append((run.done, batch.end_phy_offset, 0, True))
+        batch.untold_messages += run.messages - 1
         batch.parts.append(run.records)
         batch.end_phy_offset += len(run.records)
         batch.hashed_keys.append(run.hashed_keys)
@@ -264,9 +271,6 @@ class LogAppender:
             gathered = batch.units.get(queue) or batch.grow(queue, queue_offset)
             gathered.append(units)
             queue.next_queue_offset = queue_offset + len(units) // UNIT_BYTES
-        batch.puts.append((run.done, phy_offset, 0, True))
-        batch.untold_messages += run.messages - 1
-        return run.sends
 
     def _list_batch(
         self,

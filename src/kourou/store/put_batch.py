@@ -44,10 +44,9 @@ class RunRoom(NamedTuple):
 
 
 class PutRun(NamedTuple):
-    """Sends that were encoded together, with so many messages, whose records lie one after the other.
-    `hashed_keys` are what to index, rows of `HASHED_KEYS`. `done` is for all of them."""
+    """Messages that were encoded together, their records one after the other. `hashed_keys` are what to
+    index, rows of `HASHED_KEYS`. `done` is for all of them."""
 
-    sends: int
     messages: int
     records: bytes
     hashed_keys: bytes

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 
 from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
 from kourou.protocol.command import CommandHead, RemotingCommand, command_of
-from kourou.protocol.frame import FrameDecoder, RawFrame
+from kourou.protocol.frame import FrameDecoder, RawFrame, encode_frame
 from kourou.protocol.record import Buffer
 from kourou.protocol.request_head import decode_request_head
 from kourou.transport.addresses import format_address
@@ -45,8 +45,8 @@ _JOIN_BELOW_BYTES = 16 * 1024
 class RunTaker(Protocol):
     """Handles requests of some kind together, when the pass ends."""
 
-    def take(self, connection: Connection, frames: list[RawFrame]) -> int:
-        """Gather the requests that `frames` begin with; how many it has taken."""
+    def take(self, connection: Connection, data: bytes, position: int) -> int:
+        """Gather the requests that `data` has from `position` on, in whole frames; where they end."""
         ...
 
     def finish(self, connection: Connection) -> None:
@@ -173,6 +173,11 @@ class Connection(asyncio.Protocol):
         """True when the bytes are encrypted."""
         return self._is_tls
 
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest frame that is taken from the peer."""
+        return self._limits.max_frame_bytes
+
     def close(self, reason: str) -> None:
         """Write what is collected, then close; a peer that does not read is cut off."""
         if self.closed or self._transport is None:
@@ -207,8 +212,9 @@ class Connection(asyncio.Protocol):
         self.last_active = self.last_heard = self._loop.time()
         self._heard = True
         try:
-            frames = self._decoder.feed(data)
+            frames = self._take_runs(data) if self._may_take_runs else self._decoder.feed(data)
         except ProtocolError as error:
+            self._finish_runs()
             self._refuse(error)
             return
         if self._decoder.pending_bytes or self._budgeted:
@@ -220,20 +226,34 @@ class Connection(asyncio.Protocol):
             else:
                 self._handle(frames)
         if self._decoder.failure is not None:
-            if self._runs is not None:
-                self._runs.finish(self)
+            self._finish_runs()
             self._refuse(self._decoder.failure)
         elif len(data) >= _TURN_BYTES and not self._backlog:
             self._pause_reading()
             self._loop.call_soon(self._resume_reading)
 
+    @property
+    def _may_take_runs(self) -> bool:
+        # Nothing stops a run half-way: its answers leave together, at the end of the pass.
+        return self._runs is not None and not self._write_paused and not self._backlog
+
+    def _take_runs(self, data: bytes) -> list[RawFrame]:
+        """Have the requests taken that `data` begins with; the frames behind them."""
+        assert self._runs is not None
+        position = 0
+        if self._decoder.pending_bytes:
+            whole, position = self._decoder.complete(data)
+            if whole and not self._runs.take(self, whole, 0):
+                return self._decoder.feed(whole + data[position:])
+        position = self._runs.take(self, data, position)
+        return self._decoder.feed(data[position:]) if position < len(data) else []
+
+    def _finish_runs(self) -> None:
+        if self._runs is not None:
+            self._runs.finish(self)
+
     def _handle(self, frames: list[RawFrame]) -> None:
         if self._runs is not None:
-            # Nothing stops a run half-way: its answers leave together, at the end of the pass.
-            taken = 0 if self._write_paused else self._runs.take(self, frames)
-            if taken == len(frames):
-                return
-            frames = frames[taken:]
             self._runs.finish(self)
             if self.closed:
                 return
@@ -264,6 +284,14 @@ class Connection(asyncio.Protocol):
             if self._write_paused:
                 self._hold(frames[index + 1 :])
                 return
+
+    def _take_again(self, frames: list[RawFrame]) -> int:
+        """Have the requests taken that `frames` begin with; how many they are."""
+        taken = 0
+        if self._runs is not None:
+            while taken < len(frames) and self._runs.take(self, encode_frame(*frames[taken]), 0):
+                taken += 1
+        return taken
 
     def _hold(self, rest: list[RawFrame]) -> None:
         self._backlog += rest
@@ -385,9 +413,9 @@ class Connection(asyncio.Protocol):
         self._unsent_oneways = 0
         self.last_active = self._loop.time()
         backlog, self._backlog = self._backlog, []
-        if backlog:
+        if rest := backlog[self._take_again(backlog) :]:
             self._passes.open()
-            self._handle(backlog)
+            self._handle(rest)
         self._resume_reading()
 
     # -- calls of ours ----------------------------------------------------------------------

@@ -18,10 +18,10 @@ import pytest
 from kourou.broker.born_host import note_born_host
 from kourou.broker.controller import BrokerController
 from kourou.broker.send_message_processor import SendMessageProcessor
-from kourou.broker.send_runs import SendRuns
-from kourou.protocol.frame import RawFrame
+from kourou.broker.send_runs import Sender, SendRuns
+from kourou.protocol.frame import FrameDecoder
 from kourou.store.files import Files
-from kourou.store.kernel import MODULE, EncodedSends, Kernel, installed_kernel
+from kourou.store.kernel import MODULE, EncodedSends, Kernel, SendsEnd, SentPiece, installed_kernel
 from kourou.store.put_batch import RunRoom
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
@@ -83,27 +83,33 @@ class FedBroker:
         def encode_sends(*arguments: Any) -> EncodedSends | None:
             encoded = kernel.encode_sends(*arguments)
             self.calls += 1
-            self.taken += 0 if encoded is None else encoded[0]
+            self.taken += 0 if encoded is None else _sends_before(arguments[0], encoded[0])
             return encoded
 
-        return cast(Kernel, SimpleNamespace(encode_sends=encode_sends))
+        return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, sends_end=kernel.sends_end))
 
     @property
     def has_kernel(self) -> bool:
         """Whether it uses the kernel."""
         return self._runs is not None
 
-    async def count_ordinary(self, frames: list[RawFrame], room: RunRoom = ROOM) -> int:
+    async def count_ordinary(self, frames: Sequence[bytes], room: RunRoom = ROOM) -> int:
         """How many of `frames` the kernel would take, whatever they begin with; nothing is put."""
-        run = cast(SendRuns, self._runs)._encode([(self.connect()[0], frames)], room)
-        return 0 if run is None else run.sends
+        data = b"".join(frames)
+        senders: list[Sender] = [(self.connect()[0], [(data, 0, len(data))])]
+        before = self.taken
+        cast(SendRuns, self._runs)._encode(senders, room)
+        return self.taken - before
 
-    def feed(self, reads: Sequence[bytes]) -> list[bytes]:
-        """What it answers to each of them, all within one pass, each on a connection of its own."""
+    def feed(self, reads: Sequence[bytes | Sequence[bytes]]) -> list[bytes]:
+        """What it answers to each of them, all within one pass, each on a connection of its own. One that
+        comes in parts is read in parts."""
         transports = []
         for data in reads:
             connection, transport = self.connect()
-            connection.data_received(data)
+            for part in [data] if isinstance(data, bytes) else data:
+                if not connection.closed:
+                    connection.data_received(part)
             transports.append(transport)
         self.services.passes.close()
         return [b"".join(transport.written) for transport in transports]
@@ -139,6 +145,16 @@ class FedBroker:
         """Of every queue, all its units."""
         queues = self.services.store.queues.items()
         return {(queue.topic, queue.queue_id): _units(queue) for queue in queues}
+
+
+def _sends_before(groups: Sequence[tuple[list[SentPiece], bytes]], end: SendsEnd) -> int:
+    done, pieces_done, position = end
+    whole = [piece for pieces, _ in groups[:done] for piece in pieces]
+    if done < len(groups):
+        pieces = groups[done][0]
+        data, start, _ = pieces[pieces_done]
+        whole += [*pieces[:pieces_done], (data, start, position)]
+    return sum(len(FrameDecoder().feed(data[start:end])) for data, start, end in whole)
 
 
 def _units(queue: Any) -> bytes:

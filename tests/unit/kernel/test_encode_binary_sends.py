@@ -255,9 +255,9 @@ def test_a_binary_header_is_no_json(twins: Twins) -> None:
 )
 def test_the_kernel_looks_itself(twins: Twins, serialize_type: int, header: bytes) -> None:
     broker = twins.brokers[0]
-    frames = [(0, send(), b""), (BINARY, binary_send(), b"")]
+    frames = [frame(send()), binary(binary_send())]
     assert twins.run(broker.count_ordinary(frames)) == 2
-    assert twins.run(broker.count_ordinary([*frames, (serialize_type, header, b""), *frames])) == 2
+    assert twins.run(broker.count_ordinary([*frames, frame(header, b"", serialize_type), *frames])) == 2
 
 
 def test_a_region_of_any_letters(kernel: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

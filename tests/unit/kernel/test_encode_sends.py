@@ -157,6 +157,30 @@ def test_what_was_sent_before_another_request_is_put_before_it(twins: Twins) -> 
     assert twins.taken - before == 2
 
 
+def test_a_send_that_comes_in_parts_is_taken(twins: Twins) -> None:
+    data = b"".join(frame(send(opaque=n), bytes(n)) for n in range(3))
+    for size in (1, 7, 100, len(data) - 1):
+        before = twins.taken
+        parts = [data[start : start + size] for start in range(0, len(data), size)]
+        assert twins.feed_together([parts])[0].count(b'"code":0') == 3
+        assert twins.taken - before == 3
+
+
+def test_what_comes_in_parts_and_is_no_send_is_handled_in_its_turn(twins: Twins) -> None:
+    other = frame(send(code=11))
+    data = frame(send()) * 2 + other + frame(send()) * 2
+    before = twins.taken
+    middle = len(frame(send())) * 2 + 5
+    twins.feed_together([[data[:middle], data[middle:]], [data[: middle + len(other)], frame(send())]])
+    assert twins.taken - before == 4, "what follows another request in one read is left alone"
+
+
+def test_a_frame_that_is_too_large_is_refused_as_always(twins: Twins) -> None:
+    large = frame(send(), bytes(20_000_000))
+    for parts in ([frame(send()) + large], [frame(send()) + large[:6], large[6:]], [large[:3], large[3:]]):
+        twins.feed_together([parts])
+
+
 def test_what_was_sent_before_garbage_is_stored(twins: Twins) -> None:
     log = twins.brokers[0].services.store.log
     end = log.max_phy_offset
@@ -305,6 +329,16 @@ _FRAMES = st.builds(frame, _headers(), st.binary(max_size=40), st.sampled_from([
 def test_any_sends_come_out_the_same(twins: Twins, reads: list[list[bytes]]) -> None:
     first = b"" if len(reads) == 1 else frame(send())
     twins.feed_together([first + b"".join(frames) for frames in reads])
+
+
+@settings(max_examples=150)
+@given(st.lists(_FRAMES, min_size=1, max_size=4), st.lists(st.integers(1, 500), max_size=6))
+def test_any_sends_in_parts_come_out_the_same(twins: Twins, frames: list[bytes], sizes: list[int]) -> None:
+    data, parts = frame(send()) + b"".join(frames), []
+    for size in sizes:
+        parts.append(data[:size])
+        data = data[size:]
+    twins.feed_together([[*filter(None, parts), data]])
 
 
 # -- what goes wrong ----------------------------------------------------------------------------------

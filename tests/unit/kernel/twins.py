@@ -98,7 +98,7 @@ class Twins:
             self.feed(data)
         return self.taken - before
 
-    def feed_together(self, reads: Sequence[bytes]) -> list[bytes]:
+    def feed_together(self, reads: Sequence[bytes | Sequence[bytes]]) -> list[bytes]:
         """The same for what comes on several connections within one pass. Each of several has to begin with
         an ordinary send: one that begins with another request is served before those that came earlier."""
         answers, logs = [], []
@@ -123,7 +123,7 @@ class Twins:
             assert _indexed(first, topic, key) == _indexed(second, topic, key)
 
 
-async def _fed(broker: FedBroker, reads: Sequence[bytes]) -> list[bytes]:
+async def _fed(broker: FedBroker, reads: Sequence[bytes | Sequence[bytes]]) -> list[bytes]:
     answers = broker.feed(reads)
     await asyncio.sleep(0)
     return answers

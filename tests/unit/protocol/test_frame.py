@@ -59,6 +59,33 @@ def test_large_frames_in_large_and_small_pieces(header_bytes: int, sizes: list[i
     assert decoder.pending_bytes == 0
 
 
+@pytest.mark.parametrize("start", range(1, len(FRAME)))
+def test_a_pending_frame_is_completed_as_a_whole(start: int) -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(FRAME[:start]) == []
+    rest = len(FRAME) - start
+    assert decoder.complete(FRAME[start:] + FRAME[:7]) == (FRAME, rest)
+    assert decoder.pending_bytes == 0
+    assert decoder.feed(FRAME) == FrameDecoder().feed(FRAME)
+
+
+def test_a_pending_frame_is_completed_in_parts() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(FRAME[:1])
+    for at in range(1, len(FRAME) - 1):
+        assert decoder.complete(FRAME[at : at + 1]) == (b"", 1)
+    assert decoder.complete(FRAME[-1:] * 2) == (FRAME, 1)
+
+
+def test_a_bad_frame_is_not_completed() -> None:
+    decoder = FrameDecoder(max_frame_bytes=100)
+    decoder.feed(b"\0")
+    for _ in range(2):
+        with pytest.raises(FrameTooLargeError):
+            decoder.complete(b"\xff" * 10)
+    assert decoder.failure is not None and decoder.pending_bytes == 0
+
+
 def test_no_bytes_are_no_frames() -> None:
     decoder = FrameDecoder()
     assert decoder.feed(b"") == []
