@@ -23,9 +23,17 @@ class StoreStats:
         """Count the messages of a batch."""
         stats = self._stats
         total = 0
+        # Most batches are of one topic and many queues.
+        units_of_topics: dict[str, list[bytes]] = {}
         for queue, units in batch.units.items():
+            gathered = units_of_topics.get(queue.topic)
+            if gathered is None:
+                units_of_topics[queue.topic] = [*units]
+            else:
+                gathered += units
+        for topic, units in units_of_topics.items():
             sizes = [size for (size,) in _SIZE.iter_unpack(b"".join(units))]
-            stats.topic_put(queue.topic, len(sizes), sum(sizes))
+            stats.topic_put(topic, len(sizes), sum(sizes))
             total += len(sizes)
         stats.broker_put(total)
         stats.put_latency(self._now_ms() - batch.store_timestamp, total)
