@@ -99,10 +99,10 @@ class BacklogRow:
         """Filling, a stop and a start with empty page cache, reading."""
         messages = self._messages(scale)
         body_s = messages * self.body / 1024 / BATCHED_PER_S
-        return 2 * START_S + STOP_S + 2 * body_s + 50_000 / SENT_PER_S + 2 * scale.seconds
+        return 2 * START_S + STOP_S + 2 * body_s + 50_000 / SENT_PER_S + 3 * scale.seconds
 
     def run_alone(self, name: str, launcher: Launcher, scale: Scale) -> Outcome:
-        """Fill, restart cold, send alone, then send and read."""
+        """Fill, restart cold, send alone, then send and read, and send alone again."""
         messages = self._messages(scale)
         self._check_room(launcher.folder, messages)
         with launcher.place(name) as place:
@@ -130,14 +130,18 @@ class BacklogRow:
 
     def _measure(self, peer: RunningPeer, scale: Scale, log_path: Path, cached: float) -> Outcome:
         sends = ("-t", TOPIC, "-q", QUEUES, "-c", 1, "-w", 32, "-b", self.body)
-        alone = peer.load.run("send", *sends, "-d", scale.seconds, "-W", scale.warm_up_s, timeout_s=60)
+        quiet = peer.load.run("send", *sends, "-d", scale.warm_up_s, "-W", 0, timeout_s=60)
         os.sync()
         load = peer.load.start("send", *sends, "-d", 3600, "-W", 0, "-i", EACH_S, log_path=log_path)
         try:
+            time.sleep(scale.seconds + EACH_S)
+            first = len(load.intervals())
             read = self._read(peer)
+            end = len(load.intervals())
+            time.sleep(scale.seconds + EACH_S)
         finally:
             intervals = load.stop()
-        return backlog_outcome(self.name, alone, read, intervals, cached)
+        return backlog_outcome(self.name, quiet, read, SendsBeside(intervals, first, end), cached)
 
     def _read(self, peer: RunningPeer) -> Measured:
         once = ("-1", "-c", 4, "-w", 2, "-d", LONGEST_READ_S, "-W", 0)
@@ -145,26 +149,50 @@ class BacklogRow:
         return peer.load.run("pull", *where, *once, timeout_s=60 + LONGEST_READ_S)
 
 
-def backlog_outcome(
-    name: str, alone: Measured, read: Measured, intervals: list[Interval], cached: float
-) -> Outcome:
-    """The rate of reading, and what was left of the sends."""
-    if not intervals:
+@dataclass(frozen=True)
+class SendsBeside:
+    """What one producer sent, in intervals: those from `first` to before `end` lie in the time of a reading.
+    Machines change their speed, so what it sent before and after is measured with it."""
+
+    intervals: list[Interval]
+    first: int
+    end: int
+
+    @property
+    def during(self) -> list[Interval]:
+        """But for those in which the reading began or ended."""
+        return self.intervals[self.first + 1 : self.end]
+
+    @property
+    def alone(self) -> list[Interval]:
+        """But for the first, and those around the reading."""
+        return [*self.intervals[1 : self.first], *self.intervals[self.end + 1 :]]
+
+
+def _rate(intervals: list[Interval]) -> float:
+    return sum(interval.messages for interval in intervals) / (len(intervals) * EACH_S)
+
+
+def backlog_outcome(name: str, quiet: Measured, read: Measured, sends: SendsBeside, cached: float) -> Outcome:
+    """The rate of reading, and what was left of the sends. `quiet` tells what else the machine did."""
+    if not sends.during or not sends.alone:
         raise LoadgenError("the backlog was read before a send was counted: more messages are needed")
-    during = sum(interval.messages for interval in intervals) / (len(intervals) * EACH_S)
+    during = _rate(sends.during)
     return Outcome(
         (
             Reading(name, "rate", read.messages_per_s),
             Reading(f"{name}: sends meanwhile, 1×32", "rate", during),
             Reading(
-                f"{name}: sends meanwhile, of those before", "share", 100 * during / alone.messages_per_s
+                f"{name}: sends meanwhile, of those before and after",
+                "share",
+                100 * during / _rate(sends.alone),
             ),
             Reading(
-                f"{name}: slowest send meanwhile", "latency", max(each.worst_ack_ms for each in intervals)
+                f"{name}: slowest send meanwhile", "latency", max(each.worst_ack_ms for each in sends.during)
             ),
         ),
-        (alone.other_cores,),
-        (*alone.troubles, *read.troubles),
-        {"alone": alone.raw, "read": read.raw, "page_cache_share": round(cached, 4)},
+        (quiet.other_cores,),
+        (*quiet.troubles, *read.troubles),
+        {"alone": quiet.raw, "read": read.raw, "page_cache_share": round(cached, 4)},
         f"{read.raw['messages']:,.0f} messages read; {cached:.1%} of the log was in the page cache at first",
     )

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import compare
 from benchmarks._broker_loadgen import Interval, LoadgenError, Measured
 from benchmarks._broker_peers import peer_names
-from benchmarks._compare_alone import EACH_S, BacklogRow, backlog_outcome
+from benchmarks._compare_alone import EACH_S, BacklogRow, SendsBeside, backlog_outcome
 from benchmarks._compare_cores import together
 from benchmarks._compare_rows import FULL, KINDS, QUICK, Scale, is_held, outcome
 from benchmarks._official import reported
@@ -183,14 +183,17 @@ def test_a_step_of_the_ramp_holds_if_it_is_whole_and_in_time() -> None:
 
 
 def test_backlog_compares_sends_beside_reading_with_sends_alone() -> None:
-    intervals = [Interval(1, 1_000, 4.0, 0.0), Interval(2, 3_000, 9.0, 0.0)]
-    found = backlog_outcome("old", measured(10_000.0), measured(70_000.0), intervals, 0.01)
+    counts = [7, 5_000, 6_000, 8, 1_000, 3_000, 9, 7_000]
+    worst_ms = [99.0, 1.0, 1.0, 99.0, 4.0, 9.0, 99.0, 1.0]
+    intervals = [Interval(n, *found, 0.0) for n, found in enumerate(zip(counts, worst_ms, strict=True), 1)]
+    sends = SendsBeside(intervals, first=3, end=6)
+    found = backlog_outcome("old", measured(1.0), measured(70_000.0), sends, 0.01)
     during = 4_000 / (2 * EACH_S)
     assert found.note == "50 messages read; 1.0% of the log was in the page cache at first"
     assert {reading.name: reading.value for reading in found.readings} == {
         "old": 70_000.0,
         "old: sends meanwhile, 1×32": during,
-        "old: sends meanwhile, of those before": pytest.approx(100 * during / 10_000),
+        "old: sends meanwhile, of those before and after": pytest.approx(100 * 2_000 / 6_000),
         "old: slowest send meanwhile": 9.0,
     }
 
@@ -207,7 +210,7 @@ def test_loads_at_once_add_up_and_do_not_count_each_other_as_noise() -> None:
 
 def test_a_backlog_that_is_over_at_once_says_so() -> None:
     with pytest.raises(LoadgenError, match="more messages are needed"):
-        backlog_outcome("old", measured(1.0), measured(1.0), [], 0.0)
+        backlog_outcome("old", measured(1.0), measured(1.0), SendsBeside([], 0, 0), 0.0)
 
 
 def test_larger_bodies_make_a_shorter_backlog_of_as_many_bytes() -> None:
