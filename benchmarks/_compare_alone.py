@@ -7,6 +7,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks import _page_cache
 from benchmarks._broker_loadgen import Interval, LoadgenError, Measured
@@ -168,6 +169,12 @@ class SendsBeside:
         """But for the first, and those around the reading."""
         return [*self.intervals[1 : self.first], *self.intervals[self.end + 1 :]]
 
+    @property
+    def raw(self) -> dict[str, Any]:
+        """All of it, for the results."""
+        counts = [interval.messages for interval in self.intervals]
+        return {"messages": counts, "each_s": EACH_S, "first": self.first, "end": self.end}
+
 
 def _rate(intervals: list[Interval]) -> float:
     return sum(interval.messages for interval in intervals) / (len(intervals) * EACH_S)
@@ -193,6 +200,6 @@ def backlog_outcome(name: str, quiet: Measured, read: Measured, sends: SendsBesi
         ),
         (quiet.other_cores,),
         (*quiet.troubles, *read.troubles),
-        {"alone": quiet.raw, "read": read.raw, "page_cache_share": round(cached, 4)},
+        {"quiet": quiet.raw, "sends": sends.raw, "read": read.raw, "page_cache_share": round(cached, 4)},
         f"{read.raw['messages']:,.0f} messages read; {cached:.1%} of the log was in the page cache at first",
     )

@@ -28,7 +28,7 @@
 
 enum { SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, JSON = 0, BINARY = 1, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
-enum { HOST_BYTES = 8, HOST_DIGITS = 16, OFFSET_DIGITS = 16 };
+enum { HOST_BYTES = 8, HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
 enum { HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20 };
 enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_BATCH_TOPIC_BYTES = 127, MAX_QUEUES = 256 };
 
@@ -237,6 +237,7 @@ static PyObject *checksum_of(PyObject *module, PyObject *data)
 /* length u32 of what follows, mark u32 (serialize type, and in the lower 24 bits the length of the header), header,
    body. */
 enum { PREFIX_BYTES = 8, LENGTH_BYTES = 4, MAX_HEADER_BYTES = 0xFFFFFF };
+enum { MAX_NUMBERS_BYTES = 4 * 24 }; /* of an answer: three of them, with their lengths */
 
 struct frame {
     unsigned type;
@@ -261,19 +262,25 @@ static int read_frame(struct span rest, struct frame *frame)
     return 1;
 }
 
-static int starts_with(struct span span, const char *start, Py_ssize_t size)
+/* The field `m` says whether it is a batch; the code does not. */
+static int is_send(int64_t code)
 {
-    return span.size >= size && memcmp(span.at, start, (size_t)size) == 0;
+    return code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE;
+}
+
+static int starts_with(struct span span, const char *start)
+{
+    return span.size >= (Py_ssize_t)strlen(start) && memcmp(span.at, start, strlen(start)) == 0;
 }
 
 /* Whether it is a send by its first bytes. Clients write the code first; in the binary form it cannot be
    elsewhere. */
 static int looks_like_send(const struct frame *frame)
 {
+    struct span header = frame->header;
     if (frame->type == BINARY)
-        return starts_with(frame->header, "\x01\x36", 2) || starts_with(frame->header, "\x01\x40", 2);
-    return frame->type == JSON
-           && (starts_with(frame->header, "{\"code\":310,", 12) || starts_with(frame->header, "{\"code\":320,", 12));
+        return header.size >= 2 && is_send((int64_t)get_be((const unsigned char *)header.at, 2));
+    return frame->type == JSON && (starts_with(header, "{\"code\":310,") || starts_with(header, "{\"code\":320,"));
 }
 
 PyDoc_STRVAR(sends_end_doc,
@@ -520,12 +527,6 @@ static int read_fields(struct cursor *c, struct send *send)
     return take(c, '}');
 }
 
-/* The field `m` says whether it is a batch; the code does not. */
-static int is_send(int64_t code)
-{
-    return code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE;
-}
-
 static int read_send(struct span header, struct send *send)
 {
     struct cursor c = {header.at, header.at + header.size};
@@ -694,7 +695,8 @@ static int read_properties(struct span text, struct span own, PyObject *noted, s
             return 0;
         }
     }
-    return (found->uniq_key.size == 0 || is_alphanumeric(found->uniq_key)) && is_ascii(found->tags) && is_ascii(found->keys);
+    int is_fine_id = found->uniq_key.size == 0 || is_alphanumeric(found->uniq_key);
+    return is_fine_id && is_ascii(found->tags) && is_ascii(found->keys);
 }
 
 /* Java's hash code of a text that goes on with `span`; `code` is that of what stands before. */
@@ -896,6 +898,12 @@ static int note_phy_offset(struct run *run)
     return 1;
 }
 
+/* How many bytes the ids of the records of a send have, with a comma behind each. */
+static size_t ids_bytes(const struct run *run)
+{
+    return run->phy_offsets.size / 8 * ID_BYTES;
+}
+
 /* What follows the host in the ids of the records of a send: of the first only its phy_offset. */
 static char *put_ids(char *out, const struct run *run)
 {
@@ -909,22 +917,17 @@ static char *put_ids(char *out, const struct run *run)
     return out;
 }
 
-/* Note the answer to a send. Its template has what `%` of Python's bytes takes: the
-   phy_offset, the queue, the queue_offset, the id of the message if it has one and, in JSON, the opaque, in this
-   order. In a binary one a text has its length in 4 bytes before it, which stands in the template for one
-   offset id. False with an error set. */
-static int note_answer(
-    struct run *run, unsigned type, const struct send *send, struct span id, int64_t queue_offset)
+/* The holes of a template are filled: it has what `%` of Python's bytes takes, the phy_offset, the queue, the
+   queue_offset, the id of the message if it has one and, in JSON, the opaque, in this order. In a binary one a text
+   has its length before it, which for the offset ids stands in the template. */
+static char *put_filled(
+    char *out, const struct run *run, unsigned type, const struct send *send, struct span id, int64_t queue_offset)
 {
     struct span template = run->templates[type][id.size > 0];
-    int64_t numbers[] = {send->queue_id, queue_offset, send->opaque};
-    int length_bytes = type == BINARY ? VALUE_LENGTH_BYTES : 0, next = 0;
-    size_t ids = run->phy_offsets.size / 8 * (HOST_DIGITS + OFFSET_DIGITS + 1);
-    char *begin = pile(&run->answers, PREFIX_BYTES + (size_t)template.size + (size_t)id.size + ids + 4 * 24);
-    if (begin == NULL)
-        return 0;
+    const int64_t numbers[] = {send->queue_id, queue_offset, send->opaque};
+    const int length_bytes = type == BINARY ? VALUE_LENGTH_BYTES : 0;
     const char *at = template.at, *end = at + template.size;
-    char *header = begin + PREFIX_BYTES, *out = header;
+    int next = 0;
     while (at < end) {
         const char *hole = memchr(at, '%', (size_t)(end - at));
         out = put_span(out, (struct span){at, (hole ? hole : end) - at});
@@ -937,20 +940,33 @@ static int note_answer(
             out = put_number(out, numbers[next++], length_bytes);
         else if (hole[1] == '0') {
             if (type == BINARY)
-                put_be(out - HOST_DIGITS - VALUE_LENGTH_BYTES, (uint64_t)(ids - 1), VALUE_LENGTH_BYTES);
+                put_be(out - HOST_DIGITS - VALUE_LENGTH_BYTES, ids_bytes(run) - 1, VALUE_LENGTH_BYTES);
             out = put_ids(out, run);
             at += 3; /* %016X */
         } else
             *out++ = '%';
     }
-    put_be(begin, (uint64_t)(out - begin - 4), 4);
-    put_be(begin + 4, (uint64_t)(out - header), 4);
+    return out;
+}
+
+/* Note the answer to a send; false with an error set. */
+static int note_answer(
+    struct run *run, unsigned type, const struct send *send, struct span id, int64_t queue_offset)
+{
+    size_t template_bytes = (size_t)run->templates[type][id.size > 0].size;
+    char *begin = pile(
+        &run->answers, PREFIX_BYTES + template_bytes + (size_t)id.size + ids_bytes(run) + MAX_NUMBERS_BYTES);
+    if (begin == NULL)
+        return 0;
+    char *header = begin + PREFIX_BYTES, *end = put_filled(header, run, type, send, id, queue_offset);
+    put_be(begin, (uint64_t)(end - begin - LENGTH_BYTES), LENGTH_BYTES);
+    put_be(begin + LENGTH_BYTES, (uint64_t)(end - header), 4);
+    begin[LENGTH_BYTES] = (char)type;
     if (type == BINARY) {
-        begin[4] = BINARY;
         put_be(header + OPAQUE_AT, (uint64_t)send->opaque, 4);
-        put_be(header + FIELDS_LENGTH_AT, (uint64_t)(out - header - BINARY_HEAD_BYTES), 4);
+        put_be(header + FIELDS_LENGTH_AT, (uint64_t)(end - header - BINARY_HEAD_BYTES), 4);
     }
-    run->answers.size = (size_t)(out - run->answers.at);
+    run->answers.size = (size_t)(end - run->answers.at);
     return 1;
 }
 
@@ -967,7 +983,7 @@ static int is_template(struct span template, int type, const char *wanted)
             && (end - at < 4 || memcmp(at, "016X", 4) != 0
                 || at - 1 - template.at < (type == BINARY ? BINARY_HEAD_BYTES + VALUE_LENGTH_BYTES : 0) + HOST_DIGITS))
             return 0;
-        if (at == end || *at != *wanted)
+        if (at == end || *wanted == 0 || *at != *wanted)
             return 0;
         wanted++;
     }
@@ -1046,7 +1062,8 @@ static int encode_one(
     struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body,
     int64_t more_flags)
 {
-    int64_t size = HEAD_BYTES + body.size + PyBytes_GET_SIZE(queue->topic_part) + 2 + found->text.size + found->own.size;
+    Py_ssize_t properties_bytes = found->text.size + found->own.size;
+    int64_t size = HEAD_BYTES + body.size + PyBytes_GET_SIZE(queue->topic_part) + 2 + properties_bytes;
     if (found->uniq_key.size == 0 || body.size > run->max_body || size > run->max_record || size > INT32_MAX
         || run->phy_offset + size > run->last_phy_offset)
         return 0;
@@ -1057,6 +1074,7 @@ static int encode_one(
 /* -- a batch -------------------------------------------------------------------------------------------- */
 
 enum { ENTRY_HEAD_BYTES = 20, ENTRY_LENGTH_BYTES = 2 };
+enum { MAX_BATCH_MESSAGES = MAX_HEADER_BYTES / 2 / ID_BYTES }; /* the header of the answer has their ids */
 
 /* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
    no value, which makes an earlier one count, or one that is not ASCII; and for the half of a transaction. */
@@ -1095,17 +1113,17 @@ static Py_ssize_t count_entries(struct span rest)
     return rest.size == 0 ? entries : 0;
 }
 
-/* One entry at the beginning of `rest`, whose length fits: 1, 0 when it is not ours to take, -1 on an error. */
+/* One entry whose length fits: 1, 0 when it is not ours to take, -1 on an error. */
 static int encode_entry(
-    struct run *run, struct queue *queue, struct send *send, struct span rest, int64_t *body_left)
+    struct run *run, struct queue *queue, struct send *send, const char *entry, int64_t *body_left)
 {
     struct properties found;
-    const unsigned char *at = (const unsigned char *)rest.at;
+    const unsigned char *at = (const unsigned char *)entry;
     int64_t size = (int32_t)get_be(at, 4), body_size = (int32_t)get_be(at + 16, 4);
     send->message_flag = (int32_t)get_be(at + 12, 4);
     if (body_size < 0 || body_size > size - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES || body_size > *body_left)
         return 0;
-    struct span body = {rest.at + ENTRY_HEAD_BYTES, (Py_ssize_t)body_size};
+    struct span body = {entry + ENTRY_HEAD_BYTES, (Py_ssize_t)body_size};
     int64_t text_size = (int16_t)get_be(at + ENTRY_HEAD_BYTES + body_size, 2);
     if (text_size < 0 || size != ENTRY_HEAD_BYTES + body_size + ENTRY_LENGTH_BYTES + text_size
         || !read_stored((struct span){body.at + body_size + ENTRY_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
@@ -1116,15 +1134,13 @@ static int encode_entry(
 }
 
 static int encode_entries(
-    struct run *run, struct queue *queue, struct send *send, struct span rest, Py_ssize_t entries)
+    struct run *run, struct queue *queue, struct send *send, const char *entry, Py_ssize_t entries)
 {
     int64_t body_left = run->max_body;
     int is_taken = 1;
     while (is_taken > 0 && entries-- > 0) {
-        Py_ssize_t length = (Py_ssize_t)get_be((const unsigned char *)rest.at, 4);
-        is_taken = encode_entry(run, queue, send, rest, &body_left);
-        rest.at += length;
-        rest.size -= length;
+        is_taken = encode_entry(run, queue, send, entry, &body_left);
+        entry += get_be((const unsigned char *)entry, 4);
     }
     return is_taken;
 }
@@ -1135,8 +1151,8 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
     Py_ssize_t entries = count_entries(body), each = HEAD_BYTES + PyBytes_GET_SIZE(queue->topic_part) + 2;
     /* A record has `each` bytes where an entry has 22; the broker adds nothing. */
     int64_t total = body.size + entries * (each - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES);
-    if (entries == 0 || send->topic.size > MAX_BATCH_TOPIC_BYTES || total > run->max_record || total > INT32_MAX
-        || run->phy_offset + total > run->last_phy_offset)
+    if (entries == 0 || entries > MAX_BATCH_MESSAGES || send->topic.size > MAX_BATCH_TOPIC_BYTES
+        || total > run->max_record || total > INT32_MAX || run->phy_offset + total > run->last_phy_offset)
         return 0;
     if (!reserve(run, total))
         return -1;
@@ -1144,7 +1160,7 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
     const size_t units = queue->units.size, indexed = run->indexed.size;
     const Py_ssize_t messages = run->messages;
     char *const record = run->record;
-    int is_taken = encode_entries(run, queue, send, body, entries);
+    int is_taken = encode_entries(run, queue, send, body.at, entries);
     if (!is_taken) {
         run->phy_offset = phy_offset;
         run->record = record;

@@ -19,7 +19,7 @@ from typing import Final
 SENDING_S: Final = 0.01
 ITERATIONS: Final = 5
 """How many iterations a turn lasts, for each `TURN_BYTES` of what is read in it, or fewer. To read so much
-takes about as long as an iteration with 32 sends in it: so these keep four fifths of their rate."""
+takes about as long as an iteration with 32 sends in it, which leaves these five sixths of the time."""
 TURN_BYTES: Final = 40 * 1024
 
 

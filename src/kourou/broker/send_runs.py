@@ -4,7 +4,7 @@ Sends are gathered as they come, connection by connection, as the bytes that wer
 ends; so one call takes what 64 connections have sent, as it does what came in one read. Before a connection's
 request of another kind is handled, what it has sent before is put.
 Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction,
-or a batch of such messages.
+or a batch, of whose messages none is part of a transaction.
 The first one that is not, and what follows it on its connection, goes the way of all requests
 (send_message_processor.py); so does everything where the kernel is not installed.
 """
@@ -86,7 +86,8 @@ class SendRuns:
             self._gathered[connection] = [piece]
         else:
             pieces.append(piece)
-        self._gathered_bytes += end - position
+        # All that was read is held with it. (Of small messages in batches the records are larger than that.)
+        self._gathered_bytes += len(data)
         if self._gathered_bytes > MAX_PASS_BYTES:
             passes.renew()
         return end

@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
     @property
     def _may_take_runs(self) -> bool:
         # Nothing stops a run half-way: its answers leave together, at the end of the pass.
-        return self._runs is not None and not self._write_paused and not self._backlog
+        return self._runs is not None and not (self._write_paused or self._backlog or self.closed)
 
     def _take_runs(self, data: bytes) -> list[RawFrame]:
         """Have the requests taken that `data` begins with; the frames behind them."""
@@ -245,7 +245,9 @@ class Connection(asyncio.Protocol):
             whole, position = self._decoder.complete(data)
             if whole and not self._runs.take(self, whole, 0):
                 return self._decoder.feed(whole + data[position:])
-        position = self._runs.take(self, data, position)
+        # A full pass ends while requests are taken, and those before may have filled the peer's buffer.
+        if self._may_take_runs:
+            position = self._runs.take(self, data, position)
         return self._decoder.feed(data[position:]) if position < len(data) else []
 
     def _finish_runs(self) -> None:
@@ -285,13 +287,11 @@ class Connection(asyncio.Protocol):
                 self._hold(frames[index + 1 :])
                 return
 
-    def _take_again(self, frames: list[RawFrame]) -> int:
-        """Have the requests taken that `frames` begin with; how many they are."""
-        taken = 0
-        if self._runs is not None:
-            while taken < len(frames) and self._runs.take(self, encode_frame(*frames[taken]), 0):
-                taken += 1
-        return taken
+    def _take_again(self, runs: RunTaker, frames: list[RawFrame]) -> list[RawFrame]:
+        """Have the requests taken that `frames` begin with; those behind them."""
+        data = b"".join([encode_frame(*frame) for frame in frames])
+        end = runs.take(self, data, 0)
+        return FrameDecoder(self.max_frame_bytes).feed(data[end:])
 
     def _hold(self, rest: list[RawFrame]) -> None:
         self._backlog += rest
@@ -413,9 +413,11 @@ class Connection(asyncio.Protocol):
         self._unsent_oneways = 0
         self.last_active = self._loop.time()
         backlog, self._backlog = self._backlog, []
-        if rest := backlog[self._take_again(backlog) :]:
+        if backlog and self._runs is not None:
+            backlog = self._take_again(self._runs, backlog)
+        if backlog:
             self._passes.open()
-            self._handle(rest)
+            self._handle(backlog)
         self._resume_reading()
 
     # -- calls of ours ----------------------------------------------------------------------

@@ -31,3 +31,11 @@ def test_dropped_files_leave_the_page_cache(tmp_path: Path) -> None:
 
 def test_an_empty_folder_has_nothing_in_it(tmp_path: Path) -> None:
     assert _page_cache.resident_share(tmp_path) == 0.0
+
+
+def test_memory_is_touched_and_given_back() -> None:
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    touched = _page_cache.touch_memory(0.001)
+    assert 0.0005 * free < touched < 0.002 * free
+    assert touched % os.sysconf("SC_PAGE_SIZE") == 0
+    assert _page_cache.touch_memory(0.0) == 0

@@ -22,7 +22,7 @@ from kourou.broker.send_runs import Sender, SendRuns
 from kourou.protocol.frame import FrameDecoder
 from kourou.store.files import Files
 from kourou.store.kernel import MODULE, EncodedSends, Kernel, SendsEnd, SentPiece, installed_kernel
-from kourou.store.put_batch import RunRoom
+from kourou.store.put_batch import PutBatch, RunRoom
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
@@ -70,11 +70,12 @@ def build(folder: Path) -> ModuleType:
 
 class FedBroker:
     """A broker whose clock stands still, and to which requests are fed by hand. `taken` is how many of
-    them the kernel took, in so many `calls`."""
+    them the kernel took, in so many `calls`; `messages` is how many its batches say that they have."""
 
     def __init__(self, controller: BrokerController, *, has_kernel: bool) -> None:
         self.services = controller.services
-        self.taken = self.calls = 0
+        self.taken = self.calls = self.messages = 0
+        self.services.store.dispatcher.on_publish.append(self._published)
         self._sends = SendMessageProcessor(self.services)
         kernel = installed_kernel() if has_kernel else None
         self._runs = self._sends.run_taker(None if kernel is None else self._counting(kernel))
@@ -87,6 +88,9 @@ class FedBroker:
             return encoded
 
         return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, sends_end=kernel.sends_end))
+
+    def _published(self, batch: PutBatch) -> None:
+        self.messages += batch.message_count
 
     @property
     def has_kernel(self) -> bool:

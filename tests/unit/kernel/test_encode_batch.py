@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -117,11 +118,39 @@ def test_a_batch_with_odd_properties_is_left_alone(twins: Twins, properties: str
 
 
 def test_what_was_taken_of_an_odd_batch_is_given_up(twins: Twins) -> None:
-    """Its last message is odd; the sends of another connection follow where it began."""
+    """Its last message is odd: nothing of the nine before it may stay."""
     before = twins.taken
     odd = entries(*[PROPERTIES] * 9, "KEYS\x01k2 é\x02".encode())
     twins.feed_together([frame(send()) + batch(odd), frame(send()) + batch(MIXED)])
     assert twins.taken - before == 3
+    twins.feed_together([batch(odd)])
+    twins.assert_same()
+
+
+def test_a_queue_that_was_never_used_is_left_alone_once(twins: Twins) -> None:
+    before = twins.taken
+    twins.feed(batch(MIXED, b="Other", e="2"))
+    assert twins.taken == before
+    twins.feed(batch(MIXED, b="Other", e="2"))
+    assert twins.taken - before == 1
+
+
+def test_a_batch_for_a_topic_with_a_long_name_is_refused_as_always(twins: Twins) -> None:
+    topic = "%DLQ%" + "g" * 130
+    for broker in twins.brokers:
+        assert broker.services.topics.create_in_send_back(topic, 1, 6) is not None
+    twins.feed(frame(send({"b": topic})))
+    before = twins.taken
+    assert b'"code":13' in twins.feed(frame(send({"b": topic})) + batch(MIXED, b=topic))
+    assert twins.taken - before == 1
+
+
+def test_a_batch_that_does_not_fit_into_its_file_is_put_into_the_next(twins: Twins) -> None:
+    large = batch(entries(*[PROPERTIES] * 3, body=bytes(10_000)))
+    before = twins.taken
+    for _ in range(70):  # files of a megabyte
+        twins.feed(large)
+    assert 60 < twins.taken - before < 70
     twins.assert_same()
 
 
@@ -133,10 +162,15 @@ def test_a_batch_of_many_small_messages_is_taken(twins: Twins) -> None:
     assert twins.taken - before == 3
 
 
-@pytest.mark.parametrize(("last", "max_body", "is_taken"), [(0, 10, True), (1, 10, False), (0, 9, False)])
-def test_there_has_to_be_room(twins: Twins, last: int, max_body: int, is_taken: bool) -> None:
+@pytest.mark.parametrize(
+    ("less", "max_body", "less_record", "is_taken"),
+    [(0, 10, 0, True), (1, 10, 0, False), (0, 9, 0, False), (0, 10, 1, False)],
+)
+def test_there_has_to_be_room(
+    twins: Twins, less: int, max_body: int, less_record: int, is_taken: bool
+) -> None:
     size = 2 * (88 + 5 + len("TopicTest") + 1 + 2)
-    room = RunRoom(100, 100 + size - last, 5, max_body, 1 << 20)
+    room = RunRoom(100, 100 + size - less, 5, max_body, size - less_record)
     twins.feed(batch(MIXED))  # from now on the queue has an encoder
     assert twins.run(twins.brokers[0].count_ordinary([batch(entries(b"", b""))], room)) == is_taken
 
@@ -166,9 +200,11 @@ def test_senders_of_batches_hear_of_a_sync_that_takes_too_long(
     for broker in twins.brokers:
         late = partial(confirm_late, broker.services.store)
         monkeypatch.setattr(broker.services.pass_end, "_confirm", late)
-    answers = twins.feed(batch(MIXED) + frame(send()) + batch(entries(b"")))
+    before = twins.taken
+    answers = twins.feed(batch(MIXED) + frame(send()) + batch(entries(b"")) + binary_batch(MIXED))
+    assert twins.taken - before == 4
     assert answers.count(b'"code":10,') == 3
-    assert answers.count(b",7F000001") == 3
+    assert answers.count(b",7F000001") == 6
 
 
 _VALUES = st.sampled_from(
@@ -202,6 +238,12 @@ def _bodies(draw: st.DrawFn) -> bytes:
 
 
 @settings(max_examples=150)
-@given(st.lists(_bodies(), min_size=1, max_size=3), st.sampled_from(["0", "1", "4", "8", "16"]))
-def test_any_batches_come_out_the_same(twins: Twins, bodies: list[bytes], sys_flag: str) -> None:
-    twins.feed(b"".join(batch(body, f=sys_flag) for body in bodies) + frame(send()))
+@given(
+    st.lists(_bodies(), min_size=1, max_size=3),
+    st.sampled_from(["0", "1", "4", "8", "16"]),
+    st.sampled_from([batch, binary_batch]),
+)
+def test_any_batches_come_out_the_same(
+    twins: Twins, bodies: list[bytes], sys_flag: str, encode: Callable[..., bytes]
+) -> None:
+    twins.feed(b"".join(encode(body, f=sys_flag) for body in bodies) + frame(send()))

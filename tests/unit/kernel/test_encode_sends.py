@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kourou.errors import StorageError
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS, recorded_frames
@@ -176,7 +177,7 @@ def test_what_comes_in_parts_and_is_no_send_is_handled_in_its_turn(twins: Twins)
 
 
 def test_a_frame_that_is_too_large_is_refused_as_always(twins: Twins) -> None:
-    large = frame(send(), bytes(20_000_000))
+    large = frame(send(), bytes(20_000_000))[:100_000]  # so much is read at once, or a little more
     for parts in ([frame(send()) + large], [frame(send()) + large[:6], large[6:]], [large[:3], large[3:]]):
         twins.feed_together([parts])
 
@@ -242,6 +243,14 @@ def test_a_peer_that_does_not_take_its_answers_is_read_no_more(twins: Twins) -> 
 
     with_kernel, without = (twins.run(reads_until_paused(broker)) for broker in twins.brokers)
     assert with_kernel == without < 100
+    twins.assert_same()
+
+
+def test_a_frame_that_closes_its_connection_keeps_what_follows_from_being_stored(twins: Twins) -> None:
+    """It is so large that the pass ends with it, and the rest of it came with the next send."""
+    broken = frame(send()[:-5], bytes(2_000_000))
+    twins.feed_together([[frame(send()) + broken[:100], broken[100:] + frame(send())]])
+    twins.assert_same()
 
 
 def test_a_full_file_is_closed_by_the_general_way(twins: Twins) -> None:
@@ -354,6 +363,47 @@ def test_senders_hear_of_a_failed_write_one_by_one(failing: tuple[Twins, list[Fa
     assert answers.count(PutStatus.SERVICE_NOT_AVAILABLE.remark.encode()) == 2
     assert b'"code":0' in twins.feed(frame(send()))
     twins.assert_same()
+
+
+def test_nothing_is_taken_while_puts_are_refused(twins: Twins) -> None:
+    cause = StorageError("no space")
+    for broker in twins.brokers:
+        broker.services.store.appender.refuse("a test", cause)
+    before = twins.taken
+    try:
+        answers = twins.feed_together([frame(send()) * 2, frame(send())])
+    finally:
+        for broker in twins.brokers:
+            broker.services.store.appender.refuse("a test", None)
+    assert [answer.count(b"no space") for answer in answers] == [2, 1]
+    assert twins.taken == before
+
+
+def test_nothing_is_taken_while_too_much_waits_for_the_disk(twins: Twins) -> None:
+    before = twins.taken
+    for broker in twins.brokers:
+        broker.services.pass_end.waiting_bytes += 1 << 40
+        broker.services.pass_end.waiting_messages += 1
+    try:
+        answers = twins.feed(frame(send()) * 2)
+    finally:
+        for broker in twins.brokers:
+            broker.services.pass_end.waiting_bytes -= 1 << 40
+            broker.services.pass_end.waiting_messages -= 1
+    assert answers.count(b"REJECTREQUEST") == 2
+    assert twins.taken == before
+
+
+def test_nothing_is_taken_where_a_hook_wants_to_see_sends(twins: Twins) -> None:
+    before, seen = twins.taken, []
+    for broker in twins.brokers:
+        broker.services.hooks.before_send.append(seen.append)
+    try:
+        twins.feed(frame(send()) * 2)
+    finally:
+        for broker in twins.brokers:
+            broker.services.hooks.before_send.clear()
+    assert twins.taken == before and len(seen) == 4
 
 
 def test_a_kernel_that_fails_is_used_no_more(

@@ -109,6 +109,8 @@ class Twins:
             logs.append(broker.log_bytes(end))
         assert answers[0] == answers[1]
         assert logs[0] == logs[1]
+        first, second = self.brokers
+        assert first.messages == second.messages
         return answers[0]
 
     def run(self, work: Coroutine[Any, Any, int]) -> int:
