@@ -83,9 +83,9 @@ class Loadgen:
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise LoadgenError(f"{' '.join(words)}: no end within {timeout_s:g} s") from error
+            raise LoadgenError(f"{_said(words)}: no end within {timeout_s:g} s") from error
         if done.returncode != 0:
-            raise LoadgenError(f"{' '.join(words)}: exit status {done.returncode}\n{done.stderr}")
+            raise LoadgenError(f"{_said(words)}: exit status {done.returncode}\n{done.stderr}")
         return _measured(json.loads(done.stdout.splitlines()[-1]))
 
     def start(self, mode: str, *arguments: object, log_path: Path) -> RunningLoad:
@@ -144,6 +144,11 @@ class RunningLoad:
             self._process.terminate()
         self._process.wait(SPARE_S)
         return self.intervals()
+
+
+def _said(words: list[str]) -> str:
+    """A command without the folder of its program, which is a temporary one."""
+    return " ".join([Path(words[0]).name, *words[1:]])
 
 
 def _interval(raw: dict[str, Any]) -> Interval:
