@@ -17,8 +17,8 @@ from kourou.store.message_store import MessageStore
 from kourou.store.put_batch import PutBatch, RunRoom
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
-from tests.golden.frames import VERSIONS, recorded_frames
-from tests.unit.kernel.twins import ID, Twins, binary_send, frame, send
+from tests.golden.frames import VERSIONS
+from tests.unit.kernel.twins import ID, Twins, binary_send, frame, recorded_requests, send
 
 PROPERTIES = f"KEYS\x01k1\x02UNIQ_KEY\x01{ID}\x02TAGS\x01TagA\x02".encode()
 WITHOUT_ID = "WAIT\x01true\x02"
@@ -74,14 +74,7 @@ def test_the_code_of_a_batch_makes_none(twins: Twins) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_batches_of_java_clients_are_taken(twins: Twins, version: str) -> None:
-    recorded = [
-        found.frame
-        for found in recorded_frames(version)
-        if found.type == "request"
-        and found.code == 320
-        and found.header.get("serializeTypeCurrentRPC") == "JSON"
-    ]
-    assert recorded
+    recorded = recorded_requests(version, 320)
     assert twins.feed_twice(recorded) == len(recorded)
 
 

@@ -19,9 +19,18 @@ from kourou.protocol.command import RemotingCommand, decode_command
 from kourou.protocol.frame import FrameDecoder
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
-from tests.golden.frames import VERSIONS, recorded_frames
+from tests.golden.frames import VERSIONS
 from tests.unit.kernel.kernel_kit import install
-from tests.unit.kernel.twins import ID, ORDINARY, Twins, binary_send, frame, send, started
+from tests.unit.kernel.twins import (
+    ID,
+    ORDINARY,
+    Twins,
+    binary_send,
+    frame,
+    recorded_requests,
+    send,
+    started,
+)
 
 BINARY = int(SerializeType.ROCKETMQ)
 HEAD = struct.Struct(">hBhiii")
@@ -91,12 +100,7 @@ def test_a_one_way_send_is_taken_and_not_answered(twins: Twins) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sends_of_java_clients_are_taken(twins: Twins, version: str) -> None:
-    recorded = [
-        found.frame
-        for found in recorded_frames(version)
-        if found.type == "request" and found.code == 310 and found.frame[4] == BINARY
-    ]
-    assert recorded
+    recorded = recorded_requests(version, 310, BINARY)
     assert twins.feed_twice(recorded) > len(recorded) // 2
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from kourou.errors import StorageError
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
-from tests.golden.frames import VERSIONS, recorded_frames
+from tests.golden.frames import VERSIONS
 from tests.unit.kernel.kernel_kit import FedBroker, install
-from tests.unit.kernel.twins import ID, Twins, frame, send, started
+from tests.unit.kernel.twins import ID, Twins, frame, recorded_requests, send, started
 
 
 def utf8(header: bytes) -> bytes:
@@ -52,15 +52,7 @@ def test_properties_may_be_utf8(twins: Twins) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sends_of_java_clients_are_taken(twins: Twins, version: str) -> None:
-    recorded = [
-        found.frame
-        for found in recorded_frames(version)
-        if found.type == "request"
-        and found.code == 310
-        and found.header.get("serializeTypeCurrentRPC") == "JSON"
-    ]
-    assert recorded
-    assert twins.feed_twice(recorded) > 0
+    assert twins.feed_twice(recorded_requests(version, 310)) > 0
 
 
 @pytest.mark.parametrize(

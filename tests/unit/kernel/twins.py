@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kourou.protocol.header_binary import encode_binary_head
+from tests.golden.frames import recorded_frames
 from tests.interop.ports import free_port
 from tests.unit.kernel.kernel_kit import FedBroker, fed_broker
 
@@ -68,6 +69,17 @@ def binary_send(
     """The same with a binary header."""
     ext = {name: value for name, value in {**ORDINARY, **(fields or {})}.items() if value is not None}
     return encode_binary_head(code, language, version, opaque, flag, remark, ext)
+
+
+def recorded_requests(version: str, code: int, serialize_type: int = 0) -> list[bytes]:
+    """Requests that Java clients sent to an Apache broker of this version; there are some."""
+    found = [
+        recorded.frame
+        for recorded in recorded_frames(version)
+        if recorded.type == "request" and recorded.code == code and recorded.frame[4] == serialize_type
+    ]
+    assert found
+    return found
 
 
 class Twins:
