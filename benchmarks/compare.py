@@ -58,8 +58,8 @@ from kourou.store.kernel import installed_kernel
 
 RESULTS = Path(__file__).parent / "results"
 PEERS = ("apache-5.5.0", "apache-4.9.7")
-# Of the memory that is free, before the first round: stores of gigabytes will be in it.
-TOUCHED_SHARE = 0.6
+# Of the memory that is free, before the first round: stores of gigabytes and JVMs will be in it.
+TOUCHED_SHARE = 0.8
 
 
 def groups(scale: Scale) -> list[Group]:
