@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from kourou.broker.advertised_address import reach_warning
+from kourou.broker.out_api import BrokerOuterApi, RegisterBrokerResult
 from kourou.embed import Broker, NameServer, NamesrvConfig
+from kourou.protocol.bodies import TopicConfigSerializeWrapper
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.testing.cluster import broker_config, cluster
@@ -43,6 +45,41 @@ async def test_mqadmin_moves_a_broker_to_another_name_server(tmp_path: Path) -> 
         await update(running.client.call, running.broker.address, f"namesrvAddr={other.address}\n")
         await until(lambda: not knows(running.namesrv, "broker-a"))
         assert knows(other, "broker-a")
+
+
+async def test_topics_made_one_right_after_the_other_are_all_told(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running:
+        topics = running.broker.services.topics
+        for number in range(500):
+            topics.create_in_send_back(f"T{number}", 1, 6)
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+        await until(lambda: knows(running.namesrv, "T499"))
+        assert all(knows(running.namesrv, f"T{number}") for number in range(500))
+
+
+async def test_without_a_name_server_nothing_is_encoded_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[TopicConfigSerializeWrapper] = []
+    register_all = BrokerOuterApi.register_all
+
+    async def noted(api: BrokerOuterApi, topics: TopicConfigSerializeWrapper) -> list[RegisterBrokerResult]:
+        told.append(topics)
+        return await register_all(api, topics)
+
+    monkeypatch.setattr(BrokerOuterApi, "register_all", noted)
+    async with (
+        NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0)) as namesrv,
+        Broker(broker_config(tmp_path, 0, "")) as broker,
+        remoting_client() as client,
+    ):
+        await client.call(broker.address, send_command(b"x"))
+        await asyncio.sleep(0.05)
+        assert told == []
+        await update(client.call, broker.address, f"namesrvAddr={namesrv.address}\n")
+        await until(lambda: knows(namesrv, TOPIC))
+        assert TOPIC in told[0].topic_config_table
 
 
 async def update(call: Callable[..., object], address: str, text: str) -> None:

@@ -218,10 +218,17 @@ def test_v4_leaves_out_what_only_5_has_at_every_level() -> None:
         b'{"brokerOffset":10,"consumerOffset":5,"lastTimestamp":1}}}'
     )
     assert b'"pullOffset":6' in encode_body(stats)
+    topic = encode_body(TopicConfig(topic_name="T"), v4=True)
+    assert topic.startswith(b'{"order":false,"perm":6,') and b"attributes" not in topic
 
 
 def test_maps_keep_their_order_and_integer_keys_are_sorted() -> None:
     assert encode_body(KVTable({"z": "1", "a": "2"})) == b'{"table":{"z":"1","a":"2"}}'
+    attributes = {"z": "1", "a": "2"}
+    assert encode_body(TopicConfig(topic_name="T", attributes=attributes)) == (
+        b'{"attributes":{"z":"1","a":"2"},"order":false,"perm":6,"readQueueNums":16,'
+        b'"topicFilterType":"SINGLE_TAG","topicName":"T","topicSysFlag":0,"writeQueueNums":16}'
+    )
     assert b'{"0":"x","1":"y"}' in encode_body(BrokerData(broker_addrs={1: "y", 0: "x"}))
     assert b'{0:"x",1:"y"}' in encode_body(BrokerData(broker_addrs={1: "y", 0: "x"}), bare_int_keys=True)
 

@@ -21,6 +21,7 @@ from kourou.protocol.bodies.fitting import fit, has_alternates, type_info
 T = TypeVar("T")
 
 _STRICT_JSON_FAILED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_SORTED: Final = msgspec.json.Encoder(order="sorted")
 
 
 def decode_body(raw: bytes, shape: type[T]) -> T:
@@ -89,12 +90,17 @@ def _to_tree(value: object, v4: bool) -> Any:
 
 
 def _struct_tree(value: msgspec.Struct, v4: bool) -> Any:
+    shape = type(value)
+    maps = _flat_maps(shape)
+    # Not where it would sort the keys of maps too, which keep their order.
+    if maps is not None and not v4 and all(len(getattr(value, name)) < 2 for name in maps):
+        return msgspec.Raw(_SORTED.encode(value))
     found = {
         name: getattr(value, attribute)
-        for name, attribute, since_v5 in _fields(type(value))
+        for name, attribute, since_v5 in _fields(shape)
         if not (v4 and since_v5)
     }
-    if _is_flat(type(value)):
+    if maps is not None:
         return msgspec.Raw(msgspec.json.encode(found))
     return {name: _to_tree(each, v4) for name, each in found.items()}
 
@@ -112,17 +118,24 @@ def _fields(shape: type[msgspec.Struct]) -> list[tuple[str, str, bool]]:
 
 
 @lru_cache(maxsize=512)
-def _is_flat(shape: type[msgspec.Struct]) -> bool:
-    """Whether msgspec writes the fields of `shape` just as fastjson would, for tables of thousands.
+def _flat_maps(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
+    """The attributes of `shape` that are maps, if msgspec writes its fields just as fastjson would, for
+    tables of thousands; else None.
 
-    True when no field can be null, holds another shape, or has keys other than text.
+    It does when no field can be null, holds another shape, or has keys other than text.
     """
-    return not any(_has_structure(each.type) for each in _struct_fields(shape))
+    fields = _struct_fields(shape)
+    if any(_has_structure(each.type) for each in fields):
+        return None
+    return tuple(each.name for each in fields if isinstance(_bare(each.type), mi.DictType))
+
+
+def _bare(kind: mi.Type) -> mi.Type:
+    return _bare(kind.type) if isinstance(kind, mi.Metadata) else kind
 
 
 def _has_structure(kind: mi.Type) -> bool:
-    if isinstance(kind, mi.Metadata):
-        return _has_structure(kind.type)
+    kind = _bare(kind)
     if isinstance(kind, mi.ListType):
         return _has_structure(kind.item_type)
     if isinstance(kind, mi.DictType):
