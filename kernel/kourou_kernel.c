@@ -24,7 +24,7 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 5
+#define INTERFACE 6
 
 enum { SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, JSON = 0, BINARY = 1, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
@@ -723,7 +723,7 @@ struct queue {
 
 struct run {
     /* what does not change */
-    PyObject *noted, *targets, *configs, *broker_config, *topics;
+    PyObject *noted, *new_queue, *targets, *configs, *broker_config, *topics;
     struct span own, store_host, born_host;
     struct span templates[2][2]; /* of answers: by the serialize type, and by whether the message has an id */
     int64_t last_phy_offset, now_ms, max_body, max_record;
@@ -793,16 +793,26 @@ static int find_topic(struct run *run, struct span topic)
     return 1;
 }
 
-/* What is needed of a queue; NULL, with or without an error set, where it cannot be used here. */
-static struct queue *open_queue(struct run *run, PyObject *queue)
+/* What encodes a queue's records, with the queue: it is made where there is none, and prepared where nothing was put
+   into it yet. NULL, with or without an error set, where it cannot be. */
+static PyObject *encoder_of(struct run *run, PyObject *number, PyObject **queue)
 {
-    if (run->queue_count == MAX_QUEUES)
+    *queue = Py_XNewRef(PyDict_GetItemWithError(run->queues_of_topic, number));
+    PyObject *encoder = *queue == NULL ? NULL : PyObject_GetAttr(*queue, name_encoder);
+    if (PyErr_Occurred() || (encoder != NULL && encoder != Py_None))
+        return encoder;
+    Py_CLEAR(encoder);
+    PyObject *topic = PyUnicode_DecodeASCII(run->topic.at, run->topic.size, NULL);
+    if (topic == NULL)
         return NULL;
-    PyObject *encoder = PyObject_GetAttr(queue, name_encoder);
-    if (encoder == NULL || encoder == Py_None) {
-        Py_XDECREF(encoder);
-        return NULL;
-    }
+    Py_XSETREF(*queue, PyObject_CallFunctionObjArgs(run->new_queue, topic, number, NULL));
+    Py_DECREF(topic);
+    return *queue == NULL || *queue == Py_None ? NULL : PyObject_GetAttr(*queue, name_encoder);
+}
+
+/* What is needed of a queue; NULL, with or without an error set, where it cannot be used here. */
+static struct queue *open_queue(struct run *run, PyObject *queue, PyObject *encoder)
+{
     struct queue *found = &run->queues[run->queue_count];
     memset(found, 0, sizeof *found);
     found->queue = Py_NewRef(queue);
@@ -820,24 +830,29 @@ static struct queue *open_queue(struct run *run, PyObject *queue)
         found->topic_code = java_hash(java_hash(0, name), (struct span){"#", 1});
     }
     Py_XDECREF(topic);
-    Py_DECREF(encoder);
     return is_fine ? found : NULL;
 }
 
 /* The queue of a message; NULL, with or without an error set, where it cannot be taken here. */
 static struct queue *find_queue(struct run *run, int64_t queue_id)
 {
-    PyObject *number = PyLong_FromLongLong(queue_id);
+    PyObject *queue, *number = PyLong_FromLongLong(queue_id);
     if (number == NULL)
         return NULL;
-    PyObject *queue = PyDict_GetItemWithError(run->queues_of_topic, number);
-    Py_DECREF(number);
-    if (queue == NULL)
-        return NULL;
-    for (int i = 0; i < run->queue_count; i++)
+    queue = PyDict_GetItemWithError(run->queues_of_topic, number);
+    struct queue *found = NULL;
+    for (int i = 0; queue != NULL && found == NULL && i < run->queue_count; i++)
         if (run->queues[i].queue == queue)
-            return &run->queues[i];
-    return open_queue(run, queue);
+            found = &run->queues[i];
+    if (found == NULL && run->queue_count < MAX_QUEUES) {
+        PyObject *encoder = encoder_of(run, number, &queue);
+        if (encoder != NULL)
+            found = open_queue(run, queue, encoder);
+        Py_XDECREF(encoder);
+        Py_XDECREF(queue);
+    }
+    Py_DECREF(number);
+    return found;
 }
 
 /* Note one word that the record at hand is found by: its hash, where the record lies, and when it was stored. */
@@ -1376,8 +1391,9 @@ PyDoc_STRVAR(encode_sends_doc,
 "are, the records, what to index, the answers for each group of which one was looked at, and for each queue\n"
 "that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
 "What to index has a row for each word: its hash (4 bytes), the record's phy_offset and its time (8 each).\n"
-"setup: (own properties, noted names, templates of an answer, store_host). The templates: in JSON without an\n"
-"id and with one, and the same for binary headers.");
+"setup: (own properties, noted names, templates of an answer, store_host, new_queue). The templates: in JSON\n"
+"without an id and with one, and the same for binary headers. new_queue(topic, queue_id): the queue that\n"
+"nothing was put into yet, ready for it; or None.");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
@@ -1388,9 +1404,9 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     if (run == NULL)
         return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!(SSSS)S)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted,
+            args, "O!(SO!(SSSS)SO)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted,
             &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
-            &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
+            &run->new_queue, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
             &run->broker_config, &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
         clear(run);
         return NULL;

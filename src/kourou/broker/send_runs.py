@@ -22,9 +22,10 @@ from kourou.broker.send_answer import SendAnswer
 from kourou.broker.sent_properties import NOTED_NAMES
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.message_id import HOST_V4_BYTES
+from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.kernel import EncodedSends, Kernel, SendsEnd, SendSetup, SentPiece
 from kourou.store.put_batch import PutRun, RunRoom
-from kourou.store.put_status import PutStatus
+from kourou.store.put_status import PutRefusedError, PutStatus
 from kourou.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class SendRuns:
             NOTED_NAMES,
             answer.kernel_templates,
             services.store_host,
+            self._new_queue,
         )
         self._is_broken = False
         self._gathered: dict[Connection, list[SentPiece]] = {}
@@ -165,6 +167,16 @@ class SendRuns:
             _log.exception("the compiled kernel failed; from now on Python does its work")
             self._is_broken = True
             return None
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue of a known topic, made ready for its first message."""
+        store = self._services.store
+        queue = store.queues.get(topic, queue_id)
+        try:
+            store.appender.prepare(queue)
+        except PutRefusedError:
+            return None
+        return queue
 
     # -- answering -------------------------------------------------------------------------------
 

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from kourou.protocol.record import Buffer
+from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.put_batch import GrownQueue
 
 _log = logging.getLogger(__name__)
 
 MODULE: Final = "kourou_kernel"
-_INTERFACE: Final = 5
+_INTERFACE: Final = 6
 
 AnswerTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """Of an answer in JSON to a batch that has no id, and to what has one; the same for binary headers."""
-SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], AnswerTemplates, bytes]
+NewQueue: TypeAlias = Callable[[str, int], ConsumeQueue | None]
+"""Makes a queue ready that nothing was put into yet; None if nothing can be."""
+SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], AnswerTemplates, bytes, NewQueue]
 """What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
-take, the templates of answers, and the store's host."""
+take, the templates of answers, the store's host, and who makes queues."""
 SentPiece: TypeAlias = tuple[bytes, int, int]
 """Bytes, and from where to where in them there are whole frames."""
 SendsEnd: TypeAlias = tuple[int, int, int]

@@ -150,7 +150,7 @@ class LogAppender:
         """
         if self.refusal is not None:
             raise _not_available(self.refusal)
-        encoder: RecordEncoder = queue.encoder or self._encoder(queue)
+        encoder: RecordEncoder = queue.encoder or self.prepare(queue)
         if properties[-1:] == b"\0":
             properties = close_properties(properties)
         size = encoder.fixed_bytes + len(body) + len(properties) + len(born_host)
@@ -245,6 +245,18 @@ class LogAppender:
         batch.untold_messages += count - 1
         queue.next_queue_offset = queue_offset + count
 
+    def prepare(self, queue: ConsumeQueue) -> RecordEncoder:
+        """Give a queue what encodes its records. PutRefusedError: it can have none."""
+        limit = _MAX_GROUP_TOPIC_BYTES if queue.topic.startswith(_GROUP_TOPICS) else MAX_TOPIC_BYTES_V1
+        size = len(queue.topic.encode("utf-8", "replace"))
+        if size > limit:
+            raise PutRefusedError(
+                PutStatus.MESSAGE_ILLEGAL,
+                f"the message is illegal: topic {queue.topic} has {size} bytes, {limit} are allowed",
+            )
+        queue.encoder = RecordEncoder(queue.topic, queue.queue_id, self._store_host)
+        return queue.encoder
+
     def run_room(self) -> RunRoom | None:
         """Where a run may go that is put next; None while puts are refused."""
         if self.refusal is not None:
@@ -306,7 +318,7 @@ class LogAppender:
     ) -> RecordEncoder:
         """Make room for a client's batch, so that its records lie in one file; PutRefusedError when
         it is too large for any. What encodes them."""
-        encoder: RecordEncoder = queue.encoder or self._encoder(queue)
+        encoder: RecordEncoder = queue.encoder or self.prepare(queue)
         size = len(entries) * (encoder.fixed_bytes + len(born_host))
         size += sum([len(body) + len(properties) for _, body, properties in entries])
         if size > self._largest:
@@ -395,17 +407,6 @@ class LogAppender:
         return PutFailedError(batch, status, reason)
 
     # -- reasons ---------------------------------------------------------------------------------
-
-    def _encoder(self, queue: ConsumeQueue) -> RecordEncoder:
-        limit = _MAX_GROUP_TOPIC_BYTES if queue.topic.startswith(_GROUP_TOPICS) else MAX_TOPIC_BYTES_V1
-        size = len(queue.topic.encode("utf-8", "replace"))
-        if size > limit:
-            raise PutRefusedError(
-                PutStatus.MESSAGE_ILLEGAL,
-                f"the message is illegal: topic {queue.topic} has {size} bytes, {limit} are allowed",
-            )
-        queue.encoder = RecordEncoder(queue.topic, queue.queue_id, self._store_host)
-        return queue.encoder
 
     def _too_large(self, body: bytes, properties: bytes, size: int) -> PutRefusedError:
         status = PutStatus.MESSAGE_ILLEGAL

@@ -408,7 +408,7 @@ _BINARY_TEMPLATES = _BINARY_HEAD + b"%016X%d%d", _BINARY_HEAD + b"%016X%d%d%s"
 def test_a_template_that_does_not_fit_is_refused(kernel: ModuleType, position: int, template: bytes) -> None:
     templates = [*_JSON_TEMPLATES, *_BINARY_TEMPLATES]
     rest = ({}, {}, None, {}, 0, 0, 0, 0, 0)
-    assert kernel.encode_sends([], (b"", (), tuple(templates), bytes(8)), *rest) is None
+    assert kernel.encode_sends([], (b"", (), tuple(templates), bytes(8), None), *rest) is None
     templates[position] = template
     with pytest.raises(ValueError, match="template"):
-        kernel.encode_sends([], (b"", (), tuple(templates), bytes(8)), *rest)
+        kernel.encode_sends([], (b"", (), tuple(templates), bytes(8), None), *rest)

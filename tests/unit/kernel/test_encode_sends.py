@@ -141,6 +141,39 @@ def test_many_odd_ones_do_not_keep_the_kernel_busy(twins: Twins) -> None:
     assert twins.calls - calls == 8
 
 
+def test_queues_that_were_never_used_are_made_on_the_way(twins: Twins) -> None:
+    topic = {"b": "New", "d": "8"}
+    twins.feed(frame(send({**topic, "e": "0"})))  # makes the topic, and this queue
+    taken, calls = twins.taken, twins.calls
+    reads = [
+        b"".join(frame(send({**topic, "e": str(n)})) for n in (3, 0, 5, 3)),
+        frame(send({**topic, "e": "7"})),
+    ]
+    twins.feed_together(reads)
+    assert (twins.taken - taken, twins.calls - calls) == (5, 1)
+    twins.assert_same()
+
+
+def test_queues_are_made_ready_anew_after_a_start(twins: Twins) -> None:
+    for broker in twins.brokers:
+        for queue in broker.services.store.queues.items():
+            queue.encoder = None  # as in a store that was just opened
+    before = twins.taken
+    twins.feed(frame(send({"e": "0"})) + frame(send({"e": "1"})))
+    assert twins.taken - before == 2
+
+
+def test_a_queue_that_nothing_can_be_put_into_is_refused_as_always(twins: Twins) -> None:
+    topic = "t" * 128
+    for broker in twins.brokers:
+        assert broker.services.topics.create_in_send_back(topic, 2, 6) is not None
+    before = twins.taken
+    for queue_id in ("0", "0", "1"):
+        answers = twins.feed(frame(send({"b": topic, "e": queue_id})) + frame(send()))
+        assert b"has 128 bytes, 127 are allowed" in answers
+    assert twins.taken == before
+
+
 def test_what_was_sent_before_another_request_is_put_before_it(twins: Twins) -> None:
     """A send that does not begin with its code passes for another kind: it lies behind those before it."""
     head = json.loads(send())
