@@ -48,28 +48,21 @@ class FrameDecoder:
 
     Holds at most one unfinished frame, so never more than `max_frame_bytes`. A stream that is not
     made of frames cannot be resynchronised: after the first error every `feed` raises it again.
+
+    To be read only: `pending_bytes` are held of a frame that is not complete yet; `failure` is why the stream
+    ended, set as soon as it is known, when `feed` may still have returned frames.
     """
 
-    __slots__ = ("_failure", "_max_frame_bytes", "_rest", "_rest_bytes", "_wanted_bytes")
+    __slots__ = ("_max_frame_bytes", "_rest", "_wanted_bytes", "failure", "pending_bytes")
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         # Large pieces are kept as they came and put together once. Small ones are gathered: a peer that
         # sends a large frame byte by byte must not make us hold one object per byte.
         self._rest: list[bytes | bytearray] = []
-        self._rest_bytes = 0
+        self.pending_bytes = 0
         self._wanted_bytes = _LENGTH_BYTES
-        self._failure: ProtocolError | None = None
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes held of a frame that is not complete yet."""
-        return self._rest_bytes
-
-    @property
-    def failure(self) -> ProtocolError | None:
-        """Why the stream ended. Set as soon as it is known; `feed` may still have returned frames."""
-        return self._failure
+        self.failure: ProtocolError | None = None
 
     def feed(self, data: bytes) -> list[RawFrame]:
         """Take the next bytes of the stream, return the frames that are now complete.
@@ -109,39 +102,39 @@ class FrameDecoder:
         return whole, position
 
     def _check_alive(self) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             # A traceback grows with every raise and holds on to what was fed before.
-            raise self._failure.with_traceback(None)
+            raise self.failure.with_traceback(None)
 
     def _end(self, failure: ProtocolError) -> None:
-        self._failure = failure.with_traceback(None)
+        self.failure = failure.with_traceback(None)
         self._forget()
 
     def _forget(self) -> None:
-        self._rest, self._rest_bytes = [], 0
+        self._rest, self.pending_bytes = [], 0
         self._wanted_bytes = _LENGTH_BYTES
 
     @property
     def _is_filled(self) -> bool:
         """Whether all of the pending frame is there: its length is never wanted alone then."""
-        return self._rest_bytes == self._wanted_bytes
+        return self.pending_bytes == self._wanted_bytes
 
     def _fill(self, data: bytes) -> int:
         """Add to the unfinished frame what `data` has of it; return how many bytes that are."""
         taken = 0
-        while (missing := self._wanted_bytes - self._rest_bytes) > 0:
+        while (missing := self._wanted_bytes - self.pending_bytes) > 0:
             piece = data[taken : taken + missing]
             self._hold(piece)
             taken += len(piece)
             if len(piece) < missing:
                 return taken
-            if self._rest_bytes == _LENGTH_BYTES:
+            if self.pending_bytes == _LENGTH_BYTES:
                 self._wanted_bytes = self._frame_bytes(self._first(_LENGTH_BYTES), 0)
         return taken
 
     def _hold(self, piece: bytes) -> None:
         rest = self._rest
-        self._rest_bytes += len(piece)
+        self.pending_bytes += len(piece)
         if len(piece) >= _LARGE_BYTES:
             rest.append(piece)
         elif rest and isinstance(rest[-1], bytearray):
@@ -155,7 +148,7 @@ class FrameDecoder:
         return rest[0] if len(rest[0]) >= wanted_bytes else b"".join(rest)
 
     def _put_together(self) -> RawFrame:
-        frame_bytes = self._rest_bytes
+        frame_bytes = self.pending_bytes
         prefix = self._first(_PREFIX_BYTES)
         serialize_type, body_at = _body_start(prefix, 0, frame_bytes)
         rest: list[bytes | bytearray] = self._rest

@@ -217,17 +217,18 @@ class Connection(asyncio.Protocol):
             self._finish_runs()
             self._refuse(error)
             return
-        if self._decoder.pending_bytes or self._budgeted:
-            self._account(self._decoder.pending_bytes)
+        decoder = self._decoder
+        if decoder.pending_bytes or self._budgeted:
+            self._account(decoder.pending_bytes)
         if frames:
             self._passes.open()
             if self._backlog:  # bytes that came before the transport heard our pause
                 self._backlog += frames
             else:
                 self._handle(frames)
-        if self._decoder.failure is not None:
+        if decoder.failure is not None:
             self._finish_runs()
-            self._refuse(self._decoder.failure)
+            self._refuse(decoder.failure)
         elif len(data) >= _TURN_BYTES and not self._backlog:
             self._pause_reading()
             self._loop.call_soon(self._resume_reading)
@@ -240,15 +241,17 @@ class Connection(asyncio.Protocol):
     def _take_runs(self, data: bytes) -> list[RawFrame]:
         """Have the requests taken that `data` begins with; the frames behind them."""
         assert self._runs is not None
-        position = 0
-        if self._decoder.pending_bytes:
-            whole, position = self._decoder.complete(data)
+        decoder = self._decoder
+        if not decoder.pending_bytes:
+            position = self._runs.take(self, data, 0)
+        else:
+            whole, position = decoder.complete(data)
             if whole and not self._runs.take(self, whole, 0):
-                return self._decoder.feed(whole + data[position:])
-        # A full pass ends while requests are taken, and those before may have filled the peer's buffer.
-        if self._may_take_runs:
-            position = self._runs.take(self, data, position)
-        return self._decoder.feed(data[position:]) if position < len(data) else []
+                return decoder.feed(whole + data[position:])
+            # A full pass ends while requests are taken, and those before may have filled the peer's buffer.
+            if self._may_take_runs:
+                position = self._runs.take(self, data, position)
+        return decoder.feed(data[position:]) if position < len(data) else []
 
     def _finish_runs(self) -> None:
         if self._runs is not None:

@@ -52,7 +52,8 @@ class Passes:
 
     def mark_dirty(self, connection: Flushable) -> None:
         """Have `connection` flushed when the pass ends. Call once per pass and connection."""
-        self.open()
+        if not self._is_open:
+            self.open()
         self._dirty.append(connection)
 
     def close(self) -> None:
