@@ -42,11 +42,9 @@ def documented(name: str) -> set[str]:
 
 
 def offered(name: str) -> set[str]:
-    from typer.main import get_command
-
     from kourou.cli.pipeline import pipeline_app
 
-    command = get_command(pipeline_app).commands[name]  # type: ignore[attr-defined]
+    command = pipeline_app.commands[name]
     return {
         option
         for parameter in command.params

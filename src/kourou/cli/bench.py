@@ -11,22 +11,21 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
+from kourou.cli.option_types import Command, FloatRange, IntRange, choice_option
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
     from kourou.cli.bench_messages import Compression, Target
     from kourou.cli.bench_run import Limits, Load
 
-bench_app = typer.Typer(
-    name="bench",
-    help="Measure a cluster: send, consume, transactions, batches, end-to-end latency.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+bench_app = OneLineGroup(
+    "bench", help="Measure a cluster: send, consume, transactions, batches, end-to-end latency."
 )
 
 TOPIC: Final = "BenchmarkTest"
@@ -66,76 +65,124 @@ class ConsumeFrom(enum.StrEnum):
     FIRST = "first"
 
 
-def _switch(*names: str, help: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(
-        *names, case_sensitive=False, metavar="true|false", help=help
-    )
-    return option
+def _switch(*names: str, help: str) -> Callable[[Command], Command]:
+    return choice_option(*names, default=Switch.FALSE, case_sensitive=False, metavar="true|false", help=help)
 
 
-_Namesrv = Annotated[
-    str | None,
-    typer.Option("-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port."),
-]
-_Topic = Annotated[str, typer.Option("-t", "--topic", help="Where to.")]
-_Threads = Annotated[int, typer.Option("-w", "--threadCount", min=1, max=10_000, help="Threads.")]
-_Size = Annotated[int, typer.Option("-s", "--messageSize", min=1, help="Bytes of a body.")]
-_Key = Annotated[Switch, _switch("-k", "--keyEnable", help="Whether messages have a key: the second.")]
-_Tags = Annotated[int, typer.Option("-l", "--tagCount", min=0, help="How many tags there are.")]
-_Quantity = Annotated[
-    int, typer.Option("-q", "--messageQuantity", min=0, help="Messages in all; 0: without end.")
-]
-_Trace = Annotated[Switch, _switch("-m", "--msgTraceEnable", help="Whether to write traces.")]
-_Acl = Annotated[Switch, _switch("-a", "--aclEnable", help="Whether to sign requests.")]
-_AccessKey = Annotated[str, typer.Option("-ak", "--accessKey", help="With -a true.")]
-_SecretKey = Annotated[str, typer.Option("-sk", "--secretKey", help="With -a true.")]
-_Interval = Annotated[
-    int, typer.Option("-ri", "--reportInterval", min=10, help="Milliseconds from line to line.")
-]
-_Compress = Annotated[Switch, _switch("-c", "--compressEnable", help="Whether to compress bodies.")]
-_CompressType = Annotated[
-    CompressType, typer.Option("-ct", "--compressType", case_sensitive=False, help="With -c true.")
-]
-_CompressLevel = Annotated[int, typer.Option("-cl", "--compressLevel", min=0, max=22, help="With -c true.")]
-_CompressOver = Annotated[
-    int, typer.Option("-ch", "--compressOverHowMuch", min=0, help="With -c true: from this size on.")
-]
-_Seconds = Annotated[float, typer.Option(min=0, help="For how long; 0: without end.")]
-_WarmUp = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="At first, and not counted.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON; progress goes to stderr.")]
+def _number(
+    *names: str, default: int, min: int, max: int | None = None, help: str
+) -> Callable[[Command], Command]:
+    return click.option(*names, type=IntRange(min, max), default=default, help=help)
+
+
+def _share(*names: str, help: str) -> Callable[[Command], Command]:
+    return click.option(*names, type=FloatRange(0, 1), default=0.0, help=help)
+
+
+def _threads(default: int, help: str = "Threads.") -> Callable[[Command], Command]:
+    return _number("threads", "-w", "--threadCount", default=default, min=1, max=10_000, help=help)
+
+
+def _size(default: int) -> Callable[[Command], Command]:
+    return _number("size", "-s", "--messageSize", default=default, min=1, help="Bytes of a body.")
+
+
+def _compress(help: str) -> Callable[[Command], Command]:
+    return _switch("compress", "-c", "--compressEnable", help=help)
+
+
+def _compress_type(help: str) -> Callable[[Command], Command]:
+    names = ("compress_type", "-ct", "--compressType")
+    return choice_option(*names, default=CompressType.ZLIB, case_sensitive=False, help=help)
+
+
+def _compress_level(help: str) -> Callable[[Command], Command]:
+    return _number("compress_level", "-cl", "--compressLevel", default=5, min=0, max=22, help=help)
+
+
+def _compress_over(help: str) -> Callable[[Command], Command]:
+    return _number("compress_over", "-ch", "--compressOverHowMuch", default=4096, min=0, help=help)
+
+
+def _target_options(command: Command) -> Command:
+    """Where to; every load has these first."""
+    return _namesrv(_topic(command))
+
+
+def _run_options(command: Command) -> Command:
+    """As whom, for how long, what is printed; every load has these last."""
+    signing = (_trace, _acl, _access_key, _secret_key)
+    for option in reversed((*signing, _interval, _seconds, _warm_up, _json)):
+        command = option(command)
+    return command
+
+
+_namesrv = click.option(
+    "namesrv", "-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port."
+)
+_topic = click.option("-t", "--topic", default=TOPIC, help="Where to.")
+_key = _switch("key", "-k", "--keyEnable", help="Whether messages have a key: the second.")
+_tags = _number("tags", "-l", "--tagCount", default=0, min=0, help="How many tags there are.")
+_quantity = _number(
+    "quantity", "-q", "--messageQuantity", default=0, min=0, help="Messages in all; 0: without end."
+)
+_trace = _switch("trace", "-m", "--msgTraceEnable", help="Whether to write traces.")
+_acl = _switch("acl", "-a", "--aclEnable", help="Whether to sign requests.")
+_access_key = click.option("access_key", "-ak", "--accessKey", default="rocketmq2", help="With -a true.")
+_secret_key = click.option("secret_key", "-sk", "--secretKey", default="12345678", help="With -a true.")
+_interval = _number(
+    "interval", "-ri", "--reportInterval", default=1_000, min=10, help="Milliseconds from line to line."
+)
+_seconds = click.option("--seconds", type=FloatRange(0), default=0.0, help="For how long; 0: without end.")
+_warm_up = click.option(
+    "--warm-up", type=FloatRange(0), default=0.0, metavar="SECONDS", help="At first, and not counted."
+)
+_json = click.option(
+    "as_json", "--json", is_flag=True, help="Print the result as JSON; progress goes to stderr."
+)
 
 
 @bench_app.command()
+@_target_options
+@_threads(64)
+@_size(128)
+@_key
+@_tags
+@_quantity
+@_switch("is_async", "-y", "--asyncEnable", help="Whether one thread keeps many sends in flight.")
+@_number("--in-flight", default=10_000, min=1, help="With -y true: how many sends.")
+@_switch("delay", "-d", "--delayEnable", help="Whether to delay messages.")
+@_number("delay_level", "-e", "--delayLevel", default=1, min=1, help="With -d true.")
+@_compress("Whether to compress bodies.")
+@_compress_type("With -c true.")
+@_compress_level("With -c true.")
+@_compress_over("With -c true: from this size on.")
+@_run_options
 def producer(
-    namesrv: _Namesrv = None,
-    topic: _Topic = TOPIC,
-    threads: _Threads = 64,
-    size: _Size = 128,
-    key: _Key = Switch.FALSE,
-    tags: _Tags = 0,
-    quantity: _Quantity = 0,
-    is_async: Annotated[
-        Switch, _switch("-y", "--asyncEnable", help="Whether one thread keeps many sends in flight.")
-    ] = Switch.FALSE,
-    in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, help="With -y true: how many sends.")
-    ] = 10_000,
-    delay: Annotated[
-        Switch, _switch("-d", "--delayEnable", help="Whether to delay messages.")
-    ] = Switch.FALSE,
-    delay_level: Annotated[int, typer.Option("-e", "--delayLevel", min=1, help="With -d true.")] = 1,
-    compress: _Compress = Switch.FALSE,
-    compress_type: _CompressType = CompressType.ZLIB,
-    compress_level: _CompressLevel = 5,
-    compress_over: _CompressOver = 4096,
-    trace: _Trace = Switch.FALSE,
-    acl: _Acl = Switch.FALSE,
-    access_key: _AccessKey = "rocketmq2",
-    secret_key: _SecretKey = "12345678",
-    interval: _Interval = 1_000,
-    seconds: _Seconds = 0.0,
-    warm_up: _WarmUp = 0.0,
-    as_json: _Json = False,
+    *,
+    namesrv: str | None,
+    topic: str,
+    threads: int,
+    size: int,
+    key: Switch,
+    tags: int,
+    quantity: int,
+    is_async: Switch,
+    in_flight: int,
+    delay: Switch,
+    delay_level: int,
+    compress: Switch,
+    compress_type: CompressType,
+    compress_level: int,
+    compress_over: int,
+    trace: Switch,
+    acl: Switch,
+    access_key: str,
+    secret_key: str,
+    interval: int,
+    seconds: float,
+    warm_up: float,
+    as_json: bool,
 ) -> None:
     """Send messages one by one; Ctrl-C sums up.
 
@@ -167,39 +214,47 @@ def producer(
 
 
 @bench_app.command()
+@_target_options
+@_threads(20, "Messages handled at once.")
+@click.option("-g", "--group", default="benchmark_consumer", help="Consumer group.")
+@_switch("group_suffix", "-p", "--groupPrefixEnable", help="Whether to add _0 to _99, by time, to the group.")
+@choice_option(
+    "filter_type",
+    "-f",
+    "--filterType",
+    default=FilterType.TAG,
+    case_sensitive=False,
+    help="What -e holds.",
+)
+@click.option("-e", "--expression", type=Path, metavar="FILE", help="File with the expression.")
+@_share("fail_rate", "-r", "--failRate", help="Share to send back.")
+@_quantity
+@choice_option("--consume-from", default=ConsumeFrom.LAST, help="Where a new group begins.")
+@_number("--batch-size", default=1, min=1, max=1024, help="Messages to a handler at once.")
+@click.option("--in-threads", is_flag=True, help="Handle in threads, not on the event loop.")
+@_run_options
 def consumer(
-    namesrv: _Namesrv = None,
-    topic: _Topic = TOPIC,
-    threads: Annotated[
-        int, typer.Option("-w", "--threadCount", min=1, max=10_000, help="Messages handled at once.")
-    ] = 20,
-    group: Annotated[str, typer.Option("-g", "--group", help="Consumer group.")] = "benchmark_consumer",
-    group_suffix: Annotated[
-        Switch, _switch("-p", "--groupPrefixEnable", help="Whether to add _0 to _99, by time, to the group.")
-    ] = Switch.FALSE,
-    filter_type: Annotated[
-        FilterType, typer.Option("-f", "--filterType", case_sensitive=False, help="What -e holds.")
-    ] = FilterType.TAG,
-    expression: Annotated[
-        Path | None, typer.Option("-e", "--expression", metavar="FILE", help="File with the expression.")
-    ] = None,
-    fail_rate: Annotated[
-        float, typer.Option("-r", "--failRate", min=0, max=1, help="Share to send back.")
-    ] = 0.0,
-    quantity: _Quantity = 0,
-    consume_from: Annotated[ConsumeFrom, typer.Option(help="Where a new group begins.")] = ConsumeFrom.LAST,
-    batch_size: Annotated[int, typer.Option(min=1, max=1024, help="Messages to a handler at once.")] = 1,
-    in_threads: Annotated[
-        bool, typer.Option("--in-threads", help="Handle in threads, not on the event loop.")
-    ] = False,
-    trace: _Trace = Switch.FALSE,
-    acl: _Acl = Switch.FALSE,
-    access_key: _AccessKey = "rocketmq2",
-    secret_key: _SecretKey = "12345678",
-    interval: _Interval = 1_000,
-    seconds: _Seconds = 0.0,
-    warm_up: _WarmUp = 0.0,
-    as_json: _Json = False,
+    *,
+    namesrv: str | None,
+    topic: str,
+    threads: int,
+    group: str,
+    group_suffix: Switch,
+    filter_type: FilterType,
+    expression: Path | None,
+    fail_rate: float,
+    quantity: int,
+    consume_from: ConsumeFrom,
+    batch_size: int,
+    in_threads: bool,
+    trace: Switch,
+    acl: Switch,
+    access_key: str,
+    secret_key: str,
+    interval: int,
+    seconds: float,
+    warm_up: float,
+    as_json: bool,
 ) -> None:
     """Consume messages as fast as they come; Ctrl-C sums up."""
     from kourou.cli.bench_consumer import ConsumerBench, ConsumerLoad
@@ -226,38 +281,40 @@ def consumer(
 
 
 @bench_app.command()
+@_target_options
+@_threads(32)
+@_size(2048)
+@_quantity
+@_share("send_rollback", "-sr", "--sendRollbackRate", help="Share that rolls back.")
+@_share("send_unknown", "-su", "--sendUnknownRate", help="Share left to checks.")
+@_share("check_rollback", "-cr", "--checkRollbackRate", help="Of checks: rolled back.")
+@_share("check_unknown", "-cu", "--checkUnknownRate", help="Of checks: asked again.")
+@click.option("batch_id", "-b", "--testBatchId", type=int, help="Name of this run; the time if not given.")
+@_number(
+    "send_interval", "-i", "--sendInterval", default=0, min=0, help="Milliseconds from message to message."
+)
+@_run_options
 def transaction(
-    namesrv: _Namesrv = None,
-    topic: _Topic = TOPIC,
-    threads: _Threads = 32,
-    size: _Size = 2048,
-    quantity: _Quantity = 0,
-    send_rollback: Annotated[
-        float, typer.Option("-sr", "--sendRollbackRate", min=0, max=1, help="Share that rolls back.")
-    ] = 0.0,
-    send_unknown: Annotated[
-        float, typer.Option("-su", "--sendUnknownRate", min=0, max=1, help="Share left to checks.")
-    ] = 0.0,
-    check_rollback: Annotated[
-        float, typer.Option("-cr", "--checkRollbackRate", min=0, max=1, help="Of checks: rolled back.")
-    ] = 0.0,
-    check_unknown: Annotated[
-        float, typer.Option("-cu", "--checkUnknownRate", min=0, max=1, help="Of checks: asked again.")
-    ] = 0.0,
-    batch_id: Annotated[
-        int | None, typer.Option("-b", "--testBatchId", help="Name of this run; the time if not given.")
-    ] = None,
-    send_interval: Annotated[
-        int, typer.Option("-i", "--sendInterval", min=0, help="Milliseconds from message to message.")
-    ] = 0,
-    trace: _Trace = Switch.FALSE,
-    acl: _Acl = Switch.FALSE,
-    access_key: _AccessKey = "rocketmq2",
-    secret_key: _SecretKey = "12345678",
-    interval: _Interval = 1_000,
-    seconds: _Seconds = 0.0,
-    warm_up: _WarmUp = 0.0,
-    as_json: _Json = False,
+    *,
+    namesrv: str | None,
+    topic: str,
+    threads: int,
+    size: int,
+    quantity: int,
+    send_rollback: float,
+    send_unknown: float,
+    check_rollback: float,
+    check_unknown: float,
+    batch_id: int | None,
+    send_interval: int,
+    trace: Switch,
+    acl: Switch,
+    access_key: str,
+    secret_key: str,
+    interval: int,
+    seconds: float,
+    warm_up: float,
+    as_json: bool,
 ) -> None:
     """Send messages in transactions; Ctrl-C sums up."""
     from kourou.cli.bench_transaction import TransactionBench, TransactionLoad
@@ -283,34 +340,44 @@ def transaction(
 
 
 @bench_app.command()
+@_target_options
+@_threads(64)
+@_size(128)
+@_number("batch_size", "-b", "--batchSize", default=16, min=1, help="Messages in a batch.")
+@_key
+@_tags
+@_number(
+    "property_size", "-p", "--propertySize", default=0, min=0, help="Bytes of properties in each message."
+)
+@_quantity
+@_compress("Taken, without effect: batches are not compressed.")
+@_compress_type("As -c.")
+@_compress_level("As -c.")
+@_compress_over("As -c.")
+@_run_options
 def batch(
-    namesrv: _Namesrv = None,
-    topic: _Topic = TOPIC,
-    threads: _Threads = 64,
-    size: _Size = 128,
-    batch_size: Annotated[int, typer.Option("-b", "--batchSize", min=1, help="Messages in a batch.")] = 16,
-    key: _Key = Switch.FALSE,
-    tags: _Tags = 0,
-    property_size: Annotated[
-        int, typer.Option("-p", "--propertySize", min=0, help="Bytes of properties in each message.")
-    ] = 0,
-    quantity: _Quantity = 0,
-    compress: Annotated[
-        Switch, _switch("-c", "--compressEnable", help="Taken, without effect: batches are not compressed.")
-    ] = Switch.FALSE,
-    compress_type: Annotated[
-        CompressType, typer.Option("-ct", "--compressType", case_sensitive=False, help="As -c.")
-    ] = CompressType.ZLIB,
-    compress_level: Annotated[int, typer.Option("-cl", "--compressLevel", min=0, max=22, help="As -c.")] = 5,
-    compress_over: Annotated[int, typer.Option("-ch", "--compressOverHowMuch", min=0, help="As -c.")] = 4096,
-    trace: _Trace = Switch.FALSE,
-    acl: _Acl = Switch.FALSE,
-    access_key: _AccessKey = "rocketmq2",
-    secret_key: _SecretKey = "12345678",
-    interval: _Interval = 1_000,
-    seconds: _Seconds = 0.0,
-    warm_up: _WarmUp = 0.0,
-    as_json: _Json = False,
+    *,
+    namesrv: str | None,
+    topic: str,
+    threads: int,
+    size: int,
+    batch_size: int,
+    key: Switch,
+    tags: int,
+    property_size: int,
+    quantity: int,
+    compress: Switch,
+    compress_type: CompressType,
+    compress_level: int,
+    compress_over: int,
+    trace: Switch,
+    acl: Switch,
+    access_key: str,
+    secret_key: str,
+    interval: int,
+    seconds: float,
+    warm_up: float,
+    as_json: bool,
 ) -> None:
     """Send messages in batches; Ctrl-C sums up."""
     from kourou.cli.bench_batch import BatchBench, BatchLoad
@@ -335,20 +402,26 @@ def batch(
 
 
 @bench_app.command()
+@_target_options
+@_number("-r", "--rate", default=1_000, min=1, help="Messages a second.")
+@_size(128)
+@_quantity
+@_run_options
 def latency(
-    namesrv: _Namesrv = None,
-    topic: _Topic = TOPIC,
-    rate: Annotated[int, typer.Option("-r", "--rate", min=1, help="Messages a second.")] = 1_000,
-    size: _Size = 128,
-    quantity: _Quantity = 0,
-    trace: _Trace = Switch.FALSE,
-    acl: _Acl = Switch.FALSE,
-    access_key: _AccessKey = "rocketmq2",
-    secret_key: _SecretKey = "12345678",
-    interval: _Interval = 1_000,
-    seconds: _Seconds = 0.0,
-    warm_up: _WarmUp = 0.0,
-    as_json: _Json = False,
+    *,
+    namesrv: str | None,
+    topic: str,
+    rate: int,
+    size: int,
+    quantity: int,
+    trace: Switch,
+    acl: Switch,
+    access_key: str,
+    secret_key: str,
+    interval: int,
+    seconds: float,
+    warm_up: float,
+    as_json: bool,
 ) -> None:
     """Time messages from end to end; Ctrl-C sums up.
 

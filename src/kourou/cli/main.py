@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
+import click
 
 from kourou import __version__
-from kourou.cli.bench import bench_app
-from kourou.cli.pipeline import pipeline_app
+from kourou.cli.option_types import FloatRange, choice_option
 from kourou.cli.problems import run_command
-from kourou.cli.quickstart import quickstart_app
-from kourou.cli.store import store_app
 from kourou.cli.usage import OneLineGroup, whole_number
 from kourou.logs import LogLevel
 
@@ -30,81 +27,96 @@ _BROKER_OPTIONS: Final = {
     "namesrvAddr": "-n",
 }
 
-app = typer.Typer(
+
+class _Commands(OneLineGroup):
+    """The commands of `kourou`. Groups of more commands are loaded when another one is asked for: they take
+    6 ms, which the start of a server need not wait for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        self._load_groups()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or None."""
+        if cmd_name not in self.commands:
+            self._load_groups()
+        return super().get_command(ctx, cmd_name)
+
+    def _load_groups(self) -> None:
+        from kourou.cli.bench import bench_app
+        from kourou.cli.pipeline import pipeline_app
+        from kourou.cli.quickstart import quickstart_app
+        from kourou.cli.store import store_app
+
+        for group in (bench_app, pipeline_app, quickstart_app, store_app):
+            self.add_command(group)
+
+
+@click.group(
     name="kourou",
-    cls=OneLineGroup,
-    help="RocketMQ in Python.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # Plain help: its tables cut long options off.
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
-app.add_typer(bench_app)
-app.add_typer(pipeline_app)
-app.add_typer(quickstart_app)
-app.add_typer(store_app)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        print(f"kourou {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def kourou(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
+@click.version_option(
+    __version__, prog_name="kourou", message="%(prog)s %(version)s", help="Show the version."
+)
+def app() -> None:
     """RocketMQ in Python."""
 
 
-_ConfigFile = Annotated[
-    Path | None,
-    typer.Option("-c", "--config", "--configFile", metavar="FILE", help="Apache's configuration file."),
-]
-_Home = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of logs and data (rocketmqHome).")]
-_LogFile = Annotated[str | None, typer.Option(metavar="FILE", help="Log file; - logs to the console.")]
-_Level = Annotated[LogLevel, typer.Option(help="From which importance on.")]
-_HttpPort = Annotated[
-    str | None,
-    typer.Option(metavar="PORT", help="Answer health checks by HTTP there, /readyz and /livez; 0 picks one."),
-]
-_PrintConfig = Annotated[
-    bool, typer.Option("-p", "--print-config", help="Print the whole configuration and end.")
-]
-_PrintImportant = Annotated[
-    bool, typer.Option("-m", "--print-important-config", help="Print its important part and end.")
-]
+# Options that several commands have.
+_config_file = click.option(
+    "-c", "--config", "--configFile", type=Path, metavar="FILE", help="Apache's configuration file."
+)
+_namesrv_addr = click.option(
+    "namesrv_addr", "-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port."
+)
+_host = click.option("--host", metavar="ADDR", help="Address to listen on (bindAddress).")
+_port = click.option("--port", metavar="PORT", help="Port to listen on (listenPort).")
+_home = click.option("--home", type=Path, metavar="DIR", help="Folder of logs and data (rocketmqHome).")
+_http_port = click.option(
+    "--http-port",
+    metavar="PORT",
+    help="Answer health checks by HTTP there, /readyz and /livez; 0 picks one.",
+)
+_log_file = click.option("--log-file", metavar="FILE", help="Log file; - logs to the console.")
+_log_level = choice_option("--log-level", default=LogLevel.INFO, help="From which importance on.")
+_print_config = click.option(
+    "-p", "--print-config", is_flag=True, help="Print the whole configuration and end."
+)
+_print_important = click.option(
+    "-m", "--print-important-config", is_flag=True, help="Print its important part and end."
+)
 
 
 @app.command()
+@click.option(
+    "--store", type=Path, metavar="DIR", help="Folder of the store; in your data folder if not given."
+)
+@click.option("--namesrv-port", metavar="PORT", default="9876", help="Port of the name server; 0 picks one.")
+@click.option(
+    "--broker-port", metavar="PORT", default="10911", help="Port of the first broker; 0 picks one for each."
+)
+@click.option("--brokers", metavar="N", default="1", help="How many brokers; more than one: a process each.")
+@click.option(
+    "--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 is every one."
+)
+@click.option("--advertise", metavar="HOST", help="Address that clients are told, if it is another.")
+@_http_port
+@_log_file
+@_log_level
 def standalone(
-    store: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the store; in your data folder if not given."),
-    ] = None,
-    namesrv_port: Annotated[
-        str, typer.Option(metavar="PORT", help="Port of the name server; 0 picks one.")
-    ] = "9876",
-    broker_port: Annotated[
-        str, typer.Option(metavar="PORT", help="Port of the first broker; 0 picks one for each.")
-    ] = "10911",
-    brokers: Annotated[
-        str, typer.Option(metavar="N", help="How many brokers; more than one: a process each.")
-    ] = "1",
-    host: Annotated[
-        str, typer.Option(metavar="ADDR", help="Address to listen on; 0.0.0.0 is every one.")
-    ] = "127.0.0.1",
-    advertise: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Address that clients are told, if it is another.")
-    ] = None,
-    http_port: _HttpPort = None,
-    log_file: _LogFile = None,
-    log_level: _Level = LogLevel.INFO,
+    *,
+    store: Path | None,
+    namesrv_port: str,
+    broker_port: str,
+    brokers: str,
+    host: str,
+    advertise: str | None,
+    http_port: str | None,
+    log_file: str | None,
+    log_level: LogLevel,
 ) -> None:
     """Run a name server and a broker together."""
     from kourou.cli.standalone import StandaloneLog, default_store, run_standalone
@@ -126,31 +138,34 @@ def standalone(
 
 
 @app.command()
+@_config_file
+@_namesrv_addr
+@_host
+@_port
+@click.option("--advertise", metavar="HOST", help="Address that clients are told (brokerIP1).")
+@click.option("--store", type=Path, metavar="DIR", help="Folder of the store (storePathRootDir).")
+@_home
+@_http_port
+@click.option("settings", "--set", multiple=True, metavar="KEY=VALUE", help="Set a key; may be repeated.")
+@_log_file
+@_log_level
+@_print_config
+@_print_important
 def broker(
-    config: _ConfigFile = None,
-    namesrv_addr: Annotated[
-        str | None,
-        typer.Option("-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port."),
-    ] = None,
-    host: Annotated[
-        str | None, typer.Option(metavar="ADDR", help="Address to listen on (bindAddress).")
-    ] = None,
-    port: Annotated[str | None, typer.Option(metavar="PORT", help="Port to listen on (listenPort).")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Address that clients are told (brokerIP1).")
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the store (storePathRootDir).")
-    ] = None,
-    home: _Home = None,
-    http_port: _HttpPort = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key; may be repeated.")
-    ] = None,
-    log_file: _LogFile = None,
-    log_level: _Level = LogLevel.INFO,
-    print_config: _PrintConfig = False,
-    print_important_config: _PrintImportant = False,
+    *,
+    config: Path | None,
+    namesrv_addr: str | None,
+    host: str | None,
+    port: str | None,
+    advertise: str | None,
+    store: Path | None,
+    home: Path | None,
+    http_port: str | None,
+    settings: tuple[str, ...],
+    log_file: str | None,
+    log_level: LogLevel,
+    print_config: bool,
+    print_important_config: bool,
 ) -> None:
     """Run a broker."""
     from kourou.cli.broker import BrokerOptions, run_broker
@@ -171,7 +186,7 @@ def broker(
             config_file=config,
             overrides=_texts(given),
             option_names=_BROKER_OPTIONS,
-            settings=parse_pairs("--set", settings or []),
+            settings=parse_pairs("--set", settings),
             print_config=print_config,
             print_important_config=print_important_config,
             log_file=log_file,
@@ -183,22 +198,28 @@ def broker(
 
 
 @app.command()
+@_config_file
+@_host
+@_port
+@_home
+@_http_port
+@_log_file
+@_log_level
+@_print_config
+@_print_important
+@click.option("namesrv_addr", "-n", "--namesrvAddr", hidden=True, help="Ignored, as it means nothing here.")
 def namesrv(
-    config: _ConfigFile = None,
-    host: Annotated[
-        str | None, typer.Option(metavar="ADDR", help="Address to listen on (bindAddress).")
-    ] = None,
-    port: Annotated[str | None, typer.Option(metavar="PORT", help="Port to listen on (listenPort).")] = None,
-    home: _Home = None,
-    http_port: _HttpPort = None,
-    log_file: _LogFile = None,
-    log_level: _Level = LogLevel.INFO,
-    print_config: _PrintConfig = False,
-    print_important_config: _PrintImportant = False,
-    namesrv_addr: Annotated[
-        str | None,
-        typer.Option("-n", "--namesrvAddr", hidden=True, help="Ignored, as it means nothing here."),
-    ] = None,
+    *,
+    config: Path | None,
+    host: str | None,
+    port: str | None,
+    home: Path | None,
+    http_port: str | None,
+    log_file: str | None,
+    log_level: LogLevel,
+    print_config: bool,
+    print_important_config: bool,
+    namesrv_addr: str | None,
 ) -> None:
     """Run a name server."""
     from kourou.cli.namesrv import run_namesrv
@@ -219,12 +240,10 @@ def namesrv(
 
 
 @app.command()
-def demo(
-    spark: Annotated[
-        bool,
-        typer.Option("--spark/--no-spark", help="Let Spark read a topic at the end, if it is installed."),
-    ] = True,
-) -> None:
+@click.option(
+    "--spark/--no-spark", default=True, help="Let Spark read a topic at the end, if it is installed."
+)
+def demo(*, spark: bool) -> None:
     """Show what a cluster of two brokers does: order, delays, transactions, retries, replay; then Spark."""
     from kourou.cli.demo import run_demo
 
@@ -232,23 +251,32 @@ def demo(
 
 
 @app.command()
+@click.option(
+    "broker_addr",
+    "-b",
+    "--brokerAddr",
+    multiple=True,
+    metavar="ADDR",
+    help="A broker, host:port; may be repeated.",
+)
+@_namesrv_addr
+@click.option(
+    "--http",
+    multiple=True,
+    metavar="ADDR",
+    help="A server by its --http-port, host:port; may be repeated.",
+)
+@click.option(
+    "--wait", type=FloatRange(0, 86_400), default=0.0, metavar="SECONDS", help="Ask again for so long."
+)
+@click.option("as_json", "--json", is_flag=True, help="Print the result as JSON.")
 def ready(
-    broker_addr: Annotated[
-        list[str] | None,
-        typer.Option("-b", "--brokerAddr", metavar="ADDR", help="A broker, host:port; may be repeated."),
-    ] = None,
-    namesrv_addr: Annotated[
-        str | None,
-        typer.Option("-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port."),
-    ] = None,
-    http: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDR", help="A server by its --http-port, host:port; may be repeated."),
-    ] = None,
-    wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, max=86_400, help="Ask again for so long.")
-    ] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    *,
+    broker_addr: tuple[str, ...],
+    namesrv_addr: str | None,
+    http: tuple[str, ...],
+    wait: float,
+    as_json: bool,
 ) -> None:
     """Ask whether servers are ready: name servers answer, brokers store a message. Exit code 1: not all.
 
@@ -257,18 +285,16 @@ def ready(
     """
     from kourou.cli.ready import run_ready
 
-    def action() -> None:
-        run_ready(broker_addr or [], namesrv_addr, http or [], wait, as_json=as_json)
-
-    run_command("kourou ready", action)
+    run_command("kourou ready", lambda: run_ready(broker_addr, namesrv_addr, http, wait, as_json=as_json))
 
 
 @app.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-def admin(words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND ...")] = None) -> None:
+@click.argument("words", nargs=-1, metavar="COMMAND ...")
+def admin(*, words: tuple[str, ...]) -> None:
     """Administer a cluster: the commands of mqadmin, and more."""
     from kourou.cli.admin.run import main as run_admin
 
-    run_admin("kourou admin", words or [])
+    run_admin("kourou admin", words)
 
 
 def _texts(given: dict[str, Any]) -> dict[str, str]:

@@ -6,40 +6,31 @@ Parses options; the work is in kourou.spark.pipelines, imported when it is asked
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from kourou.cli import pipeline_archive, pipeline_replay, pipeline_sql, pipeline_stats
+from kourou.cli.pipeline_archive import archive
+from kourou.cli.pipeline_replay import replay
+from kourou.cli.pipeline_sql import sql
+from kourou.cli.pipeline_stats import stats
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError
 
-pipeline_app = typer.Typer(
-    name="pipeline",
-    help="Run jobs on Spark: declared pipelines, archive, replay, SQL over topics, statistics.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+pipeline_app = OneLineGroup(
+    "pipeline", help="Run jobs on Spark: declared pipelines, archive, replay, SQL over topics, statistics."
 )
 
 
-@pipeline_app.callback()
-def pipeline() -> None:
-    """Run jobs on Spark: declared pipelines, archive, replay, SQL over topics, statistics."""
-
-
 @pipeline_app.command()
-def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="What to read, do and write.")],
-    master: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Spark's master, as local[4] or spark://host:7077."),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only look for mistakes, and whether the topics are there.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print progress and rows as JSON.")] = False,
-) -> None:
+@click.argument("file", type=Path, metavar="FILE.yaml")
+@click.option("--master", metavar="URL", help="Spark's master, as local[4] or spark://host:7077.")
+@click.option("--check", is_flag=True, help="Only look for mistakes, and whether the topics are there.")
+@click.option("as_json", "--json", is_flag=True, help="Print progress and rows as JSON.")
+def run(*, file: Path, master: str | None, check: bool, as_json: bool) -> None:
     """Run the pipeline that a file declares.
+
+    FILE.yaml says what to read, do and write.
 
     All mistakes in the file are told at once, before Spark starts. Ctrl-C ends the run behind the batches
     that are under way; started again, it goes on there. Exit code 1: it failed.
@@ -55,5 +46,5 @@ def run(
     run_command("kourou pipeline run", action)
 
 
-for _module in (pipeline_archive, pipeline_replay, pipeline_sql, pipeline_stats):
-    _module.register(pipeline_app)
+for _command in (archive, replay, sql, stats):
+    pipeline_app.add_command(_command)

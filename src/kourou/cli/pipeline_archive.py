@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
+from kourou.cli.option_types import IntRange
 from kourou.cli.pairs import parse_pairs
 from kourou.cli.pipeline_options import (
-    MasterOption,
-    NamesrvOption,
-    SourceOptions,
+    master_option,
+    namesrv_option,
+    pairs_option,
     parse_duration_ms,
     parse_size_bytes,
 )
@@ -19,62 +18,70 @@ from kourou.cli.problems import run_command
 _PROGRAM = "kourou pipeline archive"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="archive")(archive)
-
-
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option(
+    "--to", default="", show_default=False, metavar="DIR", help="The archive's folder; made if new."
+)
+@namesrv_option
+@click.option("--pattern", metavar="REGEX", help="All topics whose names match, also new ones.")
+@click.option("--format", metavar="NAME", help="parquet (if not given), delta or iceberg.")
+@click.option("--follow", is_flag=True, help="Go on with what comes; else end behind what is there.")
+@click.option(
+    "--every", default="30s", metavar="TIME", help="With --follow: between batches, such as 30s or 5m."
+)
+@click.option(
+    "start",
+    "--from",
+    default="earliest",
+    metavar="WHERE",
+    help="Where a new archive begins: earliest, latest, or a time such as 2026-01-31T08:00:00+00:00.",
+)
+@click.option(
+    "--batch-messages",
+    type=IntRange(1),
+    default=1_000_000,
+    metavar="N",
+    help="Messages in one batch, at most.",
+)
+@click.option("--compact/--no-compact", default=True, help="Make large files of small ones.")
+@click.option("--file-size", default="128m", metavar="SIZE", help="How large compacted files become, about.")
+@click.option(
+    "--keep-replaced",
+    default="1h",
+    metavar="TIME",
+    help="How long files stay that were compacted, for their readers.",
+)
+@click.option("--table", metavar="NAME", help="Iceberg: the table's name (archive.messages).")
+@click.option("--catalog", metavar="NAME", help="Iceberg: a catalog of pyiceberg's configuration.")
+@click.option("--group", metavar="NAME", help="A group to show progress by, to mqadmin and console.")
+@pairs_option("source")
+@master_option
+@click.option("as_json", "--json", is_flag=True, help="Print progress and summary as JSON.")
 def archive(
-    topics: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TOPIC", help="Topics; later runs know those of before."),
-    ] = None,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="The archive's folder; made if new.")] = "",
-    namesrv: NamesrvOption = None,
-    pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="All topics whose names match, also new ones.")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="parquet (if not given), delta or iceberg.")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes; else end behind what is there.")
-    ] = False,
-    every: Annotated[
-        str, typer.Option(metavar="TIME", help="With --follow: between batches, such as 30s or 5m.")
-    ] = "30s",
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            help="Where a new archive begins: earliest, latest, or a time such as 2026-01-31T08:00:00+00:00.",
-        ),
-    ] = "earliest",
-    batch_messages: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Messages in one batch, at most.")
-    ] = 1_000_000,
-    compact: Annotated[bool, typer.Option(help="Make large files of small ones.")] = True,
-    file_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="How large compacted files become, about.")
-    ] = "128m",
-    keep_replaced: Annotated[
-        str, typer.Option(metavar="TIME", help="How long files stay that were compacted, for their readers.")
-    ] = "1h",
-    table: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Iceberg: the table's name (archive.messages).")
-    ] = None,
-    catalog: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Iceberg: a catalog of pyiceberg's configuration.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A group to show progress by, to mqadmin and console.")
-    ] = None,
-    options: SourceOptions = None,
-    master: MasterOption = "local[*]",
-    as_json: Annotated[bool, typer.Option("--json", help="Print progress and summary as JSON.")] = False,
+    *,
+    topics: tuple[str, ...],
+    to: str,
+    namesrv: str | None,
+    pattern: str | None,
+    format: str | None,
+    follow: bool,
+    every: str,
+    start: str,
+    batch_messages: int,
+    compact: bool,
+    file_size: str,
+    keep_replaced: str,
+    table: str | None,
+    catalog: str | None,
+    group: str | None,
+    options: tuple[str, ...],
+    master: str,
+    as_json: bool,
 ) -> None:
     """Keep topics in a folder of Parquet, Delta or Iceberg, apart by topic and day.
+
+    TOPIC is one to keep; later runs know those of before.
 
     Run again it goes on where it was, after a kill too: every message is there once. Ctrl-C ends it
     behind the batch that is under way. Exit code 1: it failed.
@@ -86,7 +93,7 @@ def archive(
         run_archive(
             ArchiveRequest(
                 to=to,
-                topics=tuple(topics or ()),
+                topics=topics,
                 namesrv=namesrv,
                 pattern=pattern,
                 format=format,
@@ -100,7 +107,7 @@ def archive(
                 table=table,
                 catalog=catalog,
                 group=group,
-                options=parse_pairs("--option", options or []),
+                options=parse_pairs("--option", options),
                 master=master,
                 as_json=as_json,
             )

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Final
 
-import typer
+import click
 
+from kourou.cli.option_types import Command
 from kourou.errors import ConfigError
 
-NamesrvOption = Annotated[
-    str | None,
-    typer.Option(
-        "-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port; else NAMESRV_ADDR."
-    ),
-]
-"""The name servers, if they are given."""
-MasterOption = Annotated[
-    str, typer.Option(metavar="URL", help="Spark's master: local[4], spark://host:7077.")
-]
-"""Where Spark runs."""
-SourceOptions = Annotated[
-    list[str] | None,
-    typer.Option("-o", "--option", metavar="KEY=VALUE", help="An option of the source; may be repeated."),
-]
-"""Options of the Spark source."""
+namesrv_option = click.option(
+    "namesrv",
+    "-n",
+    "--namesrvAddr",
+    metavar="LIST",
+    help="Name servers, host:port;host:port; else NAMESRV_ADDR.",
+)
+"""The name servers, if they are given: `namesrv: str | None`."""
+master_option = click.option(
+    "--master", default="local[*]", metavar="URL", help="Spark's master: local[4], spark://host:7077."
+)
+"""Where Spark runs: `master: str`."""
 
 _TIME_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def pairs_option(of: str) -> Callable[[Command], Command]:
+    """Options of Spark's source or sink: `options: tuple[str, ...]`."""
+    return click.option(
+        "options",
+        "-o",
+        "--option",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help=f"An option of the {of}; may be repeated.",
+    )
 
 
 def parse_duration_ms(option: str, text: str) -> int:

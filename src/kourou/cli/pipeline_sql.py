@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
+from kourou.cli.option_types import FloatRange, IntRange
 from kourou.cli.pairs import parse_pairs
-from kourou.cli.pipeline_options import MasterOption, NamesrvOption, SourceOptions
+from kourou.cli.pipeline_options import master_option, namesrv_option, pairs_option
 from kourou.cli.problems import run_command
 from kourou.errors import ConfigError, NameServerNotGivenError
 
@@ -22,51 +23,59 @@ _PROGRAM: Final = "kourou pipeline sql"
 _FOLLOW_FROM: Final = "latest"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="sql")(sql)
-
-
+@click.command()
+@click.argument("query", metavar="SQL")
+@namesrv_option
+@click.option(
+    "--archive",
+    multiple=True,
+    metavar="DIR",
+    help="An archive of topics, to be read as well; may be repeated.",
+)
+@click.option(
+    "--value",
+    multiple=True,
+    metavar="[TOPIC=]FORM",
+    help="What bodies are: json (columns by a sample), json:SCHEMA, string (if not given), binary.",
+)
+@click.option("as_json", "--json", is_flag=True, help="Print a JSON object for each row.")
+@click.option("as_csv", "--csv", is_flag=True, help="Print CSV.")
+@click.option(
+    "--limit",
+    type=IntRange(0),
+    metavar="N",
+    help=f"So many rows; 0: all. {TABLE_LIMIT} for tables, else all, if not given.",
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option(
+    "start",
+    "--from",
+    metavar="WHERE",
+    help="With --follow: latest (if not given), earliest, or a time (2026-01-31T08:00:00).",
+)
+@click.option(
+    "--interval", type=FloatRange(0), default=1.0, metavar="SECONDS", help="With --follow: between batches."
+)
+@pairs_option("source")
+@master_option
 def sql(
-    query: Annotated[str, typer.Argument(metavar="SQL", help="A query; tables have the names of topics.")],
-    namesrv_addr: NamesrvOption = None,
-    archive: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="An archive of topics, to be read as well; may be repeated."),
-    ] = None,
-    value: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[TOPIC=]FORM",
-            help="What bodies are: json (columns by a sample), json:SCHEMA, string (if not given), binary.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help=f"So many rows; 0: all. {TABLE_LIMIT} for tables, else all, if not given.",
-        ),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            help="With --follow: latest (if not given), earliest, or a time (2026-01-31T08:00:00).",
-        ),
-    ] = None,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="With --follow: between batches.")
-    ] = 1.0,
-    option: SourceOptions = None,
-    master: MasterOption = "local[*]",
+    *,
+    query: str,
+    namesrv: str | None,
+    archive: tuple[str, ...],
+    value: tuple[str, ...],
+    as_json: bool,
+    as_csv: bool,
+    limit: int | None,
+    follow: bool,
+    start: str | None,
+    interval: float,
+    options: tuple[str, ...],
+    master: str,
 ) -> None:
     """Ask topics by SQL: a topic is a table, with a row for each message.
+
+    SQL is a query; tables have the names of topics.
 
     `SHOW TABLES` lists the topics. Names with other signs than letters, digits and _ go in backquotes.
     With --archive a table has live and archived messages, each once; NAME__live and NAME__archive have one
@@ -84,10 +93,10 @@ def sql(
             )
         request = sql_request(
             query,
-            namesrv=namesrv_addr or os.environ.get("NAMESRV_ADDR", ""),
-            archives=archive or [],
-            values=value or [],
-            options=option or [],
+            namesrv=namesrv or os.environ.get("NAMESRV_ADDR", ""),
+            archives=archive,
+            values=value,
+            options=options,
             limit=_limit(limit, is_table=not as_json and not as_csv and not follow),
             follow_from=(start or _FOLLOW_FROM) if follow else None,
             interval=interval,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
-from kourou.cli.pipeline_options import MasterOption, NamesrvOption, SourceOptions
+from kourou.cli.option_types import FloatRange, IntRange
+from kourou.cli.pipeline_options import master_option, namesrv_option, pairs_option
 from kourou.cli.pipeline_sql import printer_of, source_options
 from kourou.cli.problems import run_command
 from kourou.errors import ConfigError, NameServerNotGivenError
@@ -22,63 +23,71 @@ _AGO: Final = re.compile(r"(\d+)\s*([smhd])")
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="stats")(stats)
-
-
+@click.command()
+@namesrv_option
+@click.option(
+    "-t",
+    "--topic",
+    multiple=True,
+    metavar="TOPIC",
+    help="A topic; may be repeated. All, if not given, but RocketMQ's own.",
+)
+@click.option("--once", is_flag=True, help="Count what is there, and end; so it is anyway.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--since", metavar="WHEN", help="Only messages stored since: 90s, 15m, 2h, 3d ago, or a time.")
+@click.option("--to-topic", metavar="TOPIC", help="Send each minute there, as JSON, once it is over.")
+@click.option("--parquet", metavar="DIR", help="Add each minute to a table of Parquet, once it is over.")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="How far it is; _checkpoint in the folder of --parquet if not given.",
+)
+@click.option(
+    "--late",
+    type=IntRange(0),
+    default=60,
+    metavar="SECONDS",
+    help="A minute is over when newer messages are so much after it.",
+)
+@click.option(
+    "--window",
+    type=IntRange(1, 86_400),
+    default=60,
+    metavar="SECONDS",
+    help="What is counted together.",
+)
+@click.option("--top", type=IntRange(1, 1_000), default=5, metavar="N", help="How many keys are named.")
+@click.option("as_json", "--json", is_flag=True, help="Print a JSON object in each line.")
+@click.option("as_csv", "--csv", is_flag=True, help="Print CSV.")
+@click.option("--limit", type=IntRange(1), metavar="N", help="End after so many lines; for looks.")
+@click.option(
+    "--interval",
+    type=FloatRange(0),
+    default=10.0,
+    metavar="SECONDS",
+    help="With --follow: between batches.",
+)
+@pairs_option("source")
+@master_option
 def stats(
-    namesrv_addr: NamesrvOption = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-t",
-            "--topic",
-            metavar="TOPIC",
-            help="A topic; may be repeated. All, if not given, but RocketMQ's own.",
-        ),
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Count what is there, and end; so it is anyway.")
-    ] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help="Only messages stored since: 90s, 15m, 2h, 3d ago, or a time."),
-    ] = None,
-    to_topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Send each minute there, as JSON, once it is over.")
-    ] = None,
-    parquet: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Add each minute to a table of Parquet, once it is over."),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR", help="How far it is; _checkpoint in the folder of --parquet if not given."
-        ),
-    ] = None,
-    late: Annotated[
-        int,
-        typer.Option(
-            metavar="SECONDS", min=0, help="A minute is over when newer messages are so much after it."
-        ),
-    ] = 60,
-    window: Annotated[
-        int, typer.Option(metavar="SECONDS", min=1, max=86_400, help="What is counted together.")
-    ] = 60,
-    top: Annotated[int, typer.Option(metavar="N", min=1, max=1_000, help="How many keys are named.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object in each line.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="End after so many lines; for looks.")
-    ] = None,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="With --follow: between batches.")
-    ] = 10.0,
-    option: SourceOptions = None,
-    master: MasterOption = "local[*]",
+    *,
+    namesrv: str | None,
+    topic: tuple[str, ...],
+    once: bool,
+    follow: bool,
+    since: str | None,
+    to_topic: str | None,
+    parquet: str | None,
+    checkpoint: str | None,
+    late: int,
+    window: int,
+    top: int,
+    as_json: bool,
+    as_csv: bool,
+    limit: int | None,
+    interval: float,
+    options: tuple[str, ...],
+    master: str,
 ) -> None:
     """Count what goes through topics: messages, bytes, latency and keys of each minute.
 
@@ -92,15 +101,15 @@ def stats(
 
         if once and follow:
             raise ConfigError("--once and --follow exclude each other")
-        namesrv = namesrv_addr or os.environ.get("NAMESRV_ADDR", "")
-        if not namesrv:
+        where = namesrv or os.environ.get("NAMESRV_ADDR", "")
+        if not where:
             raise NameServerNotGivenError("no name server is given: use -n host:9876, or set NAMESRV_ADDR")
-        source = source_options(namesrv, option or [])
+        source = source_options(where, options)
         if since is not None:
             source["startingTimestamp"] = since_option(since, time.time())
         request = StatsRequest(
             source=source,
-            topics=tuple(topic or ()),
+            topics=topic,
             follow=follow,
             top=top,
             window_seconds=window,

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
+from kourou.cli.option_types import IntRange
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineGroup
 
 if TYPE_CHECKING:
     from kourou.protocol.message import MessageExt
 
-quickstart_app = typer.Typer(
-    name="quickstart",
-    help="The two programs of RocketMQ's quick start: send messages, and consume them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+quickstart_app = OneLineGroup(
+    "quickstart", help="The two programs of RocketMQ's quick start: send messages, and consume them."
 )
 
 TOPIC: Final = "TopicTest"
@@ -31,27 +30,29 @@ CONSUMER_GROUP: Final = "please_rename_unique_group_name_4"
 # A new user may start the consumer first: then the topic is found soon after it is made.
 _LOOK_FOR_TOPIC_MS: Final = 1_000
 
-_Namesrv = Annotated[
-    str | None,
-    typer.Option(
-        "-n", "--namesrvAddr", metavar="LIST", help=f"Name servers; else NAMESRV_ADDR, else {NAMESRV}."
-    ),
-]
-_Topic = Annotated[str, typer.Option("-t", "--topic", help="Where to, or from.")]
+_namesrv = click.option(
+    "namesrv",
+    "-n",
+    "--namesrvAddr",
+    metavar="LIST",
+    help=f"Name servers; else NAMESRV_ADDR, else {NAMESRV}.",
+)
+_topic = click.option("-t", "--topic", default=TOPIC, help="Where to, or from.")
 
 
 @quickstart_app.command()
-def producer(
-    namesrv: _Namesrv = None,
-    topic: _Topic = TOPIC,
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="How many messages.")] = 1_000,
-) -> None:
+@_namesrv
+@_topic
+@click.option("--count", type=IntRange(1), default=1_000, metavar="N", help="How many messages.")
+def producer(*, namesrv: str | None, topic: str, count: int) -> None:
     """Send messages with tag TagA, and print where each was stored."""
     run_command("kourou quickstart producer", lambda: send(_addresses(namesrv), topic, count))
 
 
 @quickstart_app.command()
-def consumer(namesrv: _Namesrv = None, topic: _Topic = TOPIC) -> None:
+@_namesrv
+@_topic
+def consumer(*, namesrv: str | None, topic: str) -> None:
     """Print every message of a topic, from the first on, until Ctrl-C."""
     run_command("kourou quickstart consumer", lambda: consume(_addresses(namesrv), topic))
 

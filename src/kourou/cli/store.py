@@ -6,51 +6,52 @@ Parses options; the work is in store_check.py and store_inspect.py, imported whe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from kourou.cli.option_types import IntRange
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineGroup
 from kourou.errors import KourouError
 
 CANNOT_READ = 2
 
-store_app = typer.Typer(
-    name="store",
-    help="Look into a store: check it, show what it holds.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+store_app = OneLineGroup("store", help="Look into a store: check it, show what it holds.")
 
-_Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the folder that holds `commitlog`.")]
-_LogFolders = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--commit-log",
-        metavar="DIR[,DIR]",
-        help="Where the CommitLog is, if elsewhere: as in storePathCommitLog, or repeated.",
-    ),
-]
-_IndexSlots = Annotated[
-    int | None,
-    typer.Option(min=1, help="maxHashSlotNum of the index, if it is not a quarter of maxIndexNum."),
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_folder = click.argument("folder", type=Path, metavar="DIR")
+_commit_log = click.option(
+    "--commit-log",
+    multiple=True,
+    metavar="DIR[,DIR]",
+    help="Where the CommitLog is, if elsewhere: as in storePathCommitLog, or repeated.",
+)
+_index_slots = click.option(
+    "--index-slots",
+    type=IntRange(1),
+    help="maxHashSlotNum of the index, if it is not a quarter of maxIndexNum.",
+)
+_json = click.option("as_json", "--json", is_flag=True, help="Print JSON.")
 
 
 @store_app.command()
+@_folder
+@_commit_log
+@_index_slots
+@click.option("--delay-levels", help="messageDelayLevel of the broker, if it is not the default.")
+@_json
 def check(
-    folder: _Folder,
-    commit_log: _LogFolders = None,
-    index_slots: _IndexSlots = None,
-    delay_levels: Annotated[
-        str | None, typer.Option(help="messageDelayLevel of the broker, if it is not the default.")
-    ] = None,
-    as_json: _Json = False,
+    *,
+    folder: Path,
+    commit_log: tuple[str, ...],
+    index_slots: int | None,
+    delay_levels: str | None,
+    as_json: bool,
 ) -> None:
     """Check every file of a store. Changes nothing; works beside a running broker.
+
+    DIR is the store: the folder that holds `commitlog`.
 
     Exit code 0: nothing is wrong (what the next start mends is listed). 1: something is. 2: there is no
     store, or a file of it cannot be read.
@@ -68,31 +69,41 @@ def check(
 
 
 @store_app.command(short_help="Show what a store holds, or one message of it.")
+@_folder
+@click.option("--topic", help="Only this topic.")
+@click.option("--queue", type=IntRange(0), help="Only this queue; lists its messages.")
+@click.option("first", "--from", type=IntRange(0), help="With --queue: from this offset.")
+@click.option("--limit", type=IntRange(1), default=20, help="With --queue: how many messages.")
+@click.option("--message", metavar="PHY_OFFSET|MSGID", help="Show one message.")
+@click.option("--record", type=IntRange(0), metavar="PHY_OFFSET", help="Show the fields of what lies there.")
+@click.option("with_hex", "--hex", is_flag=True, help="With --record: show the bytes too.")
+@_commit_log
+@_index_slots
+@_json
 def inspect(
-    folder: _Folder,
-    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
-    queue: Annotated[int | None, typer.Option(min=0, help="Only this queue; lists its messages.")] = None,
-    first: Annotated[
-        int | None, typer.Option("--from", min=0, help="With --queue: from this offset.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="With --queue: how many messages.")] = 20,
-    message: Annotated[str | None, typer.Option(metavar="PHY_OFFSET|MSGID", help="Show one message.")] = None,
-    record: Annotated[
-        int | None, typer.Option(metavar="PHY_OFFSET", min=0, help="Show the fields of what lies there.")
-    ] = None,
-    with_hex: Annotated[bool, typer.Option("--hex", help="With --record: show the bytes too.")] = False,
-    commit_log: _LogFolders = None,
-    index_slots: _IndexSlots = None,
-    as_json: _Json = False,
+    *,
+    folder: Path,
+    topic: str | None,
+    queue: int | None,
+    first: int | None,
+    limit: int,
+    message: str | None,
+    record: int | None,
+    with_hex: bool,
+    commit_log: tuple[str, ...],
+    index_slots: int | None,
+    as_json: bool,
 ) -> None:
     """Show what a store holds: files, queues, offsets of groups; or one message, or one record.
+
+    DIR is the store: the folder that holds `commitlog`.
 
     Exit code 2: there is no store, a file cannot be read, or nothing is there.
     """
     from kourou.cli.store_inspect import InspectCommand
 
     if with_hex and record is None:
-        raise typer.BadParameter("--hex shows the bytes of a record: give its place with --record")
+        raise click.BadParameter("--hex shows the bytes of a record: give its place with --record")
     command = InspectCommand(
         folder=folder,
         log_folders=_folders(commit_log),
@@ -109,9 +120,9 @@ def inspect(
     _run("kourou store inspect", command.run)
 
 
-def _folders(options: list[str] | None) -> tuple[Path, ...]:
+def _folders(options: Iterable[str]) -> tuple[Path, ...]:
     """Apache's list, with commas between the folders."""
-    names = (name.strip() for option in options or () for name in option.split(","))
+    names = (name.strip() for option in options for name in option.split(","))
     return tuple(Path(name) for name in names if name)
 
 

@@ -1,6 +1,6 @@
 """What `kourou` says of options that it cannot read: one line, as of every other mistake.
 
-Typer would draw a box around it and end with 2.
+click would print the usage above it and end with 2.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from kourou.cli.problems import FAILURE
 from kourou.errors import ConfigError
 
-# Under its own name it is in another place in every other version of Typer.
-_USAGE_ERROR: Final[type[Exception]] = typer.BadParameter.__bases__[0]
+# Since click 8.2; before, help that nobody asked for is no error.
 _NO_ARGUMENTS: Final = "NoArgsIsHelpError"
+_INTERRUPTED: Final = 130  # as a shell says it of SIGINT
 _STORE_FAILURE: Final = 2
 
 
-class OneLineGroup(TyperGroup):
-    """The commands of `kourou`."""
+class OneLineGroup(click.Group):
+    """Commands of `kourou`, listed in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, as they are listed; click would sort them."""
+        return list(self.commands)
 
     def main(
         self,
@@ -30,19 +33,18 @@ class OneLineGroup(TyperGroup):
         prog_name: str | None = None,
         complete_var: str | None = None,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command and end the process, as Typer does, but for the words about usage."""
+        """Run a command and end the process, as click does, but for the words about usage."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, False, **extra)
         try:
-            result = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
-        except _USAGE_ERROR as error:
-            if not standalone_mode:
-                raise
+            result = super().main(args, prog_name, complete_var, False, **extra)
+        except click.UsageError as error:
             _exit_with_usage(error)
-        if standalone_mode:
-            sys.exit(result if isinstance(result, int) else 0)
-        return result
+        except click.Abort:
+            sys.exit(_INTERRUPTED)
+        sys.exit(result if isinstance(result, int) else 0)
 
 
 def whole_number(option: str, text: str) -> int:
@@ -53,7 +55,7 @@ def whole_number(option: str, text: str) -> int:
         raise ConfigError(f"{option} {text}: must be a whole number") from None
 
 
-def _exit_with_usage(error: Any) -> NoReturn:
+def _exit_with_usage(error: click.UsageError) -> NoReturn:
     if type(error).__name__ == _NO_ARGUMENTS:
         error.show()
         sys.exit(error.exit_code)
@@ -67,7 +69,7 @@ def _exit_with_usage(error: Any) -> NoReturn:
     sys.exit(_STORE_FAILURE if names[:1] == ["store"] else FAILURE)
 
 
-def _command_names(context: Any) -> list[str]:
+def _command_names(context: click.Context | None) -> list[str]:
     """The command and those above it, without `kourou`, whatever that was started as."""
     names: list[str] = []
     while context is not None and context.parent is not None:

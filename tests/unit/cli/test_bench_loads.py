@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from kourou.cli.bench_latency import LatencyBench
 from kourou.cli.bench_messages import Compression, MessageMaker, Shape, Target

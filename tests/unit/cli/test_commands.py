@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from kourou import __version__
 from kourou.cli import mqbroker, mqnamesrv, mqshutdown
@@ -16,6 +18,7 @@ from kourou.cli.main import app
 from kourou.cli.namesrv import default_log
 from kourou.cli.problems import run_command
 from kourou.cli.serving import ServerOptions, log_path
+from kourou.cli.usage import OneLineGroup
 from kourou.config import NamesrvConfig
 from kourou.errors import ConfigError
 from kourou.store.file_lock import FileLock
@@ -236,8 +239,32 @@ def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
         (
             ["broker", "--nothing"],
             1,
-            "kourou broker: No such option: --nothing",
+            "kourou broker: No such option",  # click 8.1 and 8.5 write its name differently
             "; see kourou broker --help\n",
+        ),
+        (
+            ["broker", "--log-level", "INFO"],
+            1,
+            "kourou broker: Invalid value for '--log-level': 'INFO' is not one of 'debug', ",
+            "'error'; see kourou broker --help\n",
+        ),
+        (
+            ["ready", "--wait", "x"],
+            1,
+            "kourou ready: Invalid value for '--wait': 'x' is not a valid number",
+            "; see kourou ready --help\n",
+        ),
+        (
+            ["bench", "producer", "--seconds", "nan"],
+            1,
+            "kourou bench producer: Invalid value for '--seconds': 'nan' is not a number",
+            "; see kourou bench producer --help\n",
+        ),
+        (
+            ["quickstart", "producer", "--count", "x"],
+            1,
+            "kourou quickstart producer: Invalid value for '--count': 'x' is not",
+            " a valid integer; see kourou quickstart producer --help\n",
         ),
         (["nothing"], 1, "kourou: No such command 'nothing'", "; see kourou --help\n"),
         (["store", "check"], 2, "kourou store check: Missing argument", "; see kourou store check --help\n"),
@@ -251,9 +278,32 @@ def test_what_cannot_be_read_at_all_is_one_line_too(
     assert result.stderr.startswith(beginning) and result.stderr.endswith(end)
 
 
+def test_a_mistyped_group_of_commands_is_recognised() -> None:
+    result = CliRunner().invoke(app, ["pipelin"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("kourou: No such command 'pipelin'. Did you mean 'pipeline'?")
+
+
 def test_without_arguments_there_is_help() -> None:
     result = CliRunner().invoke(app, [])
     assert "standalone" in result.output and "Run a broker." in result.output
+
+
+def test_help_shows_what_holds_without_an_option() -> None:
+    words = " ".join(CliRunner().invoke(app, ["standalone", "--help"]).stdout.split())
+    assert "0 picks one. [default: 9876]" in words and "importance on. [default: info]" in words
+    words = " ".join(CliRunner().invoke(app, ["bench", "producer", "--help"]).stdout.split())
+    assert "Threads. [default: 64; 1<=x<=10000]" in words and "a key: the second. [default: false]" in words
+
+
+def test_the_command_line_itself_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, kourou.cli.main\n"
+        "names = ('kourou.cli.bench', 'numpy', 'pydantic', 'pyspark', 'rich', 'typer')\n"
+        "print([name for name in names if name in sys.modules])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
 @pytest.mark.parametrize("command", ["standalone", "broker", "namesrv", "demo"])
@@ -291,14 +341,22 @@ def test_the_version() -> None:
     assert (result.exit_code, result.stdout) == (0, f"kourou {__version__}\n")
 
 
-def test_only_what_exists_is_listed() -> None:
-    assert sorted(command.callback.__name__ for command in app.registered_commands if command.callback) == [
-        "admin",
-        "broker",
-        "demo",
-        "namesrv",
-        "ready",
+def test_only_what_exists_is_listed_and_servers_first() -> None:
+    # In a process of its own: groups of commands stay loaded.
+    words = [sys.executable, "-m", "kourou.cli.main", "--help"]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
+    listed = shown.partition("Commands:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines()] == [
         "standalone",
+        "broker",
+        "namesrv",
+        "demo",
+        "ready",
+        "admin",
+        "bench",
+        "pipeline",
+        "quickstart",
+        "store",
     ]
 
 
@@ -342,6 +400,17 @@ def test_our_errors_become_lines_and_others_pass(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "x: one\nx: two\n"
     with pytest.raises(ZeroDivisionError):
         run_command("x", lambda: print(1 // 0))
+
+
+def test_an_interrupt_before_a_command_runs_is_no_stack_trace_either() -> None:
+    group = OneLineGroup("group")
+
+    @group.command()
+    def slow_import() -> None:
+        raise KeyboardInterrupt
+
+    result = CliRunner().invoke(group, ["slow-import"])
+    assert (result.exit_code, result.output.strip()) == (130, "")
 
 
 def test_an_interrupt_is_no_stack_trace(capsys: pytest.CaptureFixture[str]) -> None:

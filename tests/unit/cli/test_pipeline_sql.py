@@ -6,25 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from kourou.cli import pipeline_sql, pipeline_stats
+from kourou.cli.pipeline import pipeline_app
+from kourou.cli.pipeline_sql import sql_request
 from kourou.cli.pipeline_stats import since_option
 from kourou.cli.row_printers import CsvPrinter, JsonPrinter, TablePrinter
 from kourou.errors import ConfigError
 from tests.needed import need_module
 
 ROWS: list[tuple[str | None, ...]] = [("a", "1"), (None, "20"), ("[x]\x1b", "3")]
-
-
-@pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
-    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-    app = typer.Typer()
-    pipeline_sql.register(app)
-    pipeline_stats.register(app)
-    return app
 
 
 def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +62,7 @@ def test_since(text: str, option: str) -> None:
 
 def test_a_request_for_sql() -> None:
     need_module("pyspark")
-    request = pipeline_sql.sql_request(
+    request = sql_request(
         "SELECT 1",
         namesrv="n:9876",
         archives=["a"],
@@ -119,9 +110,12 @@ def test_a_request_for_sql() -> None:
         (["stats", "-n", "127.0.0.1:1", "-t", "s", "-o", "failOnDatloss=1"], "did you mean failOnDataLoss?"),
     ],
 )
-def test_mistakes_are_told_before_spark_starts(app: typer.Typer, words: list[str], problem: str) -> None:
+def test_mistakes_are_told_before_spark_starts(
+    words: list[str], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need_module("pyspark")
-    result = CliRunner().invoke(app, words)
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    result = CliRunner().invoke(pipeline_app, words)
     assert result.exit_code == 1
     assert problem in result.output
     assert "Traceback" not in result.output
