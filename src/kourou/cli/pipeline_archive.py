@@ -14,11 +14,12 @@ from kourou.cli.pipeline_options import (
     parse_size_bytes,
 )
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineCommand
 
 _PROGRAM = "kourou pipeline archive"
 
 
-@click.command()
+@click.command(cls=OneLineCommand)
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option(
     "--to", default="", show_default=False, metavar="DIR", help="The archive's folder; made if new."

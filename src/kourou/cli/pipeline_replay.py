@@ -7,11 +7,12 @@ import click
 from kourou.cli.pairs import parse_pairs
 from kourou.cli.pipeline_options import master_option, namesrv_option, pairs_option
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineCommand
 
 _PROGRAM = "kourou pipeline replay"
 
 
-@click.command()
+@click.command(cls=OneLineCommand)
 @click.argument("archive", metavar="DIR")
 @click.option("--to", metavar="TOPIC", help="Where all messages go.")
 @click.option("--same-topics", is_flag=True, help="Instead: each message to the topic that it was in.")

@@ -12,6 +12,7 @@ from kourou.cli.option_types import FloatRange, IntRange
 from kourou.cli.pairs import parse_pairs
 from kourou.cli.pipeline_options import master_option, namesrv_option, pairs_option
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineCommand
 from kourou.errors import ConfigError, NameServerNotGivenError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _PROGRAM: Final = "kourou pipeline sql"
 _FOLLOW_FROM: Final = "latest"
 
 
-@click.command()
+@click.command(cls=OneLineCommand)
 @click.argument("query", metavar="SQL")
 @namesrv_option
 @click.option(

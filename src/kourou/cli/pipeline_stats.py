@@ -13,6 +13,7 @@ from kourou.cli.option_types import FloatRange, IntRange
 from kourou.cli.pipeline_options import master_option, namesrv_option, pairs_option
 from kourou.cli.pipeline_sql import printer_of, source_options
 from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineCommand
 from kourou.errors import ConfigError, NameServerNotGivenError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _AGO: Final = re.compile(r"(\d+)\s*([smhd])")
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-@click.command()
+@click.command(cls=OneLineCommand)
 @namesrv_option
 @click.option(
     "-t",

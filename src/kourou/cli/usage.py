@@ -20,8 +20,22 @@ _INTERRUPTED: Final = 130  # as a shell says it of SIGINT
 _STORE_FAILURE: Final = 2
 
 
+class OneLineCommand(click.Command):
+    """A command whose name is told with every mistake in its options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options. click forgets whose they are where one has no value."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
 class OneLineGroup(click.Group):
     """Commands of `kourou`, listed in the order in which they were added."""
+
+    command_class = OneLineCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, as they are listed; click would sort them."""

@@ -243,6 +243,24 @@ def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
             "; see kourou broker --help\n",
         ),
         (
+            ["broker", "--port"],
+            1,
+            "kourou broker: Option '--port' requires an argument",
+            "; see kourou broker --help\n",
+        ),
+        (
+            ["pipeline", "sql", "-n"],
+            1,
+            "kourou pipeline sql: Option '-n' requires an argument",
+            "; see kourou pipeline sql --help\n",
+        ),
+        (
+            ["store", "inspect", "somewhere", "--topic"],
+            2,
+            "kourou store inspect: Option '--topic' requires an argument",
+            "; see kourou store inspect --help\n",
+        ),
+        (
             ["broker", "--log-level", "INFO"],
             1,
             "kourou broker: Invalid value for '--log-level': 'INFO' is not one of 'debug', ",
