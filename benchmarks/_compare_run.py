@@ -19,6 +19,9 @@ from benchmarks._official import OfficialError
 
 # What one broker failing in one row may raise: the others go on.
 FAILURES = (LoadgenError, PeerError, OfficialError, ClientError, OSError)
+# A JVM goes on compiling for a while what it has run, on a core that the first row needs. The quick form has
+# no time to wait for that.
+SETTLE_S = {"quick": 0.0, "full": 3.0}
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Group:
 
 def start_s(scale: Scale, brokers: int) -> float:
     """How long it takes until all brokers of a group are warm, at a guess."""
-    return START_S * (1 + brokers / 3) + brokers * (1.5 + scale.fill / SENT_PER_S)
+    return START_S * (1 + brokers / 3) + brokers * (1.5 + scale.fill / SENT_PER_S) + SETTLE_S[scale.form]
 
 
 class Budget:
@@ -78,6 +81,7 @@ class Comparison:
             for peer in peers:
                 say(f"{peer.name}: warming up, {group.flush} flush")
                 fill(peer, self._scale.fill)
+            time.sleep(SETTLE_S[self._scale.form])
             by_name = {peer.name: peer for peer in peers}
             for row in group.rows:
                 self.measure(row, partial(self._shared, row, by_name))
