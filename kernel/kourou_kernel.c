@@ -833,20 +833,25 @@ static struct queue *open_queue(struct run *run, PyObject *queue, PyObject *enco
     return is_fine ? found : NULL;
 }
 
+/* The queue if the run has it already. */
+static struct queue *opened_queue(struct run *run, PyObject *queue)
+{
+    for (int i = 0; queue != NULL && i < run->queue_count; i++)
+        if (run->queues[i].queue == queue)
+            return &run->queues[i];
+    return NULL;
+}
+
 /* The queue of a message; NULL, with or without an error set, where it cannot be taken here. */
 static struct queue *find_queue(struct run *run, int64_t queue_id)
 {
     PyObject *queue, *number = PyLong_FromLongLong(queue_id);
     if (number == NULL)
         return NULL;
-    queue = PyDict_GetItemWithError(run->queues_of_topic, number);
-    struct queue *found = NULL;
-    for (int i = 0; queue != NULL && found == NULL && i < run->queue_count; i++)
-        if (run->queues[i].queue == queue)
-            found = &run->queues[i];
+    struct queue *found = opened_queue(run, PyDict_GetItemWithError(run->queues_of_topic, number));
     if (found == NULL && run->queue_count < MAX_QUEUES) {
         PyObject *encoder = encoder_of(run, number, &queue);
-        if (encoder != NULL)
+        if (encoder != NULL && (found = opened_queue(run, queue)) == NULL)
             found = open_queue(run, queue, encoder);
         Py_XDECREF(encoder);
         Py_XDECREF(queue);

@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -236,11 +235,9 @@ class BrokerController:
             waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
             count_failed=stats.put_failed,
         )
-        stored = StoreStats(stats, now_ms)
-        after = partial(self._passed, stored)
-        passes = Passes(begin=pass_end.begin, end=pass_end.end, after=after, failed=tasks.fail)
+        passes = Passes(begin=pass_end.begin, end=pass_end.end, after=self._passed, failed=tasks.fail)
         holds = PullRequestHoldService(store.queues.find, passes.open, self._resume)
-        store.dispatcher.on_publish.append(stored.published)
+        store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
         store.dispatcher.on_arrival.append(holds.arrived)
         return BrokerServices(
             config=config,
@@ -310,8 +307,7 @@ class BrokerController:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _passed(self, stored: StoreStats) -> None:
-        stored.count()
+    def _passed(self) -> None:
         if self._preparer is not None:
             self._preparer.request_nowait()
 

@@ -2,7 +2,7 @@
 
 All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a change is
 told at once, and changes that come together are told together. Many topics are told less often: where
-they are made one after the other, a tenth of the time at most goes into telling all of them each time.
+they are made one after the other, about a tenth of the time goes into telling all of them each time.
 Not here: how a name server is told (out_api.py).
 """
 
@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 _SECOND_ROUND_S: Final = 10.0
 _SHORTEST_S: Final = 10.0
 _LONGEST_S: Final = 60.0
-# Ten times of what it takes to tell of one topic.
-_PAUSE_PER_TOPIC_S: Final = 0.000_010
+PAUSE_PER_TOPIC_S: Final = 0.000_030
+"""About ten times of what it takes to tell of one topic."""
 
 
 class Registration:
@@ -55,7 +55,7 @@ class Registration:
                 period_s = services.config.register_name_server_period / 1000
                 wait_s = min(max(period_s, _SHORTEST_S), _LONGEST_S)
             await self._register(services, out_api)
-            await asyncio.sleep(len(services.topics.table) * _PAUSE_PER_TOPIC_S)
+            await asyncio.sleep(len(services.topics.table) * PAUSE_PER_TOPIC_S)
 
     async def _register(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
         self._changed.clear()

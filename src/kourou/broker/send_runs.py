@@ -163,7 +163,7 @@ class SendRuns:
                 *room,
             )
         except Exception:
-            # It has changed nothing: the general way takes what it would have taken.
+            # It has put nothing: the general way takes what it would have taken.
             _log.exception("the compiled kernel failed; from now on Python does its work")
             self._is_broken = True
             return None

@@ -13,20 +13,14 @@ _SIZE: Final = Struct(">8xi8x")  # the size in a unit of a ConsumeQueue
 
 
 class StoreStats:
-    """Hears of every batch that was published, and counts when the senders have their answers."""
+    """Hears of every batch that was published."""
 
     def __init__(self, stats: BrokerStatsManager, now_ms: Callable[[], int]) -> None:
         self._stats = stats
         self._now_ms = now_ms
-        self._published: list[PutBatch] = []
-        self.published: Callable[[PutBatch], None] = self._published.append
 
-    def count(self) -> None:
-        """Count the messages of the batches that were published since the last time."""
-        while self._published:
-            self._count(self._published.pop())
-
-    def _count(self, batch: PutBatch) -> None:
+    def published(self, batch: PutBatch) -> None:
+        """Count the messages of a batch."""
         stats = self._stats
         total = 0
         # Most batches are of one topic and many queues.

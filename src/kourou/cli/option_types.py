@@ -18,7 +18,7 @@ def choice_option(
 ) -> Callable[[Command], Command]:
     """An option that takes the values of an enum.
 
-    click's own choice takes the names of its members since 8.2, and their values before.
+    click's own choice takes the names of its members.
     """
     kind = type(default)
 

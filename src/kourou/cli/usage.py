@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from kourou.cli.problems import FAILURE
 from kourou.errors import ConfigError
 
-# Since click 8.2; before, help that nobody asked for is no error.
-_NO_ARGUMENTS: Final = "NoArgsIsHelpError"
 _INTERRUPTED: Final = 130  # as a shell says it of SIGINT
 _STORE_FAILURE: Final = 2
 
@@ -56,7 +55,10 @@ class OneLineGroup(click.Group):
             result = super().main(args, prog_name, complete_var, False, **extra)
         except click.UsageError as error:
             _exit_with_usage(error)
-        except click.Abort:
+        except click.Abort as abort:
+            # click takes the end of any input for that of the terminal's.
+            if isinstance(abort.__cause__, EOFError):
+                raise abort.__cause__ from None
             sys.exit(_INTERRUPTED)
         sys.exit(result if isinstance(result, int) else 0)
 
@@ -70,7 +72,7 @@ def whole_number(option: str, text: str) -> int:
 
 
 def _exit_with_usage(error: click.UsageError) -> NoReturn:
-    if type(error).__name__ == _NO_ARGUMENTS:
+    if isinstance(error, NoArgsIsHelpError):
         error.show()
         sys.exit(error.exit_code)
     names = _command_names(error.ctx)

@@ -12,6 +12,7 @@ import pytest
 
 from kourou.broker.advertised_address import reach_warning
 from kourou.broker.out_api import BrokerOuterApi, RegisterBrokerResult
+from kourou.broker.registration import PAUSE_PER_TOPIC_S
 from kourou.embed import Broker, NameServer, NamesrvConfig
 from kourou.protocol.bodies import TopicConfigSerializeWrapper
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -58,9 +59,9 @@ async def test_topics_made_one_right_after_the_other_are_all_told(tmp_path: Path
         assert all(knows(running.namesrv, f"T{number}") for number in range(500))
 
 
-async def test_without_a_name_server_nothing_is_encoded_for_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicConfigSerializeWrapper]:
+    """The topics of each registration."""
     told: list[TopicConfigSerializeWrapper] = []
     register_all = BrokerOuterApi.register_all
 
@@ -69,6 +70,29 @@ async def test_without_a_name_server_nothing_is_encoded_for_one(
         return await register_all(api, topics)
 
     monkeypatch.setattr(BrokerOuterApi, "register_all", noted)
+    return told
+
+
+async def test_many_topics_are_told_less_often(
+    tmp_path: Path, told: list[TopicConfigSerializeWrapper]
+) -> None:
+    async with cluster(tmp_path) as running:
+        topics = running.broker.services.topics
+        for number in range(2_000):
+            topics.create_in_send_back(f"T{number}", 1, 6)
+        told.clear()
+        began_s = time.monotonic()
+        for number in range(20):
+            topics.create_in_send_back(f"U{number}", 1, 6)
+            await asyncio.sleep(0.002)
+        elapsed_s = time.monotonic() - began_s
+        assert len(told) <= elapsed_s / (2_000 * PAUSE_PER_TOPIC_S) + 2
+        await until(lambda: knows(running.namesrv, "U19"))
+
+
+async def test_without_a_name_server_nothing_is_encoded_for_one(
+    tmp_path: Path, told: list[TopicConfigSerializeWrapper]
+) -> None:
     async with (
         NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0)) as namesrv,
         Broker(broker_config(tmp_path, 0, "")) as broker,

@@ -26,12 +26,8 @@ def test_queues_of_a_topic_are_counted_together() -> None:
     batch.grow(Queue("orders"), 0).append(units(100, 150))
     batch.grow(Queue("payments"), 7).append(units(1_000))
     batch.grow(Queue("orders"), 3).extend([units(200), units(250, 300)])
-    stored = StoreStats(stats, lambda: 100)
-    stored.published(batch)
+    StoreStats(stats, lambda: 100).published(batch)
     items = stats._topic_puts
-    assert not items
-    stored.count()
-    stored.count()
     assert {topic: (item.nums, item.size_bytes) for topic, item in items.items()} == {
         "orders": (5, 1_000),
         "payments": (1, 1_000),

@@ -239,7 +239,7 @@ def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
         (
             ["broker", "--nothing"],
             1,
-            "kourou broker: No such option",  # click 8.1 and 8.5 write its name differently
+            "kourou broker: No such option",  # versions of click write its name differently
             "; see kourou broker --help\n",
         ),
         (
@@ -429,6 +429,15 @@ def test_an_interrupt_before_a_command_runs_is_no_stack_trace_either() -> None:
 
     result = CliRunner().invoke(group, ["slow-import"])
     assert (result.exit_code, result.output.strip()) == (130, "")
+
+
+def test_the_end_of_an_input_within_a_command_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(**_: object) -> None:
+        raise EOFError("the peer has closed")
+
+    monkeypatch.setattr("kourou.cli.demo.run_demo", lost)
+    result = CliRunner().invoke(app, ["demo"])
+    assert isinstance(result.exception, EOFError) and str(result.exception) == "the peer has closed"
 
 
 def test_an_interrupt_is_no_stack_trace(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from kourou.protocol.bodies import (
     ConsumeType,
     DataVersion,
     HeartbeatData,
+    KVConfigSerializeWrapper,
     KVTable,
     MessageQueue,
     OffsetSerializeWrapper,
@@ -224,6 +225,8 @@ def test_v4_leaves_out_what_only_5_has_at_every_level() -> None:
 
 def test_maps_keep_their_order_and_integer_keys_are_sorted() -> None:
     assert encode_body(KVTable({"z": "1", "a": "2"})) == b'{"table":{"z":"1","a":"2"}}'
+    within = KVConfigSerializeWrapper({"NS": {"z": "1", "a": "2"}})
+    assert encode_body(within) == b'{"configTable":{"NS":{"z":"1","a":"2"}}}'
     attributes = {"z": "1", "a": "2"}
     assert encode_body(TopicConfig(topic_name="T", attributes=attributes)) == (
         b'{"attributes":{"z":"1","a":"2"},"order":false,"perm":6,"readQueueNums":16,'

@@ -91,7 +91,7 @@ def _to_tree(value: object, v4: bool) -> Any:
 
 def _struct_tree(value: msgspec.Struct, v4: bool) -> Any:
     shape = type(value)
-    maps = _flat_maps(shape)
+    maps = _sortable_maps(shape)
     # Not where it would sort the keys of maps too, which keep their order.
     if maps is not None and not v4 and all(len(getattr(value, name)) < 2 for name in maps):
         return msgspec.Raw(_SORTED.encode(value))
@@ -100,7 +100,7 @@ def _struct_tree(value: msgspec.Struct, v4: bool) -> Any:
         for name, attribute, since_v5 in _fields(shape)
         if not (v4 and since_v5)
     }
-    if maps is not None:
+    if _is_flat(shape):
         return msgspec.Raw(msgspec.json.encode(found))
     return {name: _to_tree(each, v4) for name, each in found.items()}
 
@@ -118,16 +118,32 @@ def _fields(shape: type[msgspec.Struct]) -> list[tuple[str, str, bool]]:
 
 
 @lru_cache(maxsize=512)
-def _flat_maps(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
-    """The attributes of `shape` that are maps, if msgspec writes its fields just as fastjson would, for
-    tables of thousands; else None.
+def _is_flat(shape: type[msgspec.Struct]) -> bool:
+    """Whether msgspec writes the fields of `shape` just as fastjson would, for tables of thousands.
 
-    It does when no field can be null, holds another shape, or has keys other than text.
+    True when no field can be null, holds another shape, or has keys other than text.
     """
-    fields = _struct_fields(shape)
-    if any(_has_structure(each.type) for each in fields):
+    return not any(_has_structure(each.type) for each in _struct_fields(shape))
+
+
+@lru_cache(maxsize=512)
+def _sortable_maps(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
+    """The attributes of a flat `shape` that are maps; None for another one, and where a map is within a list
+    or a map."""
+    fields = [(each.name, _bare(each.type)) for each in _struct_fields(shape)]
+    if not _is_flat(shape) or any(_has_inner_map(kind) for _, kind in fields):
         return None
-    return tuple(each.name for each in fields if isinstance(_bare(each.type), mi.DictType))
+    return tuple(name for name, kind in fields if isinstance(kind, mi.DictType))
+
+
+def _has_inner_map(kind: mi.Type) -> bool:
+    if isinstance(kind, mi.DictType):
+        inner = _bare(kind.value_type)
+    elif isinstance(kind, mi.CollectionType):
+        inner = _bare(kind.item_type)
+    else:
+        return False
+    return isinstance(inner, mi.DictType) or _has_inner_map(inner)
 
 
 def _bare(kind: mi.Type) -> mi.Type:
