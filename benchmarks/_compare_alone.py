@@ -23,6 +23,9 @@ SENT_PER_S = 40_000
 RECORD_EXTRA_BYTES = 350
 ROOM_BYTES = 4 * 2**30
 BACKLOG_TOPIC = "Backlog"
+# A broker that starts reads the end of its log, Apache's the last three files: with 1 GiB each that would be
+# most of a backlog, and in memory before it is read.
+BACKLOG_FILES = {"mappedFileSizeCommitLog": str(64 * 1024 * 1024)}
 EACH_S = 0.25
 # A backlog that takes longer to read is read in part.
 LONGEST_READ_S = 60.0
@@ -107,14 +110,14 @@ class BacklogRow:
         messages = self._messages(scale)
         self._check_room(launcher.folder, messages)
         with launcher.place(name) as place:
-            peer = place.start()
+            peer = place.start(BACKLOG_FILES)
             where = ("-t", BACKLOG_TOPIC, "-q", QUEUES)
             filling = ("-C", "-c", 4, "-w", 4, "-K", 32, "-b", self.body, "-N", messages)
             peer.load.run("send", *where, *filling, timeout_s=60 + 10 * messages / BATCHED_PER_S)
             peer.stop()
             store = place.folder / "store"
             _page_cache.drop(store)
-            peer = place.start()
+            peer = place.start(BACKLOG_FILES)
             fill(peer, 50_000)
             _page_cache.drop(store)
             cached = _page_cache.resident_share(store / "commitlog")
