@@ -21,8 +21,16 @@ from kourou.broker.send_message_processor import SendMessageProcessor
 from kourou.broker.send_runs import Sender, SendRuns
 from kourou.protocol.frame import FrameDecoder
 from kourou.store.files import Files
-from kourou.store.kernel import MODULE, EncodedSends, Kernel, SendsEnd, SentPiece, installed_kernel
-from kourou.store.put_batch import PutBatch, RunRoom
+from kourou.store.kernel import (
+    MODULE,
+    EncodedSends,
+    Kernel,
+    NewQueue,
+    SendsEnd,
+    SentPiece,
+    installed_kernel,
+)
+from kourou.store.put_batch import GrownQueue, PutBatch, RunRoom
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
@@ -104,6 +112,16 @@ class FedBroker:
         before = self.taken
         cast(SendRuns, self._runs)._encode(senders, room)
         return self.taken - before
+
+    async def grown(self, frames: Sequence[bytes], new_queue: NewQueue) -> list[GrownQueue]:
+        """The queues that would grow by `frames`; nothing is put."""
+        data = b"".join(frames)
+        runs = cast(SendRuns, self._runs)
+        setup, runs._setup = runs._setup, (*runs._setup[:-1], new_queue)
+        encoded = runs._encode([(self.connect()[0], [(data, 0, len(data))])], ROOM)
+        runs._setup = setup
+        assert encoded is not None
+        return encoded[-1]
 
     def feed(self, reads: Sequence[bytes | Sequence[bytes]]) -> list[bytes]:
         """What it answers to each of them, all within one pass, each on a connection of its own. One that

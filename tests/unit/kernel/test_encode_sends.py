@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kourou.errors import StorageError
+from kourou.store.cq_unit import UNIT_BYTES
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS
@@ -161,6 +162,18 @@ def test_queues_are_made_ready_anew_after_a_start(twins: Twins) -> None:
     before = twins.taken
     twins.feed(frame(send({"e": "0"})) + frame(send({"e": "1"})))
     assert twins.taken - before == 2
+
+
+def test_a_queue_that_is_gone_from_the_topic_grows_once(twins: Twins) -> None:
+    """A topic may be deleted while a run is encoded; offsets must not be given twice then either."""
+    broker = twins.brokers[0]
+    queues = broker.services.store.queues
+    gone = queues.get("TopicTest", 3)
+    broker.services.store.appender.prepare(gone)
+    del queues.by_topic["TopicTest"][3]
+    frames = [frame(send({"e": "3"})), frame(send({"e": "0"})), frame(send({"e": "3"}))]
+    grown = twins.run(broker.grown(frames, lambda topic, queue_id: gone))
+    assert [(queue.queue_id, len(units) // UNIT_BYTES) for queue, _, units in grown] == [(3, 2), (0, 1)]
 
 
 def test_a_queue_that_nothing_can_be_put_into_is_refused_as_always(twins: Twins) -> None:

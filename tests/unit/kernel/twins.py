@@ -9,13 +9,14 @@ import struct
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kourou.protocol.header_binary import encode_binary_head
 from tests.golden.frames import recorded_frames
 from tests.interop.ports import free_port
 from tests.unit.kernel.kernel_kit import FedBroker, fed_broker
 
+T = TypeVar("T")
 HOSTS = ("127.0.0.1", "127.0.0.2")
 ID = "AC110001A1B218B4AAC2000000003039"
 ORDINARY: dict[str, Any] = {
@@ -125,7 +126,7 @@ class Twins:
         assert first.messages == second.messages
         return answers[0]
 
-    def run(self, work: Coroutine[Any, Any, int]) -> int:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on the brokers' loop."""
         return self._runner.run(work)
 
