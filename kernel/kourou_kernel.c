@@ -793,11 +793,10 @@ static int find_topic(struct run *run, struct span topic)
     return 1;
 }
 
-/* What encodes a queue's records, with the queue: it is made where there is none, and prepared where nothing was put
-   into it yet. NULL, with or without an error set, where it cannot be. */
+/* What encodes the records of the queue: it is made where there is none, and prepared where nothing was put into it
+   yet. NULL, with or without an error set, where it cannot be. */
 static PyObject *encoder_of(struct run *run, PyObject *number, PyObject **queue)
 {
-    *queue = Py_XNewRef(PyDict_GetItemWithError(run->queues_of_topic, number));
     PyObject *encoder = *queue == NULL ? NULL : PyObject_GetAttr(*queue, name_encoder);
     if (PyErr_Occurred() || (encoder != NULL && encoder != Py_None))
         return encoder;
@@ -845,17 +844,18 @@ static struct queue *opened_queue(struct run *run, PyObject *queue)
 /* The queue of a message; NULL, with or without an error set, where it cannot be taken here. */
 static struct queue *find_queue(struct run *run, int64_t queue_id)
 {
-    PyObject *queue, *number = PyLong_FromLongLong(queue_id);
+    PyObject *number = PyLong_FromLongLong(queue_id);
     if (number == NULL)
         return NULL;
-    struct queue *found = opened_queue(run, PyDict_GetItemWithError(run->queues_of_topic, number));
+    PyObject *queue = Py_XNewRef(PyDict_GetItemWithError(run->queues_of_topic, number));
+    struct queue *found = opened_queue(run, queue);
     if (found == NULL && run->queue_count < MAX_QUEUES) {
         PyObject *encoder = encoder_of(run, number, &queue);
         if (encoder != NULL && (found = opened_queue(run, queue)) == NULL)
             found = open_queue(run, queue, encoder);
         Py_XDECREF(encoder);
-        Py_XDECREF(queue);
     }
+    Py_XDECREF(queue);
     Py_DECREF(number);
     return found;
 }

@@ -10,8 +10,10 @@ import enum
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -65,6 +67,51 @@ class ConsumeFrom(enum.StrEnum):
     FIRST = "first"
 
 
+@dataclass(frozen=True)
+class Shared:
+    """The options that every load has."""
+
+    namesrv: str | None
+    topic: str
+    trace: Switch
+    acl: Switch
+    access_key: str
+    secret_key: str
+    interval: int
+    seconds: float
+    warm_up: float
+    as_json: bool
+
+    def target(self, or_else: str | None = None) -> Target:
+        """Where to, and as whom. `or_else`: the name server where none is given, nor NAMESRV_ADDR."""
+        from kourou.cli.bench_messages import Target
+        from kourou.client.credentials import Credentials
+
+        if self.acl and not (self.access_key and self.secret_key):
+            raise ConfigError("-a true needs -ak and -sk")
+        namesrv = self.namesrv
+        if or_else is not None:
+            namesrv = namesrv or os.environ.get("NAMESRV_ADDR") or or_else
+        return Target(
+            topic=self.topic,
+            namesrv=namesrv,
+            credentials=Credentials(self.access_key, self.secret_key) if self.acl else None,
+            trace=bool(self.trace),
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """For how long, and what is printed."""
+        from kourou.cli.bench_run import Limits
+
+        return Limits(
+            seconds=self.seconds,
+            warm_up_s=self.warm_up,
+            report_interval_ms=self.interval,
+            as_json=self.as_json,
+        )
+
+
 def _switch(*names: str, help: str) -> Callable[[Command], Command]:
     return choice_option(*names, default=Switch.FALSE, case_sensitive=False, metavar="true|false", help=help)
 
@@ -109,12 +156,19 @@ def _target_options(command: Command) -> Command:
     return _namesrv(_topic(command))
 
 
-def _run_options(command: Command) -> Command:
-    """As whom, for how long, what is printed; every load has these last."""
+def _run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """As whom, for how long, what is printed; every load has these last. They come as `shared`, with those of
+    `_target_options`."""
+
+    @wraps(command)
+    def gathered(**options: Any) -> None:
+        shared = Shared(**{each.name: options.pop(each.name) for each in fields(Shared)})
+        command(shared=shared, **options)
+
     signing = (_trace, _acl, _access_key, _secret_key)
     for option in reversed((*signing, _interval, _seconds, _warm_up, _json)):
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return gathered
 
 
 _namesrv = click.option(
@@ -160,8 +214,7 @@ _json = click.option(
 @_run_options
 def producer(
     *,
-    namesrv: str | None,
-    topic: str,
+    shared: Shared,
     threads: int,
     size: int,
     key: Switch,
@@ -175,14 +228,6 @@ def producer(
     compress_type: CompressType,
     compress_level: int,
     compress_over: int,
-    trace: Switch,
-    acl: Switch,
-    access_key: str,
-    secret_key: str,
-    interval: int,
-    seconds: float,
-    warm_up: float,
-    as_json: bool,
 ) -> None:
     """Send messages one by one; Ctrl-C sums up.
 
@@ -194,7 +239,7 @@ def producer(
     def make() -> Load:
         return producer_load(
             ProducerBench(
-                target=_target(topic, namesrv, trace, acl, access_key, secret_key),
+                target=shared.target(),
                 shape=Shape(
                     size_bytes=size,
                     with_key=bool(key),
@@ -206,11 +251,11 @@ def producer(
                 quantity=quantity,
                 is_async=bool(is_async),
                 in_flight=in_flight,
-                report_interval_ms=interval,
+                report_interval_ms=shared.interval,
             )
         )
 
-    _run("producer", make, _limits(seconds, warm_up, interval, as_json))
+    _run("producer", make, shared.limits)
 
 
 @bench_app.command()
@@ -235,8 +280,7 @@ def producer(
 @_run_options
 def consumer(
     *,
-    namesrv: str | None,
-    topic: str,
+    shared: Shared,
     threads: int,
     group: str,
     group_suffix: Switch,
@@ -247,14 +291,6 @@ def consumer(
     consume_from: ConsumeFrom,
     batch_size: int,
     in_threads: bool,
-    trace: Switch,
-    acl: Switch,
-    access_key: str,
-    secret_key: str,
-    interval: int,
-    seconds: float,
-    warm_up: float,
-    as_json: bool,
 ) -> None:
     """Consume messages as fast as they come; Ctrl-C sums up."""
     from kourou.cli.bench_consumer import ConsumerBench, ConsumerLoad
@@ -263,7 +299,7 @@ def consumer(
         suffix = f"_{time.time_ns() // 1_000_000 % 100}" if group_suffix else ""
         return ConsumerLoad(
             ConsumerBench(
-                target=_target(topic, namesrv, trace, acl, access_key, secret_key),
+                target=shared.target(),
                 group=f"{group}{suffix}",
                 threads=threads,
                 quantity=quantity,
@@ -273,11 +309,11 @@ def consumer(
                 consume_from=consume_from.value,
                 batch_size=batch_size,
                 in_threads=in_threads,
-                report_interval_ms=interval,
+                report_interval_ms=shared.interval,
             )
         )
 
-    _run("consumer", make, _limits(seconds, warm_up, interval, as_json))
+    _run("consumer", make, shared.limits)
 
 
 @bench_app.command()
@@ -296,8 +332,7 @@ def consumer(
 @_run_options
 def transaction(
     *,
-    namesrv: str | None,
-    topic: str,
+    shared: Shared,
     threads: int,
     size: int,
     quantity: int,
@@ -307,14 +342,6 @@ def transaction(
     check_unknown: float,
     batch_id: int | None,
     send_interval: int,
-    trace: Switch,
-    acl: Switch,
-    access_key: str,
-    secret_key: str,
-    interval: int,
-    seconds: float,
-    warm_up: float,
-    as_json: bool,
 ) -> None:
     """Send messages in transactions; Ctrl-C sums up."""
     from kourou.cli.bench_transaction import TransactionBench, TransactionLoad
@@ -322,7 +349,7 @@ def transaction(
     def make() -> Load:
         return TransactionLoad(
             TransactionBench(
-                target=_target(topic, namesrv, trace, acl, access_key, secret_key),
+                target=shared.target(),
                 batch_id=time.time_ns() // 1_000_000 if batch_id is None else batch_id,
                 threads=threads,
                 size_bytes=size,
@@ -332,11 +359,11 @@ def transaction(
                 check_rollback_rate=check_rollback,
                 check_unknown_rate=check_unknown,
                 interval_ms=send_interval,
-                report_interval_ms=interval,
+                report_interval_ms=shared.interval,
             )
         )
 
-    _run("transaction", make, _limits(seconds, warm_up, interval, as_json))
+    _run("transaction", make, shared.limits)
 
 
 @bench_app.command()
@@ -357,8 +384,7 @@ def transaction(
 @_run_options
 def batch(
     *,
-    namesrv: str | None,
-    topic: str,
+    shared: Shared,
     threads: int,
     size: int,
     batch_size: int,
@@ -370,35 +396,26 @@ def batch(
     compress_type: CompressType,
     compress_level: int,
     compress_over: int,
-    trace: Switch,
-    acl: Switch,
-    access_key: str,
-    secret_key: str,
-    interval: int,
-    seconds: float,
-    warm_up: float,
-    as_json: bool,
 ) -> None:
     """Send messages in batches; Ctrl-C sums up."""
     from kourou.cli.bench_batch import BatchBench, BatchLoad
     from kourou.cli.bench_messages import Shape
 
     def make() -> Load:
-        where = namesrv or os.environ.get("NAMESRV_ADDR") or _BATCH_NAMESRV
         return BatchLoad(
             BatchBench(
-                target=_target(topic, where, trace, acl, access_key, secret_key),
+                target=shared.target(or_else=_BATCH_NAMESRV),
                 shape=Shape(
                     size_bytes=size, with_key=bool(key), tag_count=tags, property_bytes=property_size
                 ),
                 threads=threads,
                 batch_size=batch_size,
                 quantity=quantity,
-                report_interval_ms=interval,
+                report_interval_ms=shared.interval,
             )
         )
 
-    _run("batch", make, _limits(seconds, warm_up, interval, as_json))
+    _run("batch", make, shared.limits)
 
 
 @bench_app.command()
@@ -409,19 +426,10 @@ def batch(
 @_run_options
 def latency(
     *,
-    namesrv: str | None,
-    topic: str,
+    shared: Shared,
     rate: int,
     size: int,
     quantity: int,
-    trace: Switch,
-    acl: Switch,
-    access_key: str,
-    secret_key: str,
-    interval: int,
-    seconds: float,
-    warm_up: float,
-    as_json: bool,
 ) -> None:
     """Time messages from end to end; Ctrl-C sums up.
 
@@ -433,43 +441,21 @@ def latency(
     def make() -> Load:
         return LatencyLoad(
             LatencyBench(
-                target=_target(topic, namesrv, trace, acl, access_key, secret_key),
+                target=shared.target(),
                 rate=rate,
                 size_bytes=size,
                 quantity=quantity,
-                report_interval_ms=interval,
+                report_interval_ms=shared.interval,
             )
         )
 
-    _run("latency", make, _limits(seconds, warm_up, interval, as_json))
+    _run("latency", make, shared.limits)
 
 
 def _run(name: str, make: Callable[[], Load], limits: Limits) -> None:
     from kourou.cli.bench_run import BenchRun
 
     run_command(f"kourou bench {name}", lambda: BenchRun(make(), limits).run())
-
-
-def _limits(seconds: float, warm_up_s: float, interval_ms: int, as_json: bool) -> Limits:
-    from kourou.cli.bench_run import Limits
-
-    return Limits(seconds=seconds, warm_up_s=warm_up_s, report_interval_ms=interval_ms, as_json=as_json)
-
-
-def _target(
-    topic: str, namesrv: str | None, trace: Switch, acl: Switch, access_key: str, secret_key: str
-) -> Target:
-    from kourou.cli.bench_messages import Target
-    from kourou.client.credentials import Credentials
-
-    if acl and not (access_key and secret_key):
-        raise ConfigError("-a true needs -ak and -sk")
-    return Target(
-        topic=topic,
-        namesrv=namesrv,
-        credentials=Credentials(access_key, secret_key) if acl else None,
-        trace=bool(trace),
-    )
 
 
 def _compression(enabled: Switch, kind: CompressType, level: int, over_bytes: int) -> Compression:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import click
 
 from kourou.cli.option_types import Command
-from kourou.errors import ConfigError
+from kourou.errors import ConfigError, NameServerNotGivenError
 
 namesrv_option = click.option(
     "namesrv",
@@ -38,6 +39,16 @@ def pairs_option(of: str) -> Callable[[Command], Command]:
         metavar="KEY=VALUE",
         help=f"An option of the {of}; may be repeated.",
     )
+
+
+def given_namesrv(namesrv: str | None) -> str:
+    """The name servers of `namesrv_option`, else those of NAMESRV_ADDR, else nothing."""
+    return namesrv or os.environ.get("NAMESRV_ADDR", "")
+
+
+def namesrv_missing() -> NameServerNotGivenError:
+    """What to raise where that is nothing, and there have to be some."""
+    return NameServerNotGivenError("no name server is given: use -n host:9876, or set NAMESRV_ADDR")
 
 
 def parse_duration_ms(option: str, text: str) -> int:

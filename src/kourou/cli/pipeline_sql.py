@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -10,10 +9,16 @@ import click
 
 from kourou.cli.option_types import FloatRange, IntRange
 from kourou.cli.pairs import parse_pairs
-from kourou.cli.pipeline_options import master_option, namesrv_option, pairs_option
+from kourou.cli.pipeline_options import (
+    given_namesrv,
+    master_option,
+    namesrv_missing,
+    namesrv_option,
+    pairs_option,
+)
 from kourou.cli.problems import run_command
 from kourou.cli.usage import OneLineCommand
-from kourou.errors import ConfigError, NameServerNotGivenError
+from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
     from kourou.spark.pipelines.sql import RowPrinter, SqlRequest
@@ -94,7 +99,7 @@ def sql(
             )
         request = sql_request(
             query,
-            namesrv=namesrv or os.environ.get("NAMESRV_ADDR", ""),
+            namesrv=given_namesrv(namesrv),
             archives=archive,
             values=value,
             options=options,
@@ -127,7 +132,7 @@ def sql_request(
     from kourou.spark.pipelines.value_forms import parse_value_forms
 
     if not namesrv and (not archives or follow_from is not None):
-        raise NameServerNotGivenError("no name server is given: use -n host:9876, or set NAMESRV_ADDR")
+        raise namesrv_missing()
     source = source_options(namesrv, options)
     if follow_from is not None:
         source |= start_option("--from", follow_from)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from typing import TYPE_CHECKING, Final
@@ -10,11 +9,17 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kourou.cli.option_types import FloatRange, IntRange
-from kourou.cli.pipeline_options import master_option, namesrv_option, pairs_option
+from kourou.cli.pipeline_options import (
+    given_namesrv,
+    master_option,
+    namesrv_missing,
+    namesrv_option,
+    pairs_option,
+)
 from kourou.cli.pipeline_sql import printer_of, source_options
 from kourou.cli.problems import run_command
 from kourou.cli.usage import OneLineCommand
-from kourou.errors import ConfigError, NameServerNotGivenError
+from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
     from kourou.spark.pipelines.sql import RowPrinter
@@ -102,9 +107,9 @@ def stats(
 
         if once and follow:
             raise ConfigError("--once and --follow exclude each other")
-        where = namesrv or os.environ.get("NAMESRV_ADDR", "")
+        where = given_namesrv(namesrv)
         if not where:
-            raise NameServerNotGivenError("no name server is given: use -n host:9876, or set NAMESRV_ADDR")
+            raise namesrv_missing()
         source = source_options(where, options)
         if since is not None:
             source["startingTimestamp"] = since_option(since, time.time())
