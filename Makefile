@@ -55,9 +55,9 @@ bench: $(READY)  ## ours beside Apache's, the quick form; ARGS for another: benc
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(READY)   ## the long runs: every test with full counts, and kills under Java clients if there is a Java
-	@KOUROU_SOAK=1 KOUROU_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m 'not interop' $(ARGS)
+	@KOUROU_NIGHTLY=1 $(BIN)/python -m pytest -m 'not interop' $(ARGS)
 	@if command -v java >/dev/null; then \
-	  KOUROU_SOAK=1 $(BIN)/python -m pytest -m interop tests/interop/test_broker_kill.py; \
+	  KOUROU_NIGHTLY=1 $(BIN)/python -m pytest -m interop tests/interop/test_broker_kill.py; \
 	else echo "no java here: tests/interop/test_broker_kill.py was not run"; fi
 	@$(BIN)/python -m benchmarks soak
 

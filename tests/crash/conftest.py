@@ -1,5 +1,4 @@
-"""Crash tests: every test here has the marker `crash`, a folder in memory where there is one, and says
-at the end which seeds it used."""
+"""Crash tests: every test here has the marker `crash` and a folder in memory where there is one."""
 
 from __future__ import annotations
 
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.rounds import summaries
-
 _MEMORY = Path("/dev/shm")
 _HERE = Path(__file__).parent
 
@@ -20,13 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.crash)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if summaries:
-        terminalreporter.section("fault loops")
-        for line in summaries:
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """How many rounds a fault loop runs, and from which seed.
 
 By default a loop is bounded by seconds and begins with the same seed every time, so that a change is
-judged by what it changed. `KOUROU_SOAK=1` runs the full counts from a seed never used before,
-`KOUROU_SEED=n` that one round again and nothing else. Every loop says its first seed and its count at the
-end of the run.
+judged by what it changed. `KOUROU_NIGHTLY=1` (`make nightly`) runs the full counts from a new seed; a loop
+that has not finished after KOUROU_NIGHTLY_LOOP_S seconds ends there. `KOUROU_SEED=n` repeats that one round
+and nothing else. Every loop reports its first seed and its count at the end of the run.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pytest
-
-SOAK = os.environ.get("KOUROU_SOAK") == "1"
-soak_only = pytest.mark.skipif(not SOAK, reason="runs in a soak (KOUROU_SOAK=1)")
-"""For what takes a minute, and is shown in every run by a shorter test, too."""
+NIGHTLY = os.environ.get("KOUROU_NIGHTLY") == "1"
+"""Whether fault loops run their full counts."""
 REPLAY = os.environ.get("KOUROU_SEED")
 
 _DEFAULT_SEED = 20_261_115
+# So that a slow machine cannot make one loop take the whole night.
+_NIGHTLY_LOOP_S = float(os.environ.get("KOUROU_NIGHTLY_LOOP_S", "300"))
 
 summaries: list[str] = []
 """One line per loop that ran, for the end of the test run."""
@@ -29,11 +28,11 @@ summaries: list[str] = []
 
 def first_seed() -> int:
     """Where a loop begins."""
-    return random.SystemRandom().randrange(1 << 32) if SOAK else _DEFAULT_SEED
+    return random.SystemRandom().randrange(1 << 32) if NIGHTLY else _DEFAULT_SEED
 
 
 def seeds(what: str, *, seconds: float, full: int) -> Iterator[int]:
-    """Seeds for rounds of `what`: for so many seconds, at least one; in a soak `full` of them."""
+    """Seeds for rounds of `what`: at most `full`, at least one, for as long as `time_left` allows."""
     if REPLAY is not None:
         yield int(REPLAY)
         return
@@ -41,11 +40,16 @@ def seeds(what: str, *, seconds: float, full: int) -> Iterator[int]:
     began = time.monotonic()
     count = 0
     try:
-        while count < full and (SOAK or not count or time.monotonic() - began < seconds):
+        while count < full and (not count or time_left(began, seconds)):
             yield first + count
             count += 1
     finally:
         summaries.append(f"{what}: {count} rounds in {time.monotonic() - began:.1f} s, seeds from {first}")
+
+
+def time_left(began: float, seconds: float) -> bool:
+    """Whether a loop that began at this monotonic time goes on; outside of nightly runs for `seconds`."""
+    return time.monotonic() - began < (_NIGHTLY_LOOP_S if NIGHTLY else seconds)
 
 
 @contextmanager

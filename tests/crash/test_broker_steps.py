@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.rounds import SOAK, replayable, seeds
+from tests.crash.rounds import NIGHTLY, replayable, seeds
 from tests.crash.test_delay_kill import DelayKill
 from tests.crash.test_kill_consumers import ConsumerKills
 from tests.crash.test_kill_producers import ProducerKills
@@ -98,4 +98,4 @@ def delay_lives(folder: Path, *, seconds: float, full: int) -> None:
 def test_a_broker_killed_at_every_step_keeps_its_promises(
     lives: Callable[..., None], steps: int, tmp_path: Path
 ) -> None:
-    lives(tmp_path, seconds=30, full=3 * steps if SOAK else steps)
+    lives(tmp_path, seconds=30, full=3 * steps if NIGHTLY else steps)

@@ -24,7 +24,7 @@ from kourou.testing.faults import CHANGES, LOOKS
 from kourou.testing.faulty_files import FaultyFiles
 from kourou.testing.survival import drop_all, keep_all
 from tests.crash.ledger import read_queue
-from tests.crash.rounds import REPLAY, SOAK, first_seed, replayable, summaries
+from tests.crash.rounds import REPLAY, first_seed, replayable, summaries, time_left
 from tests.crash.workload import TOPICS, Workload
 
 SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
@@ -186,7 +186,7 @@ def all_cases(root: Path, flush: FlushDiskType) -> list[Case]:
 
 
 def run_cases(folder: Path, flush: FlushDiskType, *, seconds: float) -> None:
-    """Cases in random order, for so many seconds; in a soak all of them."""
+    """Cases in random order for as long as `time_left` allows: in a nightly run usually all of them."""
     cases = all_cases(folder / "count", flush)
     seed = int(REPLAY) if REPLAY else first_seed()
     chance = random.Random(seed)
@@ -194,7 +194,7 @@ def run_cases(folder: Path, flush: FlushDiskType, *, seconds: float) -> None:
     began = time.monotonic()
     done = 0
     for case in cases:
-        if not SOAK and time.monotonic() - began > seconds:
+        if done and not time_left(began, seconds):
             break
         with replayable(seed, case=case, number=done):
             run_case(folder / "case", case, chance.randrange(1 << 32))

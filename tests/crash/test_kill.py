@@ -22,7 +22,7 @@ from kourou.store.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.testing.crash_writer import QUEUES, TOPIC, crash_config, now_ms, number_of
 from tests.crash.ledger import read_queue
-from tests.crash.rounds import SOAK, replayable, seeds
+from tests.crash.rounds import NIGHTLY, replayable, seeds
 
 
 class Writer:
@@ -128,4 +128,4 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kill_9_loses_nothing_acknowledged_over_many_rounds(tmp_path: Path) -> None:
-    kill_rounds(tmp_path / "store", seconds=30, full=100 if SOAK else 20)
+    kill_rounds(tmp_path / "store", seconds=30, full=100 if NIGHTLY else 20)

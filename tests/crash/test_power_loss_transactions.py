@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kourou.protocol.message import MessageExt
 from kourou.testing.faulty_files import FaultyFiles
-from tests.crash.rounds import SOAK, each_round
+from tests.crash.rounds import NIGHTLY, each_round
 from tests.unit.broker.half_kit import TIMEOUT_MS, HalfBroker
 from tests.unit.store.message_stores import faulty
 
@@ -107,5 +107,5 @@ def test_one_outcome_whenever_the_power_goes(folder: Path) -> None:
         "power loss with transactions",
         lambda seed: asyncio.run(live_and_die(folder / str(seed), seed)),
         seconds=4,
-        full=500 if SOAK else 60,
+        full=500 if NIGHTLY else 60,
     )

@@ -2,7 +2,7 @@
 
 The table is that of tests/unit/protocol/filter: here its results are taken from Apache anew. Beyond it every
 expression meets the same fixed sets of properties, and expressions made at random meet random ones
-(KOUROU_SOAK=1: very many). Where we differ on purpose is listed, and stands in docs/compatibility.md.
+(KOUROU_NIGHTLY=1: very many). Where we differ on purpose is listed, and stands in docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sql_texts import PROPERTIES, conditions, expressions, garbage
 
 pytestmark = pytest.mark.interop
 
-_EXAMPLES: Final = 50_000 if os.environ.get("KOUROU_SOAK") == "1" else 1_500
+_EXAMPLES: Final = 50_000 if os.environ.get("KOUROU_NIGHTLY") == "1" else 1_500
 _SEARCHES: Final = re.compile("CONTAINS|STARTSWITH|ENDSWITH", re.IGNORECASE)
 _COMPATIBILITY: Final = Path(__file__).parents[2] / "docs" / "compatibility.md"
 # One below and one above each of our limits, which docs/compatibility.md names: Apache has none.

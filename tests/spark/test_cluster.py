@@ -29,7 +29,6 @@ from kourou.spark import cluster as cluster_module
 from kourou.spark.cluster import StandaloneCluster, standalone_cluster
 from kourou.spark.java import find_java
 from kourou.testing import LocalCluster
-from tests.crash.rounds import soak_only
 from tests.spark import driver_main
 from tests.spark.conftest import need_spark
 from tests.spark.driver_process import SMALL, WAIT_S, DriverProcess, wait_for
@@ -286,7 +285,7 @@ def submit(line: str, cluster: StandaloneCluster, mq: LocalCluster, python: Path
     return done.stdout
 
 
-@soak_only
+@pytest.mark.nightly
 def test_py_files_are_enough_where_the_driver_has_kourou(
     cluster: StandaloneCluster, driver: DriverProcess, bare_python: Path, mq: LocalCluster, tmp_path: Path
 ) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kourou.testing import LocalCluster
-from tests.crash.rounds import soak_only
 from tests.needed import need_module
 from tests.spark.archive_kit import fill
 
@@ -58,7 +57,7 @@ def test_every_option_is_in_the_table_and_nothing_else(name: str) -> None:
     assert documented(name) == offered(name) - {"--help"}
 
 
-@soak_only
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_commands_and_programs_run(
     spark: SparkSession,

@@ -13,7 +13,6 @@ import pytest
 
 from kourou.errors import KourouError
 from kourou.testing import LocalCluster
-from tests.crash.rounds import soak_only
 from tests.needed import need_module
 from tests.spark.archive_kit import archived, archived_places, fill, places, run_child, sent_places
 from tests.spark.conftest import need_spark
@@ -143,7 +142,7 @@ def test_with_nothing_new_spark_is_not_started(
     assert places(archived(spark, folder)) == sent_places(rocketmq, rocketmq_topic)
 
 
-@soak_only
+@pytest.mark.nightly
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)

@@ -15,7 +15,6 @@ from kourou import Message, Producer
 from kourou.spark.pipelines.jdbc import with_driver
 from kourou.testing import LocalCluster
 from tests.child_process import dies_with_parent
-from tests.crash.rounds import soak_only
 from tests.needed import need_module
 from tests.spark.conftest import need_spark
 from tests.spark.spark_jars import AVRO, H2, jar
@@ -72,7 +71,7 @@ def run(folder: Path, namesrv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@soak_only
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.interop
 def test_a_database_has_each_row_once(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from kourou.errors import ConfigError
 from kourou.testing import LocalCluster
-from tests.crash.rounds import soak_only
 from tests.needed import need_module
 from tests.spark.archive_kit import child, fill, run_child
 
@@ -150,7 +149,7 @@ def test_a_topic_that_there_is_not_is_told_and_not_made(archive: Path, mq: Local
         run(archive, mq, to="restord", topics=("orders",), dry_run=True)
 
 
-@soak_only
+@pytest.mark.nightly
 @pytest.mark.crash
 @pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_without_loss(archive: Path, mq: LocalCluster) -> None:

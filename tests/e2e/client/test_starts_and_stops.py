@@ -1,4 +1,4 @@
-"""A hundred starts and stops of every client, a thousand in a soak: nothing of them is left open."""
+"""A hundred starts and stops of every client, a thousand in a nightly run: nothing of them is left open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.client.push_kit import make_topic
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
-COUNT = 1_000 if os.environ.get("KOUROU_SOAK") == "1" else 100
+COUNT = 1_000 if os.environ.get("KOUROU_NIGHTLY") == "1" else 100
 
 
 @pytest.mark.parametrize(("kind", "count"), [("asyncio", COUNT), ("uvloop", COUNT // 10), ("plain", COUNT)])
