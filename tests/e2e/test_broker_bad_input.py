@@ -333,7 +333,9 @@ def test_bodies_that_are_not_what_they_should_be(peer: Peer, code: RequestCode, 
 
 
 def test_a_group_that_was_never_heard_of_has_no_offset(peer: Peer) -> None:
-    header = QueryConsumerOffsetRequestHeader(consumer_group="nobody", topic="NoSuchTopic", queue_id=0)
+    header = QueryConsumerOffsetRequestHeader(
+        consumer_group="nobody", topic="NoSuchTopic", queue_id=0, set_zero_if_not_found=False
+    )
     answer = peer.call(RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header))
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
 

@@ -57,10 +57,22 @@ class ConsumerManageProcessor:
         request.reply(QueryConsumerOffsetResponseHeader(consumer_offset=consumer_offset))
 
     def _first_offset(self, header: QueryConsumerOffsetRequestHeader) -> int:
+        """Where a group without offset begins, if that is not for its consumer to choose.
+
+        At the first message where the queue still begins at 0 and that message is in memory, as in Apache.
+        An empty queue begins at its minimum offset, so that no message is skipped: a consumer that is left
+        to choose asks for the maximum next, and a message may be stored before that. 4.9 does the same for
+        a queue that never had a message.
+        """
         if header.set_zero_if_not_found is False:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"
             )
+        queue = self._services.store.queues.find(header.topic, header.queue_id)
+        if queue is None:
+            return 0
+        if queue.min_queue_offset == queue.max_queue_offset:
+            return queue.min_queue_offset
         if not self._has_first_in_memory(header.topic, header.queue_id):
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -69,12 +81,8 @@ class ConsumerManageProcessor:
         return 0
 
     def _has_first_in_memory(self, topic: str, queue_id: int) -> bool:
-        """Whether a group without offset is to begin with the first message, though it may want the last.
-
-        As Apache 5.x has it: the queue still begins at 0, and its first message can be read without
-        waiting for the disk. An empty queue has none, so that a group begins where its consumer says;
-        4.9 answers 0 there.
-        """
+        """Whether the queue still begins at 0, and its first message can be read without waiting for the
+        disk."""
         found = self._services.store.get_message(topic, queue_id, 0, 1, wait=False)
         is_in_memory = found.status is GetMessageStatus.FOUND and found.is_loaded
         found.release()

@@ -24,17 +24,23 @@ class StartOffset:
 
     async def find(self, queue: MessageQueue) -> int:
         """The queue offset to pull first. An error means: not now, for a guess could skip messages."""
+        end = None
+        if self._may_begin_at_end(queue.topic):
+            # Before the stored offset: a message that comes between the two questions lies behind this end.
+            end = await self._api.max_offset(self._address(queue), queue)
         stored = await self._offsets.read(queue)
         if stored is not None and stored >= 0:
             return stored
-        consume_from = self._options.consume_from
-        is_retry = is_retry_topic(queue.topic)
-        # What is in a retry topic was meant for this group, so it is not skipped as news of others would be.
-        if consume_from == "first" or (consume_from == "last" and is_retry):
+        if end is not None:
+            return end
+        if self._options.consume_from in ("first", "last"):
             return 0
-        if consume_from == "last" or is_retry:
-            return await self._api.max_offset(self._address(queue), queue)
         return await self._api.search_offset(self._address(queue), queue, self._options.consume_timestamp_ms)
+
+    def _may_begin_at_end(self, topic: str) -> bool:
+        consume_from = self._options.consume_from
+        # What is in a retry topic was meant for this group, so it is not skipped as news of others would be.
+        return consume_from != "first" and is_retry_topic(topic) != (consume_from == "last")
 
     def _address(self, queue: MessageQueue) -> str:
         address = self._routes.any_address(queue.broker_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -72,11 +72,41 @@ async def test_a_new_group_on_a_young_queue_begins_with_the_first_message(broker
     assert answer.remark == "Not found, do not set to zero, maybe this group boot first"
 
 
-async def test_on_an_empty_queue_the_consumer_says_where_it_begins(broker: MemoryBroker) -> None:
-    put(broker.store, b"elsewhere", queue_id=1)
+async def java_start_offset(broker: MemoryBroker, between: Callable[[], object]) -> int:
+    """Where a Java consumer with CONSUME_FROM_LAST_OFFSET begins; `between` follows its first request."""
     answer = await query(broker)
+    between()
+    if answer.code != ResponseCode.QUERY_NOT_FOUND:
+        return answered(answer)
+    queue = broker.store.queues.find("orders", 0)
+    return 0 if queue is None else queue.max_queue_offset
+
+
+async def test_a_message_stored_while_a_new_group_begins_in_an_empty_queue_is_consumed(
+    broker: MemoryBroker,
+) -> None:
+    put(broker.store, b"elsewhere", queue_id=1)
+    assert await java_start_offset(broker, lambda: put(broker.store, b"stored in between")) == 0
+    answer = await query(broker, set_zero=False)
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
-    assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+
+
+async def test_a_message_stored_while_a_new_group_begins_in_a_queue_emptied_by_retention_is_consumed(
+    broker: MemoryBroker,
+) -> None:
+    file_bytes = broker.store.log.file_bytes
+    for queue_id in (0, 1, 1):
+        put(broker.store, body_for(file_bytes - 1000), queue_id=queue_id)
+    delete_first_file(broker)
+    assert broker.store.min_offset_in_queue("orders", 0) == 1
+    assert await java_start_offset(broker, lambda: put(broker.store, b"stored in between")) == 1
+
+
+def delete_first_file(broker: MemoryBroker) -> None:
+    broker.store.flush()
+    broker.store.flush_derived(thorough=True)
+    broker.store.log.delete_first()
+    broker.store.queues.delete_expired(broker.store.log.min_phy_offset)
 
 
 async def test_on_a_queue_that_has_lost_its_beginning_the_consumer_says_where_it_begins(
@@ -85,12 +115,11 @@ async def test_on_a_queue_that_has_lost_its_beginning_the_consumer_says_where_it
     file_bytes = broker.store.log.file_bytes
     for _ in range(3):
         put(broker.store, body_for(file_bytes - 1000))
-    broker.store.flush()
-    broker.store.flush_derived(thorough=True)
-    broker.store.log.delete_first()
-    broker.store.queues.delete_expired(broker.store.log.min_phy_offset)
+    delete_first_file(broker)
     assert broker.store.min_offset_in_queue("orders", 0) == 1
-    assert (await query(broker)).code == ResponseCode.QUERY_NOT_FOUND
+    answer = await query(broker)
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+    assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
 async def test_on_a_queue_whose_beginning_is_cold_the_consumer_says_where_it_begins(tmp_path: Path) -> None:
