@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.store.file_lock import FileLock
 from kourou.store.file_system_sync import sync_file_system
-from kourou.store.page_cache import MappedPages
+from kourou.store.page_cache import FilePages
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -67,11 +67,14 @@ class DiskUsage:
 class OpenFile:
     """An open file, read and written by position. Close it, or use it as a context manager."""
 
-    __slots__ = ("path", "_fd")
+    __slots__ = ("path", "_fd", "_knows_nowait", "_pages")
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
         self._fd = fd
+        # Whether the file system knows RWF_NOWAIT; found out by the first read that asks for it.
+        self._knows_nowait = _READ_NOWAIT != 0
+        self._pages: FilePages | None = None
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data`; on return it is in the page cache. After an OSError any part may be."""
@@ -101,29 +104,42 @@ class OpenFile:
             return data
         return self._read_rest(data, size_bytes, position)
 
-    def pread_nowait(self, size_bytes: int, position: int) -> bytearray | None:
-        """Read what lies wholly in the page cache; None when it does not, or nobody can tell."""
-        if not _READ_NOWAIT:
-            return None
+    def pread_nowait(self, size_bytes: int, position: int) -> bytes | bytearray | None:
+        """Read what lies wholly in the page cache; None when it does not, or the system cannot tell.
+
+        Where the file system does not know RWF_NOWAIT (tmpfs, overlayfs) the pages are asked for first: one
+        that is dropped in the microsecond before the read makes that read wait.
+        """
+        if not self._knows_nowait:
+            return self._pread_resident(size_bytes, position)
         data = bytearray(size_bytes)
         try:
             got = os.preadv(self._fd, [data], position, _READ_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno in _UNSUPPORTED:
-                return None
-            raise
+            if error.errno not in _UNSUPPORTED:
+                raise
+            self._knows_nowait = False
+            return self._pread_resident(size_bytes, position)
         return data if got == size_bytes else None
+
+    def _pread_resident(self, size_bytes: int, position: int) -> bytes | None:
+        if not self.is_resident(position, position + size_bytes):
+            return None
+        data = os.pread(self._fd, size_bytes, position)
+        return data if len(data) == size_bytes else None
 
     def will_need(self, size_bytes: int, position: int) -> None:
         """Have the system fetch these bytes into the page cache; a hint, which nobody waits for."""
         if _ADVISE is not None:
             _ADVISE(self._fd, position, size_bytes, os.POSIX_FADV_WILLNEED)
 
-    def is_resident(self, pages: MappedPages, position: int, end: int) -> bool:
-        """Whether bytes of a map of this file lie in the page cache; False when nobody can tell."""
-        return pages.are_resident(position, end)
+    def is_resident(self, position: int, end: int) -> bool:
+        """Whether these bytes lie in the page cache; False when the system cannot tell. Never waits."""
+        if self._pages is None:
+            self._pages = FilePages(self._fd, os.fstat(self._fd).st_size)
+        return self._pages.are_resident(position, end)
 
     def map_readonly(self, size_bytes: int) -> mmap.mmap:
         """Map the first bytes of the file. The map outlives `close()`; a read error in it is a SIGBUS."""
@@ -180,6 +196,9 @@ class OpenFile:
 
     def close(self) -> None:
         """Give the descriptor back; a second time does nothing."""
+        pages, self._pages = self._pages, None
+        if pages is not None:
+            pages.close()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

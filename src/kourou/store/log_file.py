@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from kourou.store.files import Files, OpenFile
-from kourou.store.page_cache import MappedPages
 
 _PIECE_BYTES: Final = 1024 * 1024
 _ZERO_PIECE: Final = bytes(_PIECE_BYTES)
@@ -42,7 +41,6 @@ class LogFile:
 
     __slots__ = (
         "_map",
-        "_pages",
         "_pins",
         "_removed",
         "end_phy_offset",
@@ -59,7 +57,6 @@ class LogFile:
         self.size_bytes = size_bytes
         self.end_phy_offset = start_phy_offset + size_bytes
         self._map: memoryview | None = None
-        self._pages: MappedPages | None = None
         self._pins = 0
         self._removed = False
 
@@ -94,14 +91,12 @@ class LogFile:
 
     def unmap(self) -> None:
         """Let go of the map; it ends when the last view of it does."""
-        self._map = self._pages = None
+        self._map = None
 
     def is_resident(self, phy_offset: int, end_phy_offset: int) -> bool:
         """Whether these bytes can be read through the map without waiting for the disk."""
-        if self._pages is None:
-            self._pages = MappedPages(self.mapped())
         start = self.start_phy_offset
-        return self.file.is_resident(self._pages, phy_offset - start, end_phy_offset - start)
+        return self.file.is_resident(phy_offset - start, end_phy_offset - start)
 
     def written_end(self, position: int) -> int:
         """Behind the last byte from `position` on that is not zero; `position` if all are."""

@@ -26,7 +26,7 @@ def open_queues(root: Path, files: Files | None = None, *, load: bool = True) ->
 
 
 def can_read_nowait(folder: Path) -> bool:
-    """Whether the file system says what is in memory; tmpfs, for one, does not."""
+    """Whether the system says what is in memory: by RWF_NOWAIT or mincore."""
     with Files().open(folder / "probe", create=True) as file:
         file.pwrite(b"in memory", 0)
         return file.pread_nowait(9, 0) is not None

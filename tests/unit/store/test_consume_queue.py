@@ -130,7 +130,7 @@ def test_nothing_is_read_outside_of_the_queue(queue: ConsumeQueue, flushed: bool
 
 def test_reading_without_waiting_says_when_it_would(queue: ConsumeQueue, tmp_path: Path) -> None:
     if not can_read_nowait(tmp_path):
-        pytest.skip("this file system does not tell what is in memory: RWF_NOWAIT is not supported")
+        pytest.skip("this system does not tell what is in memory")
     units = append(queue, 3)
     assert unpack(queue.read_units_nowait(0, 10) or b"") == units
     queue.flush()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import array
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kourou.store.files import DiskUsage, Files, OpenFile
+from kourou.store.page_cache import FilePages
 
 BLOCK_BYTES = 4096
 
@@ -103,27 +105,55 @@ def test_short_reads_are_continued(file: OpenFile, monkeypatch: pytest.MonkeyPat
 
 def test_reading_without_waiting_gives_all_or_nothing(file: OpenFile) -> None:
     file.pwrite(bytes(range(256)), 0)
-    data = file.pread_nowait(100, 10)
-    assert data in (None, bytes(range(10, 110)))  # None on a file system without the flag
+    assert file.pread_nowait(100, 10) == bytes(range(10, 110))
     assert file.pread_nowait(1000, 0) is None
 
 
-@pytest.mark.parametrize("code", [errno.EAGAIN, errno.EOPNOTSUPP])
-def test_what_is_not_in_the_page_cache_is_none(
-    file: OpenFile, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "preadv", refuse)
+def test_what_is_not_in_the_page_cache_is_none(file: OpenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "preadv", _refusing(errno.EAGAIN))
     assert file.pread_nowait(10, 0) is None
 
 
-def test_a_read_error_is_no_cache_miss(file: OpenFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+def test_on_a_file_system_without_rwf_nowait_what_is_in_memory_is_read_at_once(
+    file: OpenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.pwrite(bytes(range(256)), 0)
+    tries: list[object] = []
+    monkeypatch.setattr(os, "preadv", _refusing(errno.EOPNOTSUPP, tries))
+    assert [file.pread_nowait(100, position) for position in (10, 20)] == [
+        bytes(range(10, 110)),
+        bytes(range(20, 120)),
+    ]
+    assert file.pread_nowait(1000, 0) is None
+    assert len(tries) == 1, "the file system is asked once for each open file"
+    monkeypatch.setattr(FilePages, "are_resident", lambda *_: False)
+    assert file.pread_nowait(100, 10) is None
 
-    monkeypatch.setattr(os, "preadv", refuse)
+
+def test_on_a_file_system_without_rwf_nowait_a_file_cut_short_is_read_as_none(
+    file: OpenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.pwrite(bytes(4 * BLOCK_BYTES), 0)
+    monkeypatch.setattr(os, "preadv", _refusing(errno.EOPNOTSUPP))
+    assert file.pread_nowait(BLOCK_BYTES, 3 * BLOCK_BYTES) == bytes(BLOCK_BYTES)
+    file.set_length(3 * BLOCK_BYTES + 10)
+    assert file.pread_nowait(BLOCK_BYTES, 3 * BLOCK_BYTES) is None
+    file.set_length(10)
+    assert file.pread_nowait(BLOCK_BYTES, 3 * BLOCK_BYTES) is None
+    assert file.pread_nowait(10, 0) == bytes(10)
+
+
+def _refusing(code: int, tries: list[object] | None = None) -> Callable[..., int]:
+    def refuse(*asked: object) -> int:
+        if tries is not None:
+            tries.append(asked)
+        raise OSError(code, os.strerror(code))
+
+    return refuse
+
+
+def test_a_read_error_is_no_cache_miss(file: OpenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "preadv", _refusing(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         file.pread_nowait(10, 0)
 
