@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,9 @@ OURS = "Kourou"
 PYTHON_ALONE = "Kourou, Python alone"
 """Ours without the compiled kernel, where that is installed."""
 PYTHON_WORD = "python"
+CHECKOUT_WORD = "checkout="
+CHECKOUT = "Kourou in "
+"""Ours as another checkout has it, run by the Python of its `.venv`."""
 WITHOUT_KERNEL = {"compiledKernelEnable": "false"}
 JVM_OPTIONS = ("-server", "-Xms3g", "-Xmx3g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")
 STORE = {
@@ -133,9 +137,9 @@ def launch(
     properties = {**STORE, "flushDiskType": f"{flush.upper()}_FLUSH", **(settings or {})}
     if store is not None:
         properties |= {"storePathRootDir": str(store), "storePathCommitLog": str(store / "commitlog")}
-    if name in (OURS, PYTHON_ALONE):
-        properties |= {} if name == OURS else WITHOUT_KERNEL
-        server = launch_kourou_broker(work_dir, [namesrv], properties)
+    if is_ours(name):
+        properties |= WITHOUT_KERNEL if name == PYTHON_ALONE else {}
+        server = launch_kourou_broker(work_dir, [namesrv], properties, python=python_of(name))
     else:
         version = name.removeprefix("Apache ")
         server = apache.start_broker(
@@ -211,15 +215,38 @@ class Place:
         return self._peer
 
 
+def is_ours(name: str) -> bool:
+    """Whether the broker of a column is a Kourou."""
+    return name in (OURS, PYTHON_ALONE) or name.startswith(CHECKOUT)
+
+
+def python_of(name: str) -> str:
+    """The interpreter that runs the Kourou of a column."""
+    if not name.startswith(CHECKOUT):
+        return sys.executable
+    return str(Path(name.removeprefix(CHECKOUT), ".venv", "bin", "python").absolute())
+
+
 def peer_names(words: list[str]) -> list[str]:
-    """The columns: ours, then those of words such as `apache-5.5.0`, or `python`. ValueError for others."""
-    unknown = [word for word in words if not re.fullmatch(rf"apache-\d+\.\d+\.\d+|{PYTHON_WORD}", word)]
+    """The columns: ours, then those of words such as `apache-5.5.0`, `python` or `checkout=../other`.
+    ValueError for others."""
+    known = rf"apache-\d+\.\d+\.\d+|{PYTHON_WORD}|{CHECKOUT_WORD}.+"
+    unknown = [word for word in words if not re.fullmatch(known, word)]
     if unknown:
-        raise ValueError(f"{', '.join(unknown)}: a peer is written like apache-5.5.0, or is {PYTHON_WORD}")
-    return [OURS, *map(_column, dict.fromkeys(words))]
+        raise ValueError(
+            f"{', '.join(unknown)}: a peer is written like apache-5.5.0 or {CHECKOUT_WORD}FOLDER, "
+            f"or is {PYTHON_WORD}"
+        )
+    columns = [OURS, *map(_column, dict.fromkeys(words))]
+    for python in map(python_of, columns):
+        if not Path(python).exists():
+            raise ValueError(f"{python} is missing: run `make .venv/.ready` in that checkout")
+    return columns
 
 
 def _column(word: str) -> str:
+    if word.startswith(CHECKOUT_WORD):
+        return CHECKOUT + word.removeprefix(CHECKOUT_WORD)
     return PYTHON_ALONE if word == PYTHON_WORD else f"Apache {word.removeprefix('apache-')}"
 
 

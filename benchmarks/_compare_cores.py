@@ -7,7 +7,6 @@ has two cores as well. Two load generators, one for each broker of ours; at Apac
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,12 +18,13 @@ from pathlib import Path
 from benchmarks._broker_loadgen import Loadgen, Measured
 from benchmarks._broker_peers import (
     FIRST_SEND_TIMEOUT_S,
-    OURS,
     POLL_S,
     PYTHON_ALONE,
     WITHOUT_KERNEL,
     Launcher,
     PeerError,
+    is_ours,
+    python_of,
 )
 from benchmarks._compare_alone import SENT_PER_S, START_S
 from benchmarks._compare_rows import QUEUES, Outcome, Reading, Scale
@@ -89,8 +89,9 @@ def _at_once(loads: list[Loadgen], *times: object, timeout_s: float) -> list[Mea
 @contextmanager
 def _servers(name: str, launcher: Launcher) -> Iterator[list[Loadgen]]:
     """Loads for each half of the machine."""
-    if name in (OURS, PYTHON_ALONE):
-        with _standalone(launcher, {} if name == OURS else WITHOUT_KERNEL) as loads:
+    if is_ours(name):
+        settings = WITHOUT_KERNEL if name == PYTHON_ALONE else {}
+        with _standalone(launcher, python_of(name), settings) as loads:
             yield loads
         return
     with launcher.place(name) as place:
@@ -98,7 +99,7 @@ def _servers(name: str, launcher: Launcher) -> Iterator[list[Loadgen]]:
 
 
 @contextmanager
-def _standalone(launcher: Launcher, settings: dict[str, str]) -> Iterator[list[Loadgen]]:
+def _standalone(launcher: Launcher, python: str, settings: dict[str, str]) -> Iterator[list[Loadgen]]:
     from tests.interop.ports import free_broker_port, free_port
     from tests.interop.process import ServerProcess
 
@@ -106,7 +107,7 @@ def _standalone(launcher: Launcher, settings: dict[str, str]) -> Iterator[list[L
         first = free_broker_port()
         ports = {"--namesrv-port": free_port(), "--broker-port": first, "--brokers": BROKERS}
         words = [str(word) for pair in ports.items() for word in pair]
-        command = [sys.executable, "-m", "kourou.cli.main", "standalone", "--store", f"{text}/store", *words]
+        command = [python, "-m", "kourou.cli.main", "standalone", "--store", f"{text}/store", *words]
         for broker in range(BROKERS):
             _write_settings(Path(text) / "store" / f"{broker_name(broker)}.properties", settings)
         log_path = Path(text) / "console.log"

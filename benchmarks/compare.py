@@ -4,6 +4,7 @@
     python -m benchmarks compare --full                           under an hour, all rows
     python -m benchmarks compare --peer none                      ours alone
     python -m benchmarks compare --peer python                    ours with the compiled kernel and without
+    python -m benchmarks compare --peer checkout=../before        ours beside that of another checkout
     python -m benchmarks compare --rows "sync" --rows "pull"      only rows whose name holds one of these
     python -m benchmarks compare --list                           the rows there are
 
@@ -28,7 +29,7 @@ from pathlib import Path
 
 from benchmarks import _page_cache
 from benchmarks._broker_loadgen import build
-from benchmarks._broker_peers import JVM_OPTIONS, PYTHON_WORD, Launcher, peer_names
+from benchmarks._broker_peers import CHECKOUT_WORD, JVM_OPTIONS, PYTHON_WORD, Launcher, peer_names
 from benchmarks._broker_report import cpu_model, machine, machine_name
 from benchmarks._compare_alone import BacklogRow, StartRow
 from benchmarks._compare_cores import CoresRow
@@ -144,7 +145,8 @@ def available_peers(words: list[str]) -> list[str]:
     from tests.interop import artifacts
 
     wanted = [word for word in words if word != "none"]
-    apaches = [word for word in wanted if word != PYTHON_WORD]
+    kourous = [word for word in wanted if word == PYTHON_WORD or word.startswith(CHECKOUT_WORD)]
+    apaches = [word for word in wanted if word not in kourous]
     unknown = [word for word in apaches if word.replace("apache", "server") not in artifacts.ARTIFACT_SETS]
     if unknown:
         known = ", ".join(name for name in artifacts.ARTIFACT_SETS if name.startswith("server-"))
@@ -152,7 +154,7 @@ def available_peers(words: list[str]) -> list[str]:
     missing = artifacts.missing_tools() if apaches else None
     if missing:
         say(f"without Apache's: {missing}")
-    return peer_names([word for word in wanted if not missing or word == PYTHON_WORD])
+    return peer_names(kourous if missing else wanted)
 
 
 def parse(words: list[str]) -> argparse.Namespace:
@@ -165,7 +167,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--quick", action="store_true", help="under ten minutes (the default)")
     form.add_argument("--full", action="store_true", help="under an hour")
-    parser.add_argument("--peer", action="append", help="apache-VERSION, python, or none; may be repeated")
+    parser.add_argument(
+        "--peer", action="append", help="apache-VERSION, python, checkout=FOLDER, or none; may be repeated"
+    )
     parser.add_argument(
         "--rows", action="append", default=[], metavar="TEXT", help="rows with this in their name"
     )

@@ -41,9 +41,14 @@ def launch_broker_under_test(
 
 
 def launch_kourou_broker(
-    work_dir: Path, namesrvs: Sequence[str], properties: Mapping[str, str] | None = None
+    work_dir: Path,
+    namesrvs: Sequence[str],
+    properties: Mapping[str, str] | None = None,
+    *,
+    python: str = sys.executable,
 ) -> ServerProcess:
-    """Launch our broker; all that it writes stays below work_dir. Properties go over what is set here."""
+    """Launch our broker; all that it writes stays below work_dir. Properties go over what is set here.
+    Another `python` runs the Kourou that is installed there."""
     work_dir.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="kourou-broker-", dir=work_dir.absolute()))
     settings = {
@@ -60,7 +65,7 @@ def launch_kourou_broker(
     conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return ServerProcess(
         "our broker",
-        [sys.executable, "-m", "kourou.cli.mqbroker", "-c", str(conf)],
+        [python, "-m", "kourou.cli.mqbroker", "-c", str(conf)],
         port=int(settings["listenPort"]),
         log_path=home / "console.log",
         ready_timeout_s=_READY_TIMEOUT_S,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import compare
 from benchmarks._broker_loadgen import Interval, LoadgenError, Measured
-from benchmarks._broker_peers import peer_names
+from benchmarks._broker_peers import peer_names, python_of
 from benchmarks._compare_alone import EACH_S, BacklogRow, SendsBeside, backlog_outcome
 from benchmarks._compare_cores import together
 from benchmarks._compare_rows import FULL, KINDS, QUICK, Scale, is_held, outcome
@@ -103,6 +105,19 @@ def test_peers_are_named_as_maven_versions() -> None:
     assert peer_names(["python"]) == ["Kourou", "Kourou, Python alone"]
     with pytest.raises(ValueError, match=r"5\.5: a peer is written like apache-5\.5\.0"):
         peer_names(["apache-4.9.7", "5.5"])
+
+
+def test_another_checkout_is_run_by_its_own_python(tmp_path: Path) -> None:
+    word = f"checkout={tmp_path}"
+    with pytest.raises(ValueError, match=r"make \.venv/\.ready"):
+        peer_names([word])
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    ours, other = peer_names([word])
+    assert (ours, other) == ("Kourou", f"Kourou in {tmp_path}")
+    assert python_of(ours) == sys.executable
+    assert python_of(other) == str(python)
 
 
 def test_a_version_that_is_not_brought_by_maven_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
