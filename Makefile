@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK_READY := $(VENV)/.ready-spark
 
-.PHONY: demo test check format docs bench interop kernel soak clean help
+.PHONY: demo test check format docs bench interop kernel nightly soak clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
@@ -54,11 +54,10 @@ docs: $(READY)   ## the pages of keys and options, from the code
 bench: $(READY)  ## ours beside Apache's, the quick form; ARGS for another: benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(READY)   ## the long runs: every test with full counts, and kills under Java clients if there is a Java
-	@KOUROU_NIGHTLY=1 $(BIN)/python -m pytest -m 'not interop' $(ARGS)
-	@if command -v java >/dev/null; then \
-	  KOUROU_NIGHTLY=1 $(BIN)/python -m pytest -m interop tests/interop/test_broker_kill.py; \
-	else echo "no java here: tests/interop/test_broker_kill.py was not run"; fi
+nightly: $(READY) ## full counts of fault loops and oracles, reference runs; 90 minutes at most, report in benchmarks/results
+	@$(BIN)/python -u .ci/suites.py nightly $(ARGS)
+
+soak: nightly    ## make nightly, then 30 minutes of load on a broker
 	@$(BIN)/python -m benchmarks soak
 
 clean:           ## remove what make created

@@ -1,0 +1,292 @@
+"""What `.ci/run` and `make nightly` run.
+
+    python3 .ci/suites.py ci [NAME...]        everything that must hold before a change lands
+    python3 .ci/suites.py nightly [NAME...]   full counts and reference runs; writes their report
+
+With names, only these tasks run, and what they need. The output of each task is in build/ci or build/nightly.
+KOUROU_CI_CORES says how many cores to share out (default: the machine's, at least 2).
+An interrupted nightly run goes on where it was, as long as the commit is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import nightly_report  # noqa: E402
+from runner import OK, ROOT, Result, Task, available_cores, run_tasks, show_end, summary  # noqa: E402
+
+PYTHON = ".venv/bin/python"
+_KERNEL_FOLDER = ROOT / "build" / "kernel"
+_CI_BUDGET_S = 35 * 60  # on a quiet machine of 2 cores
+_LIMIT_S = 85 * 60
+_PIP = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "5")
+_SPARK = {"KOUROU_REQUIRE_SPARK": "1"}
+_KERNEL = {"PYTHONPATH": str(_KERNEL_FOLDER)}
+_ELSEWHERE = "not interop and not integration and not spark"
+# A test that hangs shows where, long before its suite is ended.
+_PYTEST = (
+    PYTHON,
+    "-m",
+    "pytest",
+    "-p",
+    "no:cacheprovider",
+    "-o",
+    "faulthandler_timeout=240",
+    "--junitxml={junit}",
+)
+# Pipelines have Spark sessions of their own: each of these files in a process of its own, as a command is.
+_PIPELINE_FILES = ("test_pipeline_*.py", "test_docs_pipelines_*.py", "test_docs_sql_stats.py")
+
+_AFTER_TESTS = ("tests", "interop set-up")
+_AFTER_EXTRAS = ("extras set-up", "interop set-up")
+_AFTER_KERNEL = ("kernel set-up", "interop set-up")
+
+
+def suite(name: str, arguments: Sequence[str], **options: object) -> Task:
+    """A suite that is run by pytest."""
+    return Task(name, (*_PYTEST, *arguments), is_suite=True, **options)  # type: ignore[arg-type]
+
+
+def interop(name: str, *patterns: str, **options: object) -> Task:
+    """A suite with Apache RocketMQ."""
+    files = [path for pattern in patterns for path in found(f"tests/interop/{pattern}")]
+    return suite(f"interop: {name}", ("-m", "interop", *files), **{"after": _AFTER_TESTS, **options})
+
+
+def found(pattern: str) -> list[str]:
+    """The files of a pattern; there has to be one, so that no suite is empty unnoticed."""
+    paths = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
+    assert paths, f".ci/suites.py: there is no {pattern}"
+    return paths
+
+
+def extras(*names: str) -> list[str]:
+    """The packages of extras of this project: without the project itself, which running suites use."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages: list[str] = []
+    for name in names:
+        for requirement in project["optional-dependencies"][name]:
+            own = re.fullmatch(r"kourou\[(.*)\]", requirement)
+            packages += extras(*own[1].split(",")) if own else [requirement]
+    return packages
+
+
+def set_up(extras_after: Sequence[str]) -> Iterator[Task]:
+    """What suites need; Spark, other extras and the kernel after what has to work without them."""
+    yield Task("packages", ("bash", ".ci/interop-setup", "packages"), cores=0, expected_s=9_000)
+    yield Task("set-up", ("make", ".venv/.ready"), expected_s=9_000)
+    # Waits for the network, where there is anything to do at all.
+    artifacts = ("bash", ".ci/interop-setup", "artifacts")
+    yield Task("interop set-up", artifacts, cores=0, expected_s=9_000, after=("packages", "set-up"))
+    install = (*_PIP, "-c", "constraints.txt", *extras("integration-test", "spark-test"))
+    yield Task("extras set-up", install, expected_s=8_000, after=extras_after)
+    # Not into .venv: suites with the kernel run beside suites without it.
+    build = f"{' '.join(_PIP)} --upgrade --target {_KERNEL_FOLDER} ./kernel"
+    check = f"{PYTHON} -c 'from kourou.store.kernel import installed_kernel as k; assert k(), \"no kernel\"'"
+    yield Task(
+        "kernel set-up",
+        ("bash", "-c", f"{build} && {check}"),
+        expected_s=8_000,
+        after=extras_after,
+        env=_KERNEL,
+    )
+
+
+def ci_tasks() -> list[Task]:
+    """Everything that must hold before a change lands."""
+    return [
+        *set_up(extras_after=("tests", "format, lint, types")),
+        Task("format, lint, types", ("make", "check"), expected_s=8_000, after=("set-up",)),
+        Task(
+            "tests",
+            ("make", "test", "ARGS=--junitxml={junit}"),
+            cores=2,
+            expected_s=7_000,
+            after=("set-up", "packages"),
+            is_suite=True,
+        ),
+        suite("slow tests", ("-m", f"slow and {_ELSEWHERE}"), after=_AFTER_TESTS, expected_s=300),
+        interop("client", "test_client_*.py", expected_s=500),
+        interop("messaging", "test_messaging_*.py", "test_delay_handover.py", expected_s=400),
+        interop("broker", "test_broker_*.py", expected_s=300),
+        interop("mqadmin", "test_mqadmin.py", expected_s=150),
+        interop("name server", "test_namesrv*.py", expected_s=120),
+        interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=120),
+        suite(
+            "integrations",
+            ("-m", "integration", "tests/e2e/client"),
+            env={"KOUROU_REQUIRE_INTEGRATIONS": "1"},
+            after=_AFTER_EXTRAS,
+            expected_s=60,
+        ),
+        *spark_suites(),
+        suite(
+            "kernel: broker",
+            ("tests/e2e/broker", "tests/e2e/test_broker_bad_input.py", "tests/crash"),
+            env=_KERNEL,
+            after=_AFTER_KERNEL,
+            expected_s=150,
+        ),
+        interop(
+            "with the kernel",
+            *("test_broker_sending.py", "test_broker_consuming.py"),
+            env=_KERNEL,
+            after=_AFTER_KERNEL,
+            expected_s=100,
+        ),
+    ]
+
+
+def spark_suites() -> Iterator[Task]:
+    """Spark over our topics, and pipelines."""
+    options = {"env": _SPARK, "after": _AFTER_EXTRAS}
+    unit = ("tests/unit/pipelines", "tests/unit/cli/test_pipeline_sql.py", "tests/unit/test_doc_examples.py")
+    yield suite("spark: unit tests", unit, **options, expected_s=60)
+    pipelines = [path for pattern in _PIPELINE_FILES for path in found(f"tests/spark/{pattern}")]
+    others = [path for path in found("tests/spark/test_*.py") if path not in pipelines]
+    yield suite("spark", ("-m", "spark", *others), **options, expected_s=400)
+    for path in pipelines:
+        name = Path(path).stem.removeprefix("test_").replace("_", " ")
+        yield suite(f"spark: {name}", ("-m", "spark", path), **options, expected_s=100)
+
+
+def nightly_tasks() -> list[Task]:
+    """Full counts of fault loops and oracles, all lanes with references, and what only runs here."""
+    after = ("extras set-up", "kernel set-up", "interop set-up")
+
+    def loops(name: str, *paths: str, **options: object) -> Task:
+        arguments = ("-m", _ELSEWHERE, *paths)
+        return suite(name, arguments, **{"after": after, "limit_s": 2_700, "expected_s": 900, **options})
+
+    def all_interop(name: str, *patterns: str, **options: object) -> Task:
+        return interop(name, *patterns, **{"after": after, **options})
+
+    crash = found("tests/crash/test_*.py")
+    tasks = [
+        *set_up(extras_after=("set-up", "packages")),
+        *(loops(f"crash: {Path(path).stem.removeprefix('test_').replace('_', ' ')}", path) for path in crash),
+        suite(
+            "property tests",
+            ("-m", f"hypothesis and {_ELSEWHERE}"),
+            after=after,
+            limit_s=2_700,
+            expected_s=900,
+        ),
+        suite(
+            "slow tests",
+            ("-m", f"(slow or nightly) and {_ELSEWHERE}", "--ignore=tests/crash", "tests"),
+            after=after,
+            expected_s=600,
+        ),
+        loops("starts and stops", *found("tests/**/test_starts_and_stops.py"), expected_s=300),
+        all_interop("client, all lanes", "test_client_*.py", expected_s=700),
+        all_interop("messaging, all lanes", "test_messaging_*.py", "test_delay_handover.py", expected_s=700),
+        all_interop("broker", "test_broker_*.py", expected_s=700),
+        all_interop("mqadmin", "test_mqadmin.py", "test_namesrv*.py", expected_s=300),
+        all_interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=600),
+        all_interop("with the kernel", "test_*.py", env=_KERNEL, expected_s=800),
+        loops("kernel: crash", "tests/crash", env={**_KERNEL, "KOUROU_NIGHTLY_LOOP_S": "60"}),
+        suite(
+            "spark: nightly",
+            ("-m", "nightly and spark", "tests/spark"),
+            env=_SPARK,
+            after=after,
+            expected_s=600,
+        ),
+    ]
+    return [dataclasses.replace(task, env={"KOUROU_NIGHTLY": "1", **task.env}) for task in tasks]
+
+
+def main() -> int:
+    """Run the tasks that were asked for; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Runs the suites of CI or of a nightly run.")
+    parser.add_argument("which", choices=("ci", "nightly"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these tasks, and what they need")
+    parser.add_argument("--list", action="store_true", help="print the names of the tasks")
+    options = parser.parse_args()
+    tasks = ci_tasks() if options.which == "ci" else nightly_tasks()
+    if options.list:
+        print("\n".join(task.name for task in tasks))
+        return 0
+    unknown = set(options.names) - {task.name for task in tasks}
+    if unknown:
+        parser.error(f"there is no task {', '.join(sorted(unknown))}; --list prints all")
+    os.environ["KOUROU_REQUIRE_INTEROP"] = "1"
+    run = run_ci if options.which == "ci" else run_nightly
+    return run(needed(tasks, options.names))
+
+
+def needed(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
+    """The tasks of these names and all set-up that they need; all tasks if there are no names."""
+    if not names:
+        return list(tasks)
+    by_name = {task.name: task for task in tasks}
+    wanted: dict[str, Task] = {}
+    pending = list(names)
+    while pending:
+        task = by_name[pending.pop()]
+        after = [name for name in task.after if name in names or not by_name[name].is_suite]
+        wanted[task.name] = dataclasses.replace(task, after=after)
+        pending += [name for name in after if name not in wanted]
+    return [wanted[task.name] for task in tasks if task.name in wanted]
+
+
+def cores() -> float:
+    """The cores to share out."""
+    return float(os.environ.get("KOUROU_CI_CORES") or max(2, available_cores()))
+
+
+def run_ci(tasks: Sequence[Task]) -> int:
+    """Run the suites of CI."""
+    folder = ROOT / "build" / "ci"
+    began = time.monotonic()
+    results = run_tasks(
+        tasks, folder, cores=cores(), limit_s=_LIMIT_S, finished=lambda r: show_end(r, folder)
+    )
+    wall_s = time.monotonic() - began
+    print(summary(results, wall_s))
+    if wall_s > _CI_BUDGET_S:
+        # A warning, not a failure: machines differ in speed by half.
+        print(
+            f"WARNING: this took {wall_s:.0f} s; the budget of a quiet machine of 2 cores is {_CI_BUDGET_S} s"
+        )
+    return verdict("CI", results)
+
+
+def run_nightly(tasks: Sequence[Task]) -> int:
+    """Run the nightly suites, but for those of this commit that passed already, and write the report."""
+    folder = ROOT / "build" / "nightly"
+    journal = nightly_report.Journal(folder / "results.jsonl")
+    began = time.monotonic()
+
+    def finished(result: Result) -> None:
+        show_end(result, folder)
+        journal.add(result)
+
+    done = {name: result for name, result in journal.passed().items() if result.counts is not None}
+    results = run_tasks(tasks, folder, cores=cores(), limit_s=_LIMIT_S, finished=finished, done=done)
+    wall_s = time.monotonic() - began
+    print(summary(results, wall_s))
+    print(f"the report: {nightly_report.write(results, wall_s)}")
+    return verdict("Nightly", results)
+
+
+def verdict(what: str, results: Sequence[Result]) -> int:
+    """Print the last line; the exit status."""
+    is_ok = all(result.outcome == OK for result in results)
+    print(f"{what}: {'passed' if is_ok else 'failed'}")
+    return 0 if is_ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
