@@ -8,7 +8,7 @@
    What is not quite ordinary is left alone: the caller goes its own way from there on. So nothing here
    reports what is wrong with a request, and nothing here changes an object of the caller's. All that comes
    from a peer is looked at with its length; a field that the general way might take otherwise is not taken.
-   The bytes are those that the general way makes: tests/unit/kernel compares both. */
+   The bytes are those that the general way makes: tests/integration/kernel compares both. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

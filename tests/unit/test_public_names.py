@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import kourou
@@ -53,9 +50,3 @@ def test_a_mistyped_name_says_what_there_is() -> None:
         _ = kourou.Mesage
     with pytest.raises(AttributeError, match="'kourou' has no attribute 'xyz'; it offers AsyncLitePull"):
         _ = kourou.xyz
-
-
-def test_importing_kourou_stays_light() -> None:
-    program = "import sys, kourou; print([m for m in ('asyncio', 'msgspec', 'numpy') if m in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -100,14 +99,6 @@ def test_limits_of_open_files(proc: Path, limit: str, severities: list[str]) -> 
     (proc / "7").mkdir()
     (proc / "7" / "limits").write_text(LIMITS.format(limit))
     assert [finding.severity for finding in limit_findings(broker(), 7, proc)] == severities
-
-
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux has /proc/net/tcp")
-def test_the_process_that_listens_is_this_one() -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        assert listening_pid(listener.getsockname()[1]) == os.getpid()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -314,16 +312,6 @@ def test_help_shows_what_holds_without_an_option() -> None:
     assert "Threads. [default: 64; 1<=x<=10000]" in words and "a key: the second. [default: false]" in words
 
 
-def test_the_command_line_itself_loads_nothing_heavy() -> None:
-    program = (
-        "import sys, kourou.cli.main\n"
-        "names = ('kourou.cli.bench', 'numpy', 'pydantic', 'pyspark', 'rich', 'typer')\n"
-        "print([name for name in names if name in sys.modules])\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert (ran.stdout, ran.stderr) == ("[]\n", "")
-
-
 @pytest.mark.parametrize("command", ["standalone", "broker", "namesrv", "demo"])
 def test_help_shows_options_whole_and_flags_without_a_type(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"])
@@ -357,25 +345,6 @@ def test_a_store_that_cannot_be_made_is_one_line() -> None:
 def test_the_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"kourou {__version__}\n")
-
-
-def test_only_what_exists_is_listed_and_servers_first() -> None:
-    # In a process of its own: groups of commands stay loaded.
-    words = [sys.executable, "-m", "kourou.cli.main", "--help"]
-    shown = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
-    listed = shown.partition("Commands:\n")[2]
-    assert [line.split()[0] for line in listed.splitlines()] == [
-        "standalone",
-        "broker",
-        "namesrv",
-        "demo",
-        "ready",
-        "admin",
-        "bench",
-        "pipeline",
-        "quickstart",
-        "store",
-    ]
 
 
 @pytest.mark.parametrize(

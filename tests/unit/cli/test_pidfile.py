@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from kourou import pidfile
-from kourou.pidfile import pid_file, process_started, running_servers
+from kourou.pidfile import pid_file, running_servers
 
 
 def test_a_server_is_found_while_it_runs(tmp_path: Path) -> None:
@@ -81,17 +78,3 @@ def test_a_folder_that_cannot_be_written_does_not_stop_a_server(
     with caplog.at_level(logging.WARNING), pid_file(tmp_path / "file", "namesrv", "0.0.0.0:1") as path:
         assert path is None
     assert "mqshutdown will not find this server" in caplog.text
-
-
-def test_a_process_that_ended_is_gone_even_before_its_parent_looked() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        # Waits for the end and leaves the child as a zombie.
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert process_started(child.pid) is None
-
-
-def test_ps_tells_start_times_where_there_is_no_proc() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        started = pidfile._started_by_ps(child.pid)
-        assert started is not None and started == pidfile._started_by_ps(child.pid)
-    assert pidfile._started_by_ps(child.pid) is None

@@ -32,7 +32,7 @@ class Connections:
         topic = (command.ext_fields or {})["topic"]
         self.under_way[topic] += 1
         self.most[topic] = max(self.most[topic], self.under_way[topic])
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         self.under_way[topic] -= 1
         if self.is_failing:
             raise ConnectError(address, "gone")

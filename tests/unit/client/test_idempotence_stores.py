@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sqlite3
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -149,26 +147,6 @@ def test_sqlite_deletes_what_is_over(tmp_path: Path) -> None:
     old = counted.execute("SELECT count(*) FROM idempotence WHERE message_key LIKE 'old-%'").fetchone()
     counted.close()
     assert old == (0,)
-
-
-def _claim_in_child(store: SqliteStore, answer: Callable[[str], None]) -> None:
-    answer(f"{store.claim('k', 'child', 10).name} {store.claim('new', 'child', 10).name}")
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_sqlite_goes_on_in_a_forked_process(tmp_path: Path) -> None:
-    if "fork" not in multiprocessing.get_all_start_methods():
-        pytest.skip("this system cannot fork")
-    forking = multiprocessing.get_context("fork")
-    with SqliteStore(tmp_path / "done.db") as store:
-        store.claim("k", "parent", 60)
-        answers = forking.SimpleQueue()
-        child = forking.Process(target=_claim_in_child, args=(store, answers.put))
-        child.start()
-        child.join(30)
-        assert child.exitcode == 0
-        assert answers.get() == "IN_PROGRESS CLAIMED"
-        assert store.claim("new", "parent", 10) is Claim.IN_PROGRESS
 
 
 def test_redis_clients_that_decode_are_understood() -> None:

@@ -6,8 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -229,40 +227,6 @@ def test_ctrl_c_leaves_the_wait_at_once_and_cancels_the_call(portal: Portal) -> 
         portal.call(for_ever)
     assert is_cancelled.wait(10)
     assert portal.call(lambda: answer(5)) == 5
-
-
-def test_a_portal_inherited_by_a_fork_says_so_and_the_child_can_have_its_own() -> None:
-    # In a process of its own: the test's has threads that a fork should not meet.
-    program = """
-import asyncio, os, sys
-from kourou.client.plain.portal import enter_portal, leave_portal
-from kourou.errors import ClientStateError
-
-async def answer():
-    return 42
-
-portal = enter_portal()
-assert portal.call(answer) == 42
-child = os.fork()
-if child == 0:
-    try:
-        portal.call(answer)
-    except ClientStateError as error:
-        ok = "before a fork" in str(error)
-    own = enter_portal()
-    ok = ok and own is not portal and own.call(answer) == 42
-    leave_portal(own)
-    leave_portal(portal)
-    os._exit(0 if ok else 1)
-_, status = os.waitpid(child, 0)
-assert portal.call(answer) == 42
-leave_portal(portal)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], capture_output=True, timeout=60
-    )
-    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 # -- a client on it ------------------------------------------------------------------------------

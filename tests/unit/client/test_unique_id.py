@@ -6,8 +6,6 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from kourou.client.unique_id import UniqueIds, shared_unique_ids
 from kourou.protocol.message_id import parse_unique_id
 
@@ -42,29 +40,6 @@ def test_two_generators_of_one_process_differ() -> None:
 
 def test_an_ipv6_address_makes_longer_ids() -> None:
     assert len(UniqueIds(ip="2001:db8::1").next_id()) == 56
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_after_a_fork_parent_and_child_make_different_ids() -> None:
-    ids = UniqueIds(ip="127.0.0.1", now_ms=lambda: 1_794_711_773_372)
-    ids.next_id()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        # Nothing of the test's own end may run twice: leave at once.
-        try:
-            os.write(writing, ids.next_id().encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as answer:
-        of_child = parse_unique_id(answer.read())
-    assert os.waitpid(child, 0)[1] == 0
-    of_parent = parse_unique_id(ids.next_id())
-    assert of_child.pid == child & 0xFFFF
-    assert of_parent.pid == os.getpid() & 0xFFFF
-    assert of_child.class_loader_hash != of_parent.class_loader_hash
 
 
 def test_the_time_moves_on_and_the_counter_wraps() -> None:

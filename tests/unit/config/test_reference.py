@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from kourou.config.broker import BrokerConfig
@@ -37,15 +35,3 @@ def test_every_key_is_in_the_document() -> None:
     keys = {key.name for config in (BrokerConfig, NamesrvConfig) for key in config.known_keys()}
     assert [name for name in sorted(keys) if f"`{name}`" not in text] == []
     assert AT_START <= keys
-
-
-def test_servers_do_not_load_the_texts() -> None:
-    program = (
-        "import sys, kourou.cli.mqbroker, kourou.config.broker_loader, kourou.cli.main\n"
-        "names = ('meanings', 'reference')\n"
-        "print([name for name in names if f'kourou.config.{name}' in sys.modules])\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert ran.stdout == "[]\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,28 +11,6 @@ from kourou.errors import StoreLockedError
 from kourou.store import file_lock
 from kourou.store.file_lock import FileLock, is_locked
 from kourou.store.files import Files
-
-# What Apache's broker does, by the same system call: lock byte 0 of the file.
-_LOCK_AS_JAVA = """
-import fcntl, sys
-file = open(sys.argv[1], "r+")
-try:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-except OSError:
-    print("refused", flush=True)
-else:
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
-
-
-def other_process(path: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", _LOCK_AS_JAVA, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_a_second_lock_in_this_process_is_refused(tmp_path: Path) -> None:
@@ -63,23 +39,6 @@ def test_an_unknown_holder_is_just_another_process(tmp_path: Path) -> None:
             Files().lock(tmp_path / "lock")
     assert refused.value.holder_pid is None
     assert refused.value.path == tmp_path / "lock"
-
-
-def test_a_lock_of_another_program_is_seen_with_its_pid(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text("lock")
-    with other_process(tmp_path / "lock") as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
-        with pytest.raises(StoreLockedError) as refused:
-            Files().lock(tmp_path / "lock")
-        assert refused.value.holder_pid == holder.pid
-        holder.communicate("")
-    Files().lock(tmp_path / "lock").release()
-
-
-def test_another_program_sees_our_lock(tmp_path: Path) -> None:
-    with Files().lock(tmp_path / "lock"), other_process(tmp_path / "lock") as other:
-        output, _ = other.communicate("")
-    assert output == "refused\n"
 
 
 def test_what_is_no_lock_problem_stays_an_os_error(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import struct
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -381,26 +379,6 @@ def test_a_store_in_use_by_this_process(kit: StoreKit, store: MessageStore) -> N
         kit.open()
     assert listing(kit.root) == before
     put(store, b"y")
-
-
-def test_a_store_in_use_by_another_process(kit: StoreKit) -> None:
-    put(kit.open(), b"x")
-    kit.close()
-    code = (
-        "import sys; from pathlib import Path; from kourou.store.file_lock import FileLock\n"
-        "lock = FileLock.acquire(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(kit.root / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"locked\n"
-        before = listing(kit.root)
-        with pytest.raises(StoreLockedError, match=f"in use by process {holder.pid}"):
-            kit.open()
-        assert listing(kit.root) == before
-        holder.communicate()
-    assert bodies(kit.open()) == [b"x"]
 
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])

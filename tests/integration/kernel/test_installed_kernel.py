@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from kourou.store.kernel import MODULE, installed_kernel
-from tests.unit.kernel.kernel_kit import install
+from tests.integration.kernel.kernel_kit import install
 
 
 def test_one_that_is_installed_is_used(kernel: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

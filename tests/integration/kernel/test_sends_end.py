@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.unit.kernel.twins import binary_send, frame, send
+from tests.integration.kernel.twins import binary_send, frame, send
 
 LIMIT = 10_000
 SENDS = (

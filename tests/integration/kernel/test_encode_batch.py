@@ -18,7 +18,7 @@ from kourou.store.put_batch import PutBatch, RunRoom
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS
-from tests.unit.kernel.twins import ID, Twins, binary_send, frame, recorded_requests, send
+from tests.integration.kernel.twins import ID, Twins, binary_send, frame, recorded_requests, send
 
 PROPERTIES = f"KEYS\x01k1\x02UNIQ_KEY\x01{ID}\x02TAGS\x01TagA\x02".encode()
 WITHOUT_ID = "WAIT\x01true\x02"

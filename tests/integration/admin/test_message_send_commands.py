@@ -13,9 +13,9 @@ import pytest
 from kourou import AsyncPushConsumer, MessageExt
 from kourou.testing.cluster import cluster
 from tests.golden.mqadmin import VERSIONS, recordings
+from tests.integration.admin.dead_broker import DEAD, register_dead_broker
+from tests.integration.admin.group_kit import TOPIC, Traffic, traffic, until
 from tests.unit.admin.command_line import Result, run_line
-from tests.unit.admin.dead_broker import DEAD, register_dead_broker
-from tests.unit.admin.group_kit import TOPIC, Traffic, traffic, until
 
 _ID = re.compile(r"\b[0-9A-F]{32}\b")
 

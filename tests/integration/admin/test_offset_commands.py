@@ -11,8 +11,16 @@ from kourou.admin.consume_stats import consume_stats
 from kourou.cli.admin.offset_commands import OFFSET_COMMANDS
 from kourou.cli.admin.options import Given
 from kourou.testing.cluster import cluster
+from tests.integration.admin.group_kit import (
+    GROUP,
+    TOPIC,
+    Traffic,
+    add_ghost_broker,
+    consumed,
+    traffic,
+    until,
+)
 from tests.unit.admin.command_line import run_line
-from tests.unit.admin.group_kit import GROUP, TOPIC, Traffic, add_ghost_broker, consumed, traffic, until
 
 _QUEUES = [0, 1, 2, 3]
 

@@ -37,8 +37,8 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import Cluster, broker_config, cluster
 from tests.e2e.client.push_kit import Notes, call, make_topic, until
+from tests.integration.admin.gone_broker import register
 from tests.unit.admin.command_line import run_line
-from tests.unit.admin.gone_broker import register
 
 pytestmark = pytest.mark.e2e
 

@@ -11,8 +11,8 @@ from kourou.admin.groups import group_configs
 from kourou.admin.session import Admin
 from kourou.protocol.bodies import GroupRetryPolicyType
 from kourou.testing.cluster import cluster
+from tests.integration.admin.group_kit import GROUP, TOPIC, add_ghost_broker, consumed
 from tests.unit.admin.command_line import run_line
-from tests.unit.admin.group_kit import GROUP, TOPIC, add_ghost_broker, consumed
 
 
 async def test_a_group_is_made_changed_read_and_deleted(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from kourou.testing.faulty_files import FaultyFiles
-from tests.unit.kernel.kernel_kit import build, build_problem, install
-from tests.unit.kernel.twins import Twins, frame, send, started
+from tests.integration.kernel.kernel_kit import build, build_problem, install
+from tests.integration.kernel.twins import Twins, frame, send, started
 
 
 @pytest.fixture(scope="session")

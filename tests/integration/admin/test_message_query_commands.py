@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kourou import AsyncLitePullConsumer, Message, SendResult
+from tests.integration.admin.dead_broker import DEAD, register_dead_broker
+from tests.integration.admin.group_kit import GROUP, TOPIC, Traffic, consumed, traffic, until
 from tests.unit.admin.command_line import run_line
-from tests.unit.admin.dead_broker import DEAD, register_dead_broker
-from tests.unit.admin.group_kit import GROUP, TOPIC, Traffic, consumed, traffic, until
 
 
 async def _sent(found: Traffic, body: bytes = b"body", **parts: str) -> SendResult:

@@ -19,9 +19,9 @@ from kourou.client.push_consumer import AsyncPushConsumer
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.push_kit import make_topic, until
+from tests.integration.admin.gone_broker import register
+from tests.integration.admin.on_terminal import run_on_terminal
 from tests.unit.admin.command_line import run_line
-from tests.unit.admin.gone_broker import register
-from tests.unit.admin.on_terminal import run_on_terminal
 
 TOPIC = "Orders"
 IN_PLACE = "\x1b[H\x1b[J"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kourou import Message, MessageQueue
-from tests.unit.admin.dead_broker import DEAD, register_dead_broker
-from tests.unit.admin.group_kit import GROUP, TOPIC, Traffic, traffic
+from tests.integration.admin.dead_broker import DEAD, register_dead_broker
+from tests.integration.admin.group_kit import GROUP, TOPIC, Traffic, traffic
 
 A_MINUTE_MS = 60_000
 

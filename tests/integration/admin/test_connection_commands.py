@@ -18,8 +18,8 @@ from kourou.admin.running_info import (
 from kourou.errors import ResponseError
 from kourou.protocol.bodies import MessageQueue, ProcessQueueInfo, SubscriptionData
 from kourou.testing.cluster import cluster
+from tests.integration.admin.group_kit import GROUP, PRODUCERS, TOPIC, Traffic, add_ghost_broker, consumed
 from tests.unit.admin.command_line import run_line
-from tests.unit.admin.group_kit import GROUP, PRODUCERS, TOPIC, Traffic, add_ghost_broker, consumed
 
 _NOW_MS = 1_800_000_000_000
 

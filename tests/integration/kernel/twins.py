@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from kourou.protocol.header_binary import encode_binary_head
 from tests.golden.frames import recorded_frames
+from tests.integration.kernel.kernel_kit import FedBroker, fed_broker
 from tests.interop.ports import free_port
-from tests.unit.kernel.kernel_kit import FedBroker, fed_broker
 
 T = TypeVar("T")
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -33,8 +33,7 @@ from kourou.protocol.bodies import ConsumeStatus, MessageQueue, OffsetMovedEvent
 from kourou.protocol.names import RMQ_SYS_OFFSET_MOVED_EVENT
 from kourou.testing.cluster import cluster
 from tests.golden.mqadmin import VERSIONS, recordings
-from tests.unit.admin.command_line import run_line
-from tests.unit.admin.group_kit import (
+from tests.integration.admin.group_kit import (
     GROUP,
     TOPIC,
     WAIT_S,
@@ -44,6 +43,7 @@ from tests.unit.admin.group_kit import (
     traffic,
     until,
 )
+from tests.unit.admin.command_line import run_line
 
 
 async def test_progress_of_a_group(tmp_path: Path) -> None:

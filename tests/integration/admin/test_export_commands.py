@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.integration.admin.dead_broker import DEAD, register_dead_broker
+from tests.integration.admin.group_kit import GROUP, TOPIC, Traffic, consumed, traffic
 from tests.unit.admin.command_line import run_line
-from tests.unit.admin.dead_broker import DEAD, register_dead_broker
-from tests.unit.admin.group_kit import GROUP, TOPIC, Traffic, consumed, traffic
 
 
 async def _exported(found: Traffic, folder: Path, name: str, file: str, *words: str) -> dict[str, Any]:

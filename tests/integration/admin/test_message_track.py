@@ -8,7 +8,7 @@ from pathlib import Path
 from kourou import AsyncLitePullConsumer, AsyncPushConsumer, Message, MessageExt
 from kourou.admin.message_track import MessageTrack, TrackType, track
 from kourou.admin.messages import view_message
-from tests.unit.admin.group_kit import TOPIC, Traffic, traffic, until
+from tests.integration.admin.group_kit import TOPIC, Traffic, traffic, until
 
 
 async def _tracked(found: Traffic, offset_msg_id: str, groups: set[str]) -> dict[str, MessageTrack]:

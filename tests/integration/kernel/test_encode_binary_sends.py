@@ -20,8 +20,8 @@ from kourou.protocol.frame import FrameDecoder
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS
-from tests.unit.kernel.kernel_kit import install
-from tests.unit.kernel.twins import (
+from tests.integration.kernel.kernel_kit import install
+from tests.integration.kernel.twins import (
     ID,
     ORDINARY,
     Twins,

@@ -18,8 +18,8 @@ from kourou.store.cq_unit import UNIT_BYTES
 from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS
-from tests.unit.kernel.kernel_kit import FedBroker, install
-from tests.unit.kernel.twins import ID, Twins, frame, recorded_requests, send, started
+from tests.integration.kernel.kernel_kit import FedBroker, install
+from tests.integration.kernel.twins import ID, Twins, frame, recorded_requests, send, started
 
 
 def utf8(header: bytes) -> bytes:

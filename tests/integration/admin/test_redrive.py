@@ -20,8 +20,8 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.push_kit import Notes, call, make_topic, until
+from tests.integration.admin.on_terminal import run_on_terminal
 from tests.unit.admin.command_line import Result, run_line
-from tests.unit.admin.on_terminal import run_on_terminal
 
 pytestmark = pytest.mark.e2e
 

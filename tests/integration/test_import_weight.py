@@ -1,0 +1,53 @@
+"""What is not loaded: each in a process of its own, since modules stay loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_importing_kourou_stays_light() -> None:
+    program = "import sys, kourou; print([m for m in ('asyncio', 'msgspec', 'numpy') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_servers_do_not_load_the_texts() -> None:
+    program = (
+        "import sys, kourou.cli.mqbroker, kourou.config.broker_loader, kourou.cli.main\n"
+        "names = ('meanings', 'reference')\n"
+        "print([name for name in names if f'kourou.config.{name}' in sys.modules])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout == "[]\n"
+
+
+def test_the_command_line_itself_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, kourou.cli.main\n"
+        "names = ('kourou.cli.bench', 'numpy', 'pydantic', 'pyspark', 'rich', 'typer')\n"
+        "print([name for name in names if name in sys.modules])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+def test_only_what_exists_is_listed_and_servers_first() -> None:
+    # In a process of its own: groups of commands stay loaded.
+    words = [sys.executable, "-m", "kourou.cli.main", "--help"]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
+    listed = shown.partition("Commands:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        "standalone",
+        "broker",
+        "namesrv",
+        "demo",
+        "ready",
+        "admin",
+        "bench",
+        "pipeline",
+        "quickstart",
+        "store",
+    ]
