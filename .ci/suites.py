@@ -150,7 +150,12 @@ def ci_tasks() -> list[Task]:
 def spark_suites() -> Iterator[Task]:
     """Spark over our topics, and pipelines."""
     options = {"env": _SPARK, "after": _AFTER_EXTRAS}
-    unit = ("tests/unit/pipelines", "tests/unit/cli/test_pipeline_sql.py", "tests/unit/test_doc_examples.py")
+    unit = (
+        "tests/unit/pipelines",
+        "tests/unit/cli/test_pipeline_sql.py",
+        "tests/unit/test_doc_examples.py",
+        "tests/integration/test_doc_programs.py",
+    )
     yield suite("spark: unit tests", unit, **options, expected_s=60)
     pipelines = [path for pattern in _PIPELINE_FILES for path in found(f"tests/spark/{pattern}")]
     others = [path for path in found("tests/spark/test_*.py") if path not in pipelines]

@@ -13,10 +13,9 @@ from kourou.admin import Admin
 from kourou.admin.topics import topic_status
 from kourou.testing.cluster import Cluster, cluster
 from tests.golden.mqadmin import VERSIONS, recordings
-
-from .command_line import Result, run_line
-from .dead_broker import DEAD, register_dead_broker
-from .group_kit import GROUP, TOPIC, consumed, until
+from tests.integration.admin.dead_broker import DEAD, register_dead_broker
+from tests.integration.admin.group_kit import GROUP, TOPIC, consumed, until
+from tests.unit.admin.command_line import Result, run_line
 
 
 @pytest.fixture

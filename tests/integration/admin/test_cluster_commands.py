@@ -10,9 +10,8 @@ import pytest
 
 from kourou.testing.cluster import Cluster, cluster
 from tests.golden.mqadmin import VERSIONS, recordings
-
-from .command_line import Result, run_line
-from .dead_broker import DEAD, register_dead_broker
+from tests.integration.admin.dead_broker import DEAD, register_dead_broker
+from tests.unit.admin.command_line import Result, run_line
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from kourou.embed import NameServer
 from kourou.errors import ConfigError
 from kourou.protocol.codes import RequestCode
 from kourou.transport.request import Request
-
-from .command_line import run_line
+from tests.unit.admin.command_line import run_line
 
 
 def tools_file(folder: Path, text: str) -> Path:

@@ -10,9 +10,8 @@ import pytest
 from kourou.config import NamesrvConfig
 from kourou.config.host import LOOPBACK
 from kourou.embed import NameServer
-
-from .command_line import run_line
-from .dead_broker import DEAD
+from tests.integration.admin.dead_broker import DEAD
+from tests.unit.admin.command_line import run_line
 
 
 @pytest.fixture

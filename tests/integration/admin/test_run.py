@@ -13,10 +13,9 @@ import pytest
 from kourou import __version__
 from kourou.cli.admin.registry import all_commands
 from kourou.testing.cluster import cluster
-
-from .command_line import run_line
-from .dead_broker import DEAD
-from .on_terminal import run_on_terminal
+from tests.integration.admin.dead_broker import DEAD
+from tests.integration.admin.on_terminal import run_on_terminal
+from tests.unit.admin.command_line import run_line
 
 
 @pytest.fixture(autouse=True)

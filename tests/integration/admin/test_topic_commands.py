@@ -10,10 +10,9 @@ import pytest
 
 from kourou import AsyncProducer, AsyncPushConsumer, ConsumeResult, Message, MessageExt
 from kourou.testing.cluster import Cluster, cluster
-
-from .command_line import Result, run_line
-from .dead_broker import DEAD, register_dead_broker
-from .group_kit import until
+from tests.integration.admin.dead_broker import DEAD, register_dead_broker
+from tests.integration.admin.group_kit import until
+from tests.unit.admin.command_line import Result, run_line
 
 
 @pytest.fixture
