@@ -3,6 +3,7 @@
    sends_end      how far bytes that a connection has read are whole frames with sends
    encode_sends   ordinary sends of the connections of a pass: records, units, hashed keys, answers
    gather         the records of a pull, one after the other
+   units_fit      whether units of a queue fit their records
    checksum       of a body, as records have it
 
    What is not quite ordinary is left alone: the caller goes its own way from there on. So nothing here
@@ -24,11 +25,12 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 6
+#define INTERFACE 7
 
 enum { SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, JSON = 0, BINARY = 1, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
 enum { HOST_BYTES = 8, HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
+#define MESSAGE_MAGIC 0xDAA320A7u
 enum { HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20 };
 enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_BATCH_TOPIC_BYTES = 127, MAX_QUEUES = 256 };
 
@@ -1491,12 +1493,101 @@ static PyObject *gather(PyObject *module, PyObject *args)
     return Py_BuildValue("(nLN)", count, (long long)last, records);
 }
 
+PyDoc_STRVAR(units_fit_doc,
+"units_fit(data, start, units, queue_offset, topic, queue_id, has_codes)\n"
+"\n"
+"Whether each of `units`, the first of which is number `queue_offset` of its queue, fits its record: topic,\n"
+"queue, place, size, lengths, the CRC of the body and, if `has_codes`, the tags code. `data` has the log from\n"
+"`start` on. False also where that has to be found out otherwise: a topic or tags that are not plain, hosts\n"
+"that are not IPv4, zeros in properties, or no fast CRC.");
+
+/* The hash that a queue has of the tags in some properties; false where it is not for us to tell. */
+static int tags_code_of(struct span properties, int64_t *code)
+{
+    const char *at = properties.at, *end = at + properties.size;
+    *code = 0;
+    if (memchr(at, 0, (size_t)properties.size) != NULL)
+        return 0;
+    while (at < end) {
+        const char *pair_end = memchr(at, 2, (size_t)(end - at));
+        struct span pair = {at, (pair_end == NULL ? end : pair_end) - at};
+        if (pair.size > 5 && starts_with(pair, "TAGS\1")) {
+            uint32_t hash = 0;
+            for (Py_ssize_t i = 5; i < pair.size; i++) {
+                if ((unsigned char)pair.at[i] >= 0x80)
+                    return 0;
+                hash = 31 * hash + (unsigned char)pair.at[i];
+            }
+            *code = (int32_t)hash;
+        }
+        at = pair.at + pair.size + 1;
+    }
+    return 1;
+}
+
+struct queue_place {
+    struct span topic;
+    int32_t queue_id;
+    int has_codes;
+};
+
+static int unit_fits(
+    const unsigned char *record, const unsigned char *unit, int64_t queue_offset, const struct queue_place *queue)
+{
+    int64_t size = (int32_t)get_be(unit + 8, 4), code;
+    int64_t body = (int32_t)get_be(record + 84, 4), topic_at = HEAD_BYTES + body + 1;
+    uint32_t sys_flag = (uint32_t)get_be(record + 36, 4), transaction = sys_flag & TRANSACTION_BITS, crc;
+    if ((int64_t)get_be(record, 4) != size || get_be(record + 4, 4) != MESSAGE_MAGIC ||
+        (int32_t)get_be(record + 12, 4) != queue->queue_id || (int64_t)get_be(record + 20, 8) != queue_offset ||
+        get_be(record + 28, 8) != get_be(unit, 8) || sys_flag & HOST_V6_BITS || transaction == 0x4 ||
+        transaction == 0xC || body < 0 || topic_at > size - 2)
+        return 0;
+    struct span topic = {(const char *)record + topic_at, record[topic_at - 1]};
+    int64_t properties_at = topic_at + topic.size + 2;
+    if (topic.size != queue->topic.size || properties_at > size ||
+        memcmp(topic.at, queue->topic.at, (size_t)topic.size) != 0 ||
+        (int64_t)get_be(record + properties_at - 2, 2) != size - properties_at ||
+        size - properties_at > MAX_PROPERTIES_BYTES)
+        return 0;
+    struct span properties = {(const char *)record + properties_at, (Py_ssize_t)(size - properties_at)};
+    if (!tags_code_of(properties, &code) || (queue->has_codes && code != (int64_t)get_be(unit + 12, 8)))
+        return 0;
+    return body == 0 || (checksum((struct span){(const char *)record + HEAD_BYTES, (Py_ssize_t)body}, &crc) &&
+                         crc == (uint32_t)get_be(record + 8, 4));
+}
+
+static PyObject *units_fit(PyObject *module, PyObject *args)
+{
+    Py_buffer data, units;
+    long long start, queue_offset;
+    struct queue_place queue;
+    int fits = can_fold;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "y*Ly*Ly#ip", &data, &start, &units, &queue_offset, &queue.topic.at, &queue.topic.size,
+            &queue.queue_id, &queue.has_codes))
+        return NULL;
+    fits = fits && queue.topic.size <= MAX_BATCH_TOPIC_BYTES;
+    const unsigned char *unit = units.buf;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t count = units.len / UNIT_BYTES; fits && count > 0; count--, unit += UNIT_BYTES, queue_offset++) {
+        int64_t at = (int64_t)get_be(unit, 8), size = (int32_t)get_be(unit + 8, 4);
+        fits = at >= start && size > HEAD_BYTES && at - start <= data.len - size &&
+               unit_fits((const unsigned char *)data.buf + (at - start), unit, queue_offset, &queue);
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&units);
+    return PyBool_FromLong(fits);
+}
+
 /* -- module --------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
     {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
+    {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},
     {NULL, NULL, 0, NULL},
 };

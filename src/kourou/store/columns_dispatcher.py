@@ -70,14 +70,14 @@ class ColumnsDispatcher:
         rows: dict[tuple[bytes, int], list[int]] = {}
         for row, name in enumerate(zip(columns.topics, columns.queue_ids.tolist(), strict=True)):
             rows.setdefault(name, []).append(row)
-        is_listed = _is_listed(columns.sys_flags)
+        listed_rows = is_listed(columns.sys_flags)
         groups = []
         for (raw_topic, queue_id), of_queue in rows.items():
             topic = str(raw_topic, "utf-8", "replace")
             if queue_id < 0 or "/" in topic or "\0" in topic or topic in ("", ".", ".."):
                 return None
             listed = np.array(of_queue, np.intp)
-            listed = listed[is_listed[listed]]
+            listed = listed[listed_rows[listed]]
             if listed.size:
                 queue = self._queues.get(topic, queue_id)
                 if not _continues(queue, columns, listed):
@@ -127,10 +127,11 @@ def _is_plain(columns: RecordColumns) -> bool:
     )
 
 
-def _is_listed(sys_flags: Int64s) -> NDArray[np.bool_]:
+def is_listed(sys_flags: Int64s) -> NDArray[np.bool_]:
+    """Which records have a place in their queue: not those of prepared and rolled back transactions."""
     kinds = sys_flags & TRANSACTION_MASK
-    is_listed: NDArray[np.bool_] = (kinds != TRANSACTION_PREPARED) & (kinds != TRANSACTION_ROLLBACK)
-    return is_listed
+    listed: NDArray[np.bool_] = (kinds != TRANSACTION_PREPARED) & (kinds != TRANSACTION_ROLLBACK)
+    return listed
 
 
 def _continues(queue: ConsumeQueue, columns: RecordColumns, rows: NDArray[np.intp]) -> bool:

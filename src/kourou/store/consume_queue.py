@@ -21,7 +21,7 @@ from kourou.store.cq_unit import BLANK_UNIT, UNIT, UNIT_BYTES, CqUnit
 from kourou.store.queue_files import QueueFiles
 from kourou.store.queue_min_search import MinSearch
 from kourou.store.queue_recovery import IsRecord, QueueState, find_end
-from kourou.store.unit_blocks import BLOCK_UNITS
+from kourou.store.unit_blocks import BLOCK_UNITS, CHUNK_UNITS
 
 if TYPE_CHECKING:
     from kourou.protocol.record import RecordEncoder
@@ -49,6 +49,7 @@ class ConsumeQueue:
     """
 
     __slots__ = (
+        "_doubtful_end",
         "_epoch",
         "_files",
         "_first_file",
@@ -56,6 +57,7 @@ class ConsumeQueue:
         "_mark_dirty",
         "_min_phy_offset",
         "_tail",
+        "_verified",
         "encoder",
         "max_phy_offset",
         "max_queue_offset",
@@ -90,6 +92,10 @@ class ConsumeQueue:
         self._flushed = queue_offset  # units below are in the files, the tail begins here
         self._first_file = self._files.start_of(queue_offset * UNIT_BYTES)
         self._tail = bytearray()
+        # Units below are not of this process: they are read only when they were verified, which has a byte
+        # for each chunk of them.
+        self._doubtful_end = 0
+        self._verified: bytearray | None = None
 
     @property
     def units_per_file(self) -> int:
@@ -239,9 +245,25 @@ class ConsumeQueue:
         """
         if queue_offset >= self._flushed:
             return self._tail_units(queue_offset, max_units)
-        size_bytes = self._readable_units(queue_offset, max_units) * UNIT_BYTES
-        if size_bytes <= 0:
+        count = self._readable_units(queue_offset, max_units)
+        if count <= 0:
             return b""
+        verifier = self._files.verifier
+        if verifier is not None and self._is_doubtful(queue_offset, count):
+            verifier.verify(self, queue_offset, count)
+        raw = self._read_raw(queue_offset, count)
+        if verifier is not None and len(raw) < count * UNIT_BYTES:
+            # Its file is gone or too short, although this process wrote it: so may be others.
+            self._doubt_all()
+            verifier.verify(self, queue_offset, count)
+            raw = self._read_raw(queue_offset, count)
+        return raw
+
+    def _read_raw(self, queue_offset: int, count: int) -> bytes:
+        """Whole units of one file as they are there, fewer where it is too short or gone."""
+        if count <= 0:
+            return b""
+        size_bytes = count * UNIT_BYTES
         raw = self._files.read(self.topic, self.queue_id, queue_offset * UNIT_BYTES, size_bytes)
         return raw if len(raw) == size_bytes else raw[: len(raw) // UNIT_BYTES * UNIT_BYTES]
 
@@ -249,6 +271,8 @@ class ConsumeQueue:
         """The same without waiting: None when the units have to come from disk."""
         if queue_offset >= self._flushed:
             return self._tail_units(queue_offset, max_units)
+        if queue_offset < self._doubtful_end and self._is_doubtful(queue_offset, max_units):
+            return None
         number, first = divmod(queue_offset, BLOCK_UNITS)
         if first + max_units <= BLOCK_UNITS and queue_offset >= self.min_queue_offset:
             block = self._files.blocks.get((self, self._epoch, number)) or self._read_block(number)
@@ -260,12 +284,16 @@ class ConsumeQueue:
         size_bytes = self._readable_units(queue_offset, max_units) * UNIT_BYTES
         if size_bytes <= 0:
             return b""
-        return self._files.read_nowait(self.topic, self.queue_id, queue_offset * UNIT_BYTES, size_bytes)
+        raw = self._files.read_nowait(self.topic, self.queue_id, queue_offset * UNIT_BYTES, size_bytes)
+        # A file that is too short is rebuilt by whoever may wait for it.
+        return None if raw is None or len(raw) < size_bytes else raw
 
     def _read_block(self, number: int) -> bytes | None:
         """A whole block, which is kept; None when not all of it is flushed, in one file and in memory."""
         queue_offset = number * BLOCK_UNITS
-        if self._readable_units(queue_offset, BLOCK_UNITS) < BLOCK_UNITS:
+        if self._readable_units(queue_offset, BLOCK_UNITS) < BLOCK_UNITS or self._is_doubtful(
+            max(queue_offset, self.min_queue_offset), BLOCK_UNITS
+        ):
             return None
         block = self._read_flushed(queue_offset, BLOCK_UNITS)
         if block is not None:
@@ -284,10 +312,58 @@ class ConsumeQueue:
         per_file = self._files.units_per_file
         return min(max_units, self._flushed - queue_offset, per_file - queue_offset % per_file)
 
+    def _read_unverified(self, queue_offset: int, max_units: int) -> bytes:
+        """For searches, which look at few units of many: a wrong one must not make them wait."""
+        if queue_offset >= self._flushed:
+            return self._tail_units(queue_offset, max_units)
+        return self._read_raw(queue_offset, self._readable_units(queue_offset, max_units))
+
     def unit(self, queue_offset: int) -> CqUnit | None:
-        """One unit, which may be blank; None outside of [min, max) or when its file is gone."""
-        raw = self.read_units(queue_offset, 1)
+        """One unit as it is there, not verified; it may be blank. None outside of [min, max) or when its
+        file is gone."""
+        raw = self._read_unverified(queue_offset, 1)
         return CqUnit(*UNIT.unpack(raw)) if raw else None
+
+    # -- verifying -------------------------------------------------------------------------------
+
+    def _is_doubtful(self, queue_offset: int, count: int) -> bool:
+        """Whether some of these units have to be verified yet."""
+        end = min(queue_offset + count, self._doubtful_end)
+        if not self.min_queue_offset <= queue_offset < end or self._files.verifier is None:
+            return False
+        verified = self._verified
+        return verified is None or verified.find(0, queue_offset // CHUNK_UNITS, -(-end // CHUNK_UNITS)) >= 0
+
+    def mark_verified(self, first: int, end: int) -> None:
+        """The units from `first` to before `end` fit their records; whole chunks, but at the ends of the
+        queue. In any thread."""
+        verified = self._verified
+        if verified is None:
+            verified = self._verified = bytearray(-(-self._doubtful_end // CHUNK_UNITS))
+        chunks = range(first // CHUNK_UNITS, min(-(-end // CHUNK_UNITS), len(verified)))
+        verified[chunks.start : chunks.stop] = b"\x01" * len(chunks)
+
+    def distrust(self, queue_offset: int) -> bool:
+        """Have every unit verified before it is read again: something else has written to the files, as the
+        unit at `queue_offset` shows. False when that is not in the files, or nothing can verify it."""
+        if self._files.verifier is None or queue_offset >= self._flushed:
+            return False
+        self._doubt_all()
+        self._files.blocks.clear()
+        return True
+
+    def _doubt_all(self) -> None:
+        # In this order: another thread may be about to mark chunks as verified.
+        self._doubtful_end = self._flushed
+        self._verified = None
+
+    def rewrite_units(self, epoch: int, queue_offset: int, raw: bytes) -> bool:
+        """Replace units that were wrong, in any thread; False if units were taken away since `epoch`."""
+        with self._files.lock:
+            if epoch != self._epoch:
+                return False
+            self._files.rewrite(self.topic, self.queue_id, queue_offset * UNIT_BYTES, raw)
+        return True
 
     # -- searching -------------------------------------------------------------------------------
 
@@ -318,7 +394,7 @@ class ConsumeQueue:
     def _next_told(self, low: int, high: int, verdict: Verdict) -> tuple[int, bool] | None:
         """The next queue_offset in [low, high) with a verdict, and that verdict."""
         while low < high:
-            raw = self.read_units(low, min(_PROBE_UNITS, high - low))
+            raw = self._read_unverified(low, min(_PROBE_UNITS, high - low))
             for fields in UNIT.iter_unpack(raw):
                 unit = CqUnit(*fields)
                 told = verdict(unit) if unit.is_message else None
@@ -341,13 +417,15 @@ class ConsumeQueue:
             return False
         if phy_offset < self._files.covered_phy_offset:
             self._files.drop_snapshot()
+        max_before = self.max_phy_offset
         place, first = self._bisect(
             lambda unit: unit.end_phy_offset > phy_offset, self.min_queue_offset, self.max_queue_offset
         )
         wrong = self.unit(first)
         kept, max_phy_offset = self._last_message(place)
         self._cut(kept if max_phy_offset >= 0 else first, max_phy_offset)
-        return wrong is not None and wrong.phy_offset < phy_offset
+        # A unit that points behind the queue's last record is damaged, too, and misled the search.
+        return wrong is not None and not phy_offset <= wrong.phy_offset < max_before
 
     def _last_message(self, queue_offset: int) -> tuple[int, int]:
         """The place behind the last message below `queue_offset`, and where its record ends; -1 when
@@ -383,6 +461,7 @@ class ConsumeQueue:
                 del self._tail[(queue_offset - self._flushed) * UNIT_BYTES :]
         self.max_queue_offset = self.next_queue_offset = queue_offset
         self.max_phy_offset = max_phy_offset
+        self._doubtful_end = min(self._doubtful_end, queue_offset)
         if queue_offset <= self.min_queue_offset:
             self.min_queue_offset, self._min_phy_offset = queue_offset, -1
 
@@ -492,6 +571,7 @@ class ConsumeQueue:
         """Take over what is known of the files."""
         self._epoch += 1
         self._reset(state.end // UNIT_BYTES)
+        self._doubtful_end = self._flushed
         self.max_phy_offset = state.max_phy_offset
         if state.max_phy_offset >= 0:
             self._first_file = state.start

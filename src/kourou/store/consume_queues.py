@@ -20,7 +20,7 @@ from kourou.errors import StoreFormatError
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import UNIT_BYTES
 from kourou.store.files import Files
-from kourou.store.queue_files import QueueFiles
+from kourou.store.queue_files import QueueFiles, UnitVerifier
 from kourou.store.queue_flush import FlushRound
 from kourou.store.queue_min_search import MinSearch
 from kourou.store.queue_recovery import IsRecord, QueueState
@@ -68,6 +68,16 @@ class ConsumeQueues:
         self.rebuild_phy_offset: int | None = None
         self.problems: list[str] = []
         self.has_snapshot = False
+
+    @property
+    def files(self) -> QueueFiles:
+        """Where the units are."""
+        return self._files
+
+    def verify_by(self, verifier: UnitVerifier) -> None:
+        """Have units from before this start checked when they are read. After recovery, which has to read
+        them as they are."""
+        self._files.verifier = verifier
 
     # -- which there are -------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""Damage to the CommitLog that is known: which bytes hold no records although they did once.
+"""Damage that is known: bytes of the CommitLog that hold no records although they did once, and what it cost.
 
-Kept as JSON in `quarantine/damages.json`, so that readers go around it after a restart too, when
-nobody looks at these bytes again. With it the places of lost messages at the end of queues: a message
-that came next must not get the offset of one that consumers have seen.
-Not here: who finds damage (recovery.py), who goes around it (get_message.py).
+Kept as JSON in `quarantine/damages.json`, so that a restart does not report it again. With it the places of
+lost messages at the end of queues: a message that came next must not get the offset of one that consumers
+have seen. What was lost and rebuilt is counted since the start.
+Not here: who finds damage (recovery.py, queue_verifier.py, index_verifier.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -27,6 +28,10 @@ class Damage:
     phy_offset: int
     end_phy_offset: int
     reason: str
+
+    def covers(self, other: Damage) -> bool:
+        """Whether all of the other one is part of this one."""
+        return self.phy_offset <= other.phy_offset and other.end_phy_offset <= self.end_phy_offset
 
     def __str__(self) -> str:
         return (
@@ -54,7 +59,12 @@ class _Content(msgspec.Struct, rename="camel"):
 
 
 class KnownDamages:
-    """The list of a store, in its folder `quarantine`. `next_offsets` is by topic and queue_id."""
+    """The list of a store, in its folder `quarantine`. `next_offsets` is by topic and queue_id.
+
+    `lost_messages`: whose records are damaged. `rebuilt_units`, `rebuilt_entries`: of ConsumeQueues and
+    index, made anew from the log because they did not fit it. All since the start. The `note` methods may be
+    called in any thread.
+    """
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
@@ -62,6 +72,58 @@ class KnownDamages:
         self._saved = _Content()
         self.damages: list[Damage] = []
         self.next_offsets: dict[tuple[str, int], int] = {}
+        self.lost_messages = 0
+        self.rebuilt_units = 0
+        self.rebuilt_entries = 0
+        self._lock = Lock()
+        self._reported: set[Path] = set()
+
+    @property
+    def damaged_bytes(self) -> int:
+        """How many bytes of the log hold no records."""
+        return sum(damage.end_phy_offset - damage.phy_offset for damage in self.damages)
+
+    def note(self, damage: Damage) -> None:
+        """Report a damaged stretch of the log and remember it, unless it is known."""
+        with self._lock:
+            if any(known.covers(damage) for known in self.damages):
+                return
+            _log.error("%s", damage)
+            self.damages[:] = [known for known in self.damages if not damage.covers(known)] + [damage]
+            try:
+                self.save()
+            except OSError as error:  # it is found again after the next start
+                _log.warning("%s cannot be written: %s", self._path, error)
+
+    def note_lost(self, topic: str, queue_id: int, first: int, last: int) -> None:
+        """Report messages whose records are damaged."""
+        with self._lock:
+            self.lost_messages += last - first + 1
+        _log.error(
+            "%s/%d: messages %d to %d are lost: their records in the CommitLog are damaged; "
+            "consumers go on behind them",
+            topic,
+            queue_id,
+            first,
+            last,
+        )
+
+    def note_rebuilt(self, topic: str, queue_id: int, path: Path, queue_offset: int, count: int) -> None:
+        """Report units that did not fit their records; of each file once."""
+        with self._lock:
+            self.rebuilt_units += count
+            is_new = path not in self._reported
+            self._reported.add(path)
+        _log.log(
+            logging.WARNING if is_new else logging.DEBUG,
+            "%s/%d: %d units from %d on in %s did not fit their records and are rebuilt from the CommitLog; "
+            "further ones in this file are rebuilt as they are read",
+            topic,
+            queue_id,
+            count,
+            queue_offset,
+            path,
+        )
 
     def load(self) -> None:
         """Take what is known; nothing when the list is not there, or not to be read."""

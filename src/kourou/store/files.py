@@ -104,6 +104,13 @@ class OpenFile:
             return data
         return self._read_rest(data, size_bytes, position)
 
+    def pread_into(self, target: memoryview, position: int) -> int:
+        """Fill `target`; returns how many bytes, fewer only at the end of the file. May wait for the disk."""
+        got = 0
+        while got < len(target) and (more := os.preadv(self._fd, [target[got:]], position + got)):
+            got += more
+        return got
+
     def pread_nowait(self, size_bytes: int, position: int) -> bytes | bytearray | None:
         """Read what lies wholly in the page cache; None when it does not, or the system cannot tell.
 

@@ -47,7 +47,7 @@ views (connection.py)."""
 
 
 class MessageReader:
-    """Reads queues against one log. `damaged` are ranges of the log that hold no records."""
+    """Reads queues against one log."""
 
     def __init__(
         self,
@@ -61,7 +61,6 @@ class MessageReader:
         self._max_transfer_bytes = max_transfer_bytes
         self._max_filter_units = max_filter_units
         self._kernel = kernel
-        self.damaged: list[tuple[int, int]] = []
 
     def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
         """How many units a read of `max_messages` looks at. With a filter that does not depend on how
@@ -71,6 +70,13 @@ class MessageReader:
     def is_old(self, units: bytes) -> bool:
         """Whether the first of some units points to what is no longer among the newest bytes of the log."""
         return bool(units) and UNIT.unpack_from(units)[0] < self._log.window_phy_offset
+
+    def _is_overwritten(self, units: bytes) -> bool:
+        """Whether there are units that no process wrote: neither of messages nor blank."""
+        phy_offsets, sizes = unit_arrays(units)
+        is_wrong = (sizes <= 0) | (phy_offsets < 0)
+        is_wrong |= (phy_offsets > self._log.max_phy_offset - sizes) & (sizes != BLANK_SIZE)
+        return bool(is_wrong.any())
 
     def get_message(
         self,
@@ -93,7 +99,10 @@ class MessageReader:
             judge = partial(self._matches, record_filter)
         is_filtered = tags_filter is not None or judge is not None
         if units is None:
-            units = queue.read_units(queue_offset, self.units_wanted(max_messages, is_filtered=is_filtered))
+            wanted = self.units_wanted(max_messages, is_filtered=is_filtered)
+            units = queue.read_units(queue_offset, wanted)
+            if self._is_overwritten(units) and queue.distrust(queue_offset):
+                units = queue.read_units(queue_offset, wanted)
         limit = self._max_transfer_bytes
         if max_bytes and max_bytes < limit:
             limit = max_bytes
@@ -113,7 +122,7 @@ class MessageReader:
             )
             return result
         if is_filtered or not self._take_all(result, units, max_messages, limit):
-            self._take_some(result, units, max_messages, limit, tags_filter, judge)
+            self._take_some(result, queue, units, max_messages, limit, tags_filter, judge)
         return result
 
     def _take_all(self, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int) -> bool:
@@ -131,7 +140,7 @@ class MessageReader:
         ends = tuple(map(add, phy_offsets, sizes))
         low, high = min(phy_offsets), max(ends)
         log = self._log
-        if low < log.min_phy_offset or high > log.max_phy_offset or min(sizes) <= 0 or self.damaged:
+        if low < log.min_phy_offset or high > log.max_phy_offset or min(sizes) <= 0:
             return False
         result.status = GetMessageStatus.FOUND
         result.message_count = len(sizes)
@@ -164,7 +173,7 @@ class MessageReader:
             if last_phy_offset - phy_offset >= _DENSE * size * (len(units) // UNIT_BYTES):
                 return None
             window = log.region_at(phy_offset, last_phy_offset + last_size)
-        if window is None or self.damaged:
+        if window is None:
             return None
         view, start, low, end = window
         max_copied = max_bytes if size < _SMALL_BYTES else _MAX_COPIED_BYTES
@@ -186,7 +195,7 @@ class MessageReader:
     def _take_many(self, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int) -> bool:
         """The same for bulk readers, with nothing done for a single message."""
         phy_offsets, sizes = unit_arrays(units)
-        if int(sizes.min()) <= 0 or self.damaged:
+        if int(sizes.min()) <= 0:
             return False
         count = max(1, min(max_messages, int(np.searchsorted(np.cumsum(sizes), max_bytes, "right"))))
         phy_offsets, sizes = phy_offsets[:count], sizes[:count]
@@ -221,6 +230,7 @@ class MessageReader:
     def _take_some(
         self,
         result: GetMessageResult,
+        queue: ConsumeQueue,
         units: bytes,
         max_messages: int,
         max_bytes: int,
@@ -231,24 +241,27 @@ class MessageReader:
         begins: list[int] = []
         ends: list[int] = []
         run_end = -1
-        low, high, damaged = self._log.min_phy_offset, self._log.max_phy_offset, self.damaged
+        low, high = self._log.min_phy_offset, self._log.max_phy_offset
         count = total = 0
         next_offset = result.next_begin_offset
         for phy_offset, size, tags_code in UNIT.iter_unpack(units):
-            if count and (count >= max_messages or total + size > max_bytes):
+            if count and count >= max_messages:
                 break
             next_offset += 1
             if tags_filter is not None and not tags_filter(tags_code):
                 continue
-            if (
-                phy_offset < low
-                or phy_offset + size > high
-                or not 0 < size < BLANK_SIZE
-                or (damaged and _is_inside(phy_offset, damaged))
-            ):
+            if not (low <= phy_offset <= high - size and 0 < size < BLANK_SIZE):
+                is_removed = size == BLANK_SIZE or (size > 0 and 0 <= phy_offset < low)
+                if not is_removed and queue.distrust(next_offset - 1):
+                    # Something has overwritten the file: the next read has it verified, and rebuilt.
+                    next_offset -= 1
+                    break
                 if not count:
                     result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 continue
+            if count and total + size > max_bytes:
+                next_offset -= 1
+                break
             if judge is not None and not (matches := judge(phy_offset, size)):
                 if matches is None:
                     next_offset -= 1
@@ -309,10 +322,6 @@ class MessageReader:
     def _matches(self, record_filter: RecordFilter, phy_offset: int, size: int) -> bool:
         record = self._log.read_nowait(phy_offset, size) or self._log.read(phy_offset, size)
         return record is not None and record_filter(record)
-
-
-def _is_inside(phy_offset: int, ranges: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= phy_offset < end for start, end in ranges)
 
 
 def _outside(queue: ConsumeQueue | None, queue_offset: int) -> GetMessageResult:

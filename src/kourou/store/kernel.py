@@ -18,7 +18,7 @@ from kourou.store.put_batch import GrownQueue
 _log = logging.getLogger(__name__)
 
 MODULE: Final = "kourou_kernel"
-_INTERFACE: Final = 6
+_INTERFACE: Final = 7
 
 AnswerTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """Of an answer in JSON to a batch that has no id, and to what has one; the same for binary headers."""
@@ -71,6 +71,18 @@ class Kernel(Protocol):
         max_copied: int,
         /,
     ) -> tuple[int, int, bytes] | None: ...
+
+    def units_fit(
+        self,
+        data: Buffer,
+        start: int,
+        units: bytes,
+        queue_offset: int,
+        topic: bytes,
+        queue_id: int,
+        has_codes: bool,
+        /,
+    ) -> bool: ...
 
 
 def installed_kernel() -> Kernel | None:

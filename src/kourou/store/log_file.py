@@ -89,6 +89,11 @@ class LogFile:
             self._map = memoryview(mapped)
         return self._map
 
+    @property
+    def map_in_use(self) -> memoryview | None:
+        """The map if there is one; in any thread."""
+        return self._map
+
     def unmap(self) -> None:
         """Let go of the map; it ends when the last view of it does."""
         self._map = None

@@ -7,7 +7,7 @@ done about a bad record (recovery.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kourou.errors import ProtocolError
 from kourou.protocol.record import (
@@ -17,8 +17,8 @@ from kourou.protocol.record import (
     PHY_OFFSET_POS,
     record_mark,
 )
-from kourou.store.commit_log import CommitLog
 from kourou.store.dispatch_request import Blank, DispatchRequest, read_dispatch_request
+from kourou.store.log_file import LogFile
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """Read at once by who reads the log from end to end."""
@@ -35,12 +35,22 @@ class BadRecord(NamedTuple):
     reason: str
 
 
+class ScannedLog(Protocol):
+    """The log that a scanner reads."""
+
+    file_bytes: int
+
+    def file_at(self, phy_offset: int, /) -> LogFile | None: ...
+
+    def read(self, phy_offset: int, size_bytes: int, /) -> bytes | None: ...
+
+
 class LogScanner:
     """Reads records from a log, in order."""
 
     def __init__(
         self,
-        log: CommitLog,
+        log: ScannedLog,
         delay_levels: tuple[int, ...],
         *,
         max_record_bytes: int,

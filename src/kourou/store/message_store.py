@@ -23,6 +23,7 @@ from kourou.store.checkpoint import StoreCheckpoint
 from kourou.store.commit_log import CommitLog
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.damages import KnownDamages
 from kourou.store.dispatch_request import index_keys, stored_tags_code
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.files import Files
@@ -36,6 +37,7 @@ from kourou.store.log_scanner import PIECE_BYTES, LogScanner
 from kourou.store.message_lookup import MessageLookup
 from kourou.store.put_batch import PutBatch, PutFailedError
 from kourou.store.put_status import PutStatus
+from kourou.store.queue_verifier import QueueVerifier
 from kourou.store.recovery import Recovery, RecoveryReport
 from kourou.store.recovery_start import RecoveryStart, check_log_reaches
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
@@ -82,6 +84,7 @@ class MessageStore:
         self._lock = lock
         self._files = files
         self._now_ms = now_ms
+        self._kernel = kernel
         self.config = config
         self.checkpoint = StoreCheckpoint(files, config.checkpoint)
         self.log = CommitLog(
@@ -129,6 +132,7 @@ class MessageStore:
         self.message_time = lookup.message_time
         self.earliest_message_time = lookup.earliest_message_time
         self.report = RecoveryReport(clean_exit=True)
+        self.damages = KnownDamages(files, config.root / "quarantine")
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -189,7 +193,7 @@ class MessageStore:
                 self.log.max_phy_offset,
             )
         self.report = self._recover(scanner, start)
-        self.reader.damaged = [(d.phy_offset, d.end_phy_offset) for d in self.report.damages]
+        self.queues.verify_by(self._verifier())
         _log.info(
             "store %s open: CommitLog %d to %d, %d records taken after a %s stop; "
             "files of %d bytes in the CommitLog, of %d units in a ConsumeQueue",
@@ -209,6 +213,17 @@ class MessageStore:
             max_record_bytes=_MAX_RECORD_BYTES,
             check_crc=self.config.check_crc_on_recover,
             piece_bytes=piece_bytes,
+        )
+
+    def _verifier(self) -> QueueVerifier:
+        return QueueVerifier(
+            self._files,
+            self.log,
+            self.queues.files,
+            self.damages,
+            self.config.delay_levels,
+            kernel=self._kernel,
+            has_ext=self._files.is_folder(self.config.root / "consumequeue_ext"),
         )
 
     def _load_queues(self, scanner: LogScanner, clean_exit: bool) -> RecoveryStart:
@@ -251,6 +266,7 @@ class MessageStore:
             self.checkpoint,
             start,
             self._keep_progress,
+            self.damages,
         ).run()
 
     def _keep_progress(self) -> None:

@@ -16,13 +16,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kourou.errors import StoreFormatError
 from kourou.store.cq_unit import BLANK_UNIT, UNIT_BYTES
 from kourou.store.descriptor_cache import CachedFile, DescriptorCache
 from kourou.store.files import Files, OpenFile
 from kourou.store.unit_blocks import UnitBlocks
+
+if TYPE_CHECKING:
+    from kourou.store.consume_queue import ConsumeQueue
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +34,12 @@ _NAME_DIGITS: Final = 20
 _MANY_SYNCS: Final = 256
 
 _FileKey = tuple[str, int, int]  # topic, queue_id, start
+
+
+class UnitVerifier(Protocol):
+    """Has units fit their records (queue_verifier.py)."""
+
+    def verify(self, queue: ConsumeQueue, queue_offset: int, count: int, /) -> None: ...
 
 
 class QueueFiles:
@@ -52,6 +61,7 @@ class QueueFiles:
         self._root_text = str(root)
         self._readers = DescriptorCache(files, open_files)
         self.blocks = UnitBlocks()
+        self.verifier: UnitVerifier | None = None
         self._unsynced: dict[_FileKey, None] = {}
         self._unsynced_folders: dict[Path, None] = {}
         self._failed_sync: OSError | None = None
@@ -170,6 +180,18 @@ class QueueFiles:
         with self._open(self.path(*key), position_in_file) as file:
             file.pwrite(piece, position_in_file)
         self._unsynced[key] = None
+
+    def rewrite(self, topic: str, queue_id: int, position: int, data: bytes) -> None:
+        """The same for units that were wrong: their files may be gone, or too short."""
+        first, last = self.start_of(position), self.start_of(position + len(data) - 1)
+        starts = range(first, last + 1, self.file_bytes)
+        for start in starts:
+            self._readers.forget((topic, queue_id, start))
+        self.write(topic, queue_id, position, data)
+        for start in starts:
+            with self.files.open(self.path(topic, queue_id, start)) as file:
+                if file.length() < self.file_bytes:
+                    file.set_length(self.file_bytes)
 
     def _open(self, path: Path, position_in_file: int) -> OpenFile:
         """Open a file that is there unless its first unit is to be written, or somebody removed it."""

@@ -25,9 +25,10 @@ _STEP_BYTES: Final = 64 * 1024
 class Units:
     """Some units, as columns."""
 
-    __slots__ = ("phy_offsets", "sizes", "tags_codes")
+    __slots__ = ("phy_offsets", "raw", "sizes", "tags_codes")
 
     def __init__(self, raw: NDArray[Any]) -> None:
+        self.raw = raw
         self.phy_offsets: Int64s = raw["phy_offset"].astype(np.int64)
         self.sizes: Int64s = raw["size"].astype(np.int64)
         self.tags_codes: Int64s = raw["tags_code"].astype(np.int64)
@@ -46,6 +47,11 @@ class Units:
         """Which hold a place whose message the queue never had."""
         blank: Bools = (self.phy_offsets == 0) & (self.sizes == BLANK_SIZE)
         return blank
+
+
+def units_of(raw: bytes | bytearray) -> Units:
+    """Units from their bytes."""
+    return Units(np.frombuffer(raw, _TYPE))
 
 
 class QueueView:
@@ -87,7 +93,7 @@ class QueueView:
                     part = file.pread(size, in_file)
                 raw[done : done + len(part)] = part
             done += size
-        return Units(np.frombuffer(raw, _TYPE))
+        return units_of(raw)
 
     def min_queue_offset(self, log_min_phy_offset: int) -> int:
         """The first unit whose record lies in a log that begins at `log_min_phy_offset`."""

@@ -22,6 +22,7 @@ from kourou.protocol.record import (
     STORE_HOST_POS,
     STORE_TIMESTAMP_POS,
     SYS_FLAG_POS,
+    Buffer,
 )
 
 _FIELDS: Final = {
@@ -52,12 +53,12 @@ _HEAD: Final = np.dtype(
 _HEAD_BYTES: Final = np.dtype(f"V{BODY_POS}")
 
 
-def heads_at(raw: bytes, starts: NDArray[np.int64]) -> NDArray[Any]:
+def heads_at(raw: Buffer, starts: NDArray[np.int64]) -> NDArray[Any]:
     """The heads of the records that start at these positions, by the names of their fields."""
     return values_at(raw, starts, _HEAD_BYTES).view(_HEAD)
 
 
-def values_at(raw: bytes, positions: NDArray[np.int64], kind: np.dtype[Any]) -> NDArray[Any]:
+def values_at(raw: Buffer, positions: NDArray[np.int64], kind: np.dtype[Any]) -> NDArray[Any]:
     """What lies at these positions. For positions outside it is anything: the lengths of such a record do
     not add up, whatever is read there."""
     count = len(raw) - kind.itemsize + 1

@@ -30,6 +30,7 @@ from kourou.protocol.record import (
     MIN_RECORD_BYTES,
     PROPERTY_CRC_BYTES,
     STORE_TIMESTAMP_POS,
+    Buffer,
     verify_property_crc,
 )
 from kourou.store.dispatch_request import read_dispatch_request
@@ -44,6 +45,7 @@ _CRC_MASK: Final = 0x7FFFFFFF
 _CRC_NAME: Final = f"{MessageConst.PROPERTY_CRC32}\x01".encode()
 _CRC_NAME_TYPE: Final = np.dtype(f"S{len(_CRC_NAME)}")
 _MARK: Final = struct.Struct(">iI")
+_MARK_TYPE: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
 _U8: Final = np.dtype(">u1")
 _U16: Final = np.dtype(">u2")
 _I16: Final = np.dtype(">i2")
@@ -93,7 +95,7 @@ def read_piece(raw: bytes, phy_offset: int) -> Piece:
     """Read the records of `raw`, which lies at `phy_offset` of the log, up to the first that is none."""
     starts, stop = _walk(raw)
     bounds = np.array(starts, np.int64)
-    fields = _Fields(raw, bounds[:-1], bounds[1:])
+    fields = RecordFields(raw, bounds[:-1], bounds[1:])
     is_valid = fields.lengths_fit & (fields.phy_offsets == phy_offset + fields.starts)
     count = len(is_valid) if is_valid.all() else int(is_valid.argmin())
     count = _matching_crcs(raw, fields, count)
@@ -101,6 +103,25 @@ def read_piece(raw: bytes, phy_offset: int) -> Piece:
     end = starts[count]
     columns = _columns(raw, fields, phy_offset, count)
     return Piece(columns, end, stop if count == len(is_valid) else Stop.BAD)
+
+
+def fields_at(raw: Buffer, starts: Int64s, sizes: Int64s, phy_offsets: Int64s) -> tuple[RecordFields, Bools]:
+    """The fields of records of these sizes and phy_offsets at these positions of `raw`, and which of them are
+    records: by lengths, place and the CRC of the body. Those of others may be anything. Rules for topics and
+    properties are not looked at here (`read_dispatch_request`)."""
+    ends = starts + sizes
+    marks = values_at(raw, starts, _MARK_TYPE)
+    fields = RecordFields(raw, starts, ends)
+    is_valid: Bools = (
+        (marks["size"] == sizes)
+        & ((marks["magic"] == MESSAGE_MAGIC_CODE) | (marks["magic"] == MESSAGE_MAGIC_CODE_V2))
+        & (ends <= len(raw))
+        & fields.lengths_fit
+        & (fields.phy_offsets == phy_offsets)
+    )
+    rows = np.flatnonzero(is_valid)
+    is_valid[rows[~_crcs_match(raw, fields, rows)]] = False
+    return fields, is_valid
 
 
 def _walk(raw: bytes) -> tuple[list[int], Stop]:
@@ -122,7 +143,7 @@ def _walk(raw: bytes) -> tuple[list[int], Stop]:
     return starts, Stop.MORE
 
 
-class _Fields:
+class RecordFields:
     """Where the parts of each record lie, as its own numbers say, and whether those add up."""
 
     __slots__ = (
@@ -143,7 +164,7 @@ class _Fields:
         "topic_end",
     )
 
-    def __init__(self, raw: bytes, starts: Int64s, ends: Int64s) -> None:
+    def __init__(self, raw: Buffer, starts: Int64s, ends: Int64s) -> None:
         self._data = raw
         self.starts = starts
         heads = heads_at(raw, starts)
@@ -189,18 +210,25 @@ class _Fields:
         )
 
 
-def _matching_crcs(raw: bytes, fields: _Fields, count: int) -> int:
+def _matching_crcs(raw: bytes, fields: RecordFields, count: int) -> int:
     """How many of the first `count` records have the body that their CRC was made of."""
-    view = memoryview(raw)
-    crc32 = zlib.crc32
-    bodies = zip(fields.body_at[:count].tolist(), fields.body_end[:count].tolist(), strict=True)
-    crcs = np.fromiter((crc32(view[start:end]) for start, end in bodies), np.int64, count) & _CRC_MASK
-    # A record without a body may say any CRC.
-    is_right = (crcs == fields.crcs[:count]) | (fields.body_at[:count] == fields.body_end[:count])
+    is_right = _crcs_match(raw, fields, np.arange(count))
     return count if is_right.all() else int(is_right.argmin())
 
 
-def _accepted(raw: bytes, fields: _Fields, phy_offset: int, count: int) -> int:
+def _crcs_match(raw: Buffer, fields: RecordFields, rows: NDArray[np.intp]) -> Bools:
+    """Which of these records have the body that their CRC was made of."""
+    view = memoryview(raw)
+    crc32 = zlib.crc32
+    begins, ends = fields.body_at[rows], fields.body_end[rows]
+    bodies = zip(begins.tolist(), ends.tolist(), strict=True)
+    crcs = np.fromiter((crc32(view[start:end]) for start, end in bodies), np.int64, len(rows)) & _CRC_MASK
+    # A record without a body may say any CRC.
+    is_right: Bools = (crcs == fields.crcs[rows]) | (begins == ends)
+    return is_right
+
+
+def _accepted(raw: bytes, fields: RecordFields, phy_offset: int, count: int) -> int:
     """How many of the first `count` records `read_dispatch_request` takes too.
 
     It has rules for topics, queues and properties that few records come near; those few it looks at.
@@ -208,14 +236,20 @@ def _accepted(raw: bytes, fields: _Fields, phy_offset: int, count: int) -> int:
     starts = fields.starts[:count].tolist()
     ends = fields.properties_end[:count].tolist()
     for row in sorted(_suspects(raw, fields, count)):
-        try:
-            read_dispatch_request(raw[starts[row] : ends[row]], 0, phy_offset + starts[row], ())
-        except ProtocolError:
+        if not _is_accepted(raw[starts[row] : ends[row]], phy_offset + starts[row]):
             return row
     return count
 
 
-def _suspects(raw: bytes, fields: _Fields, count: int) -> set[int]:
+def _is_accepted(record: bytes, phy_offset: int) -> bool:
+    try:
+        read_dispatch_request(record, 0, phy_offset, (), check_crc=False)
+    except ProtocolError:
+        return False
+    return True
+
+
+def _suspects(raw: bytes, fields: RecordFields, count: int) -> set[int]:
     """Records out of the ordinary, and the first of each topic."""
     topics = _slices(raw, fields.topic_at[:count], fields.topic_end[:count])
     firsts = dict(zip(reversed(topics), range(count - 1, -1, -1), strict=True))
@@ -227,7 +261,7 @@ def _suspects(raw: bytes, fields: _Fields, count: int) -> set[int]:
     return suspects
 
 
-def _columns(raw: bytes, fields: _Fields, phy_offset: int, count: int) -> RecordColumns:
+def _columns(raw: bytes, fields: RecordFields, phy_offset: int, count: int) -> RecordColumns:
     starts = fields.starts[:count]
     ends = fields.properties_end[:count]
     return RecordColumns(

@@ -71,11 +71,12 @@ class Recovery:
         checkpoint: StoreCheckpoint,
         start: RecoveryStart,
         keep_progress: Callable[[], None],
+        known: KnownDamages,
     ) -> None:
         self._files = files
         self._quarantine = root / "quarantine"
         self._start = start
-        self._known = KnownDamages(files, self._quarantine)
+        self._known = known
         self._log = log
         self._scanner = scanner
         self._dispatcher = dispatcher

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BLOCK_UNITS: Final = 1024
 """Five pages: one read of so much takes hardly longer than one of 32 units."""
+CHUNK_UNITS: Final = 32
+"""So many units are verified, and remembered as such, together (queue_verifier.py)."""
 MAX_BLOCKS: Final = 256
 """5 MB; the oldest goes first."""
 

@@ -116,23 +116,18 @@ def test_messages_found(store: MessageStore) -> None:
     assert (result.message_count, result.size_bytes, result.last_phy_offset) == (3, 600, 600)
 
 
-def test_a_file_of_the_queue_that_is_missing_is_stepped_over(kit: StoreKit, store: MessageStore) -> None:
-    """The reader was once sent back to the same place, for ever."""
-    kit.is_checked = False
+@pytest.mark.parametrize("start", [QUEUE_FILE_UNITS, 3 * QUEUE_FILE_UNITS], ids=["inner", "last"])
+def test_a_file_of_the_queue_that_is_missing_is_made_anew(
+    kit: StoreKit, store: MessageStore, start: int
+) -> None:
     fill(store, 3 * QUEUE_FILE_UNITS + 5)
     store.flush_derived(thorough=True)
-    (store.config.queue_folder / "orders" / "0" / f"{QUEUE_FILE_UNITS * 20:020d}").unlink()
-    assert answer(get(store, 13)) == ("OFFSET_FOUND_NULL", 20, 0, 35)
-    assert numbers(get(store, 20, 2)) == [20, 21]
-    assert numbers(get(store, 8)) == [8, 9]
-
-
-def test_a_missing_last_file_sends_the_reader_to_the_end(kit: StoreKit, store: MessageStore) -> None:
-    kit.is_checked = False
-    fill(store, QUEUE_FILE_UNITS + 3)
-    store.flush_derived(thorough=True)
-    (store.config.queue_folder / "orders" / "0" / f"{QUEUE_FILE_UNITS * 20:020d}").unlink()
-    assert answer(get(store, 11)) == ("OFFSET_FOUND_NULL", 13, 0, 13)
+    path = store.config.queue_folder / "orders" / "0" / f"{start * 20:020d}"
+    before = path.read_bytes()
+    path.unlink()
+    assert numbers(get(store, start + 3, 2)) == [start + 3, start + 4]
+    assert path.read_bytes() == before
+    assert store.damages.rebuilt_units == min(QUEUE_FILE_UNITS, 35 - start)
 
 
 def test_messages_that_are_gone_from_the_log_are_stepped_over(store: MessageStore) -> None:
@@ -162,13 +157,6 @@ def test_units_that_point_behind_the_log_give_nothing(store: MessageStore) -> No
     store.queue("orders", 0).append(store.log.max_phy_offset + 10_000, 200, 0)
     assert answer(get(store, 1)) == ("MESSAGE_WAS_REMOVING", 3, 0, 3)
     assert get(store, 1).is_loaded
-
-
-def test_damaged_ranges_of_the_log_are_read_around(store: MessageStore) -> None:
-    fill(store, 10)
-    store.reader.damaged = [(400, 800)]
-    assert numbers(get(store, 0)) == [0, 1, 4, 5, 6, 7, 8, 9]
-    assert answer(get(store, 2, 2)) == ("MESSAGE_WAS_REMOVING", 4, 0, 10)
 
 
 # -- limits --------------------------------------------------------------------------------------
@@ -252,13 +240,6 @@ def test_bulk_readers_get_what_others_get_piece_by_piece(
 def test_bulk_readers_get_runs(bulk_store: MessageStore) -> None:
     result = get(bulk_store, 0, MANY + 200)
     assert len(result.buffers) == (MANY + 200) // 4, "four by four they lie side by side"
-
-
-def test_bulk_readers_are_given_messages_around_damage(bulk_store: MessageStore) -> None:
-    whole = get(bulk_store, 0, MANY + 200)
-    bulk_store.reader.damaged.append((200, 400))
-    result = get(bulk_store, 0, MANY + 200)
-    assert together(result) == together(whole)[:200] + together(whole)[400:]
 
 
 # -- filters -------------------------------------------------------------------------------------
