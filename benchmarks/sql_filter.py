@@ -115,7 +115,7 @@ def read_rows(folder: Path, count: int, rounds: int) -> list[list[str]]:
 def _read_cells(store: MessageStore, expression: str | None, count: int, rounds: int) -> list[str]:
     judge = None
     if expression is not None:
-        judge = RecordJudge(store.log, FilterProgram(expression), store.config.max_transfer_bytes)
+        judge = RecordJudge(store.log, FilterProgram(expression))
     found = read_all(store, judge)
     took: list[Spent] = [spent(lambda: read_all(store, judge)) for _ in range(rounds)]
     best, middle = best_and_median(took, count)

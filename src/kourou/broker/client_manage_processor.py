@@ -26,6 +26,7 @@ from kourou.protocol.bodies import (
     decode_body,
 )
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode, TopicSysFlag
+from kourou.protocol.features import Feature, format_features
 from kourou.protocol.headers import HeartbeatResponseHeader, UnregisterClientRequestHeader
 from kourou.protocol.names import retry_topic
 from kourou.transport.request import Processor, Request
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FEATURES: Final = format_features(Feature)
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 # Where a connection keeps what it was last refused for, so that the log has it once.
 _REFUSED: Final = "refused-heartbeat"
@@ -75,7 +77,11 @@ class ClientManageProcessor:
         if refusals:
             self._refuse(channel, refusals)
         channel.connection.attributes.pop(_REFUSED, None)
-        request.reply(HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_sub_change))
+        request.reply(
+            HeartbeatResponseHeader(
+                is_support_heart_beat_v2=True, is_sub_change=is_sub_change, kourou_features=_FEATURES
+            )
+        )
 
     def _register_consumer(
         self,

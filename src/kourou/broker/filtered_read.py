@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.record_judge import RecordJudge
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.transfer_limits import TransferLimits
 
 if TYPE_CHECKING:
     from kourou.broker.long_polling import Pull
@@ -28,9 +29,12 @@ _INSIDE: Final = (
 class FilteredRead:
     """The steps of one pull. `result` is what they have found together."""
 
-    def __init__(self, services: BrokerServices, pull: Pull, judge: RecordJudge) -> None:
+    def __init__(
+        self, services: BrokerServices, pull: Pull, judge: RecordJudge, limits: TransferLimits
+    ) -> None:
         self._services = services
         self._pull = pull
+        self._limits = limits
         self._judge = judge
         self._next_offset = pull.header.queue_offset
         self._end_offset = self._next_offset + services.store.config.max_filter_units
@@ -49,12 +53,13 @@ class FilteredRead:
                 self._cold_queue = queue
                 return
         self._judge.renew()
-        found = 0 if self.result is None else self.result.message_count
         part = self._services.store.reader.get_message(
             queue,
             self._next_offset,
-            max(1, header.max_msg_nums - found),
+            header.max_msg_nums,
             max_bytes=header.max_msg_bytes,
+            limits=self._limits,
+            found=self.result,
             judge=self._judge,
             units=units,
         )
@@ -94,7 +99,6 @@ class FilteredRead:
             whole.extend(part)
         self.is_done = (
             part.status not in _INSIDE
-            or whole.message_count >= self._pull.header.max_msg_nums
-            or self._judge.is_full
+            or whole.is_full
             or self._next_offset >= min(self._end_offset, part.max_offset)
         )

@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.filtered_read import FilteredRead
 from kourou.broker.hooks import PullContext
 from kourou.broker.long_polling import Pull
-from kourou.broker.message_filter import PropertyFilter
 from kourou.broker.pull_answer import answer_found, answer_none, answer_reset, pull_code
 from kourou.broker.pull_checks import ForbiddenType, PullForbiddenError, answer_forbidden
 from kourou.broker.pull_lines import PullLines
 from kourou.broker.pull_targets import PullTarget, PullTargets
 from kourou.broker.read_turns import ReadTurns
 from kourou.broker.record_judge import RecordJudge
+from kourou.broker.settings import transfer_limits
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.transfer_limits import TransferLimits
 from kourou.transport.dispatcher import answer_failure
 from kourou.transport.request import Processor, Request
 
@@ -53,6 +54,9 @@ class PullMessageProcessor:
         self._reader = services.store.reader
         log = services.store.log
         self._turns = ReadTurns(lambda: log.max_phy_offset)
+        self._large_limits = TransferLimits.of_bytes(services.store.config.max_transfer_bytes)
+        self._stock_limits = transfer_limits(services.config)
+        self._limits_config = services.config
 
     def processors(self) -> dict[int, Processor]:
         """Who handles which request code."""
@@ -86,7 +90,7 @@ class PullMessageProcessor:
                 header.commit_offset,
                 request.connection.remote_address,
             )
-        judge = None if target.wants is None else self._judge(header, target.wants)
+        judge = None if target.wants is None else RecordJudge(self._services.store.log, target.wants)
         self._serve(request, header, target, judge, may_wait=sys_flag & _SUSPEND != 0)
 
     def resume(self, held: Pull) -> None:
@@ -109,6 +113,16 @@ class PullMessageProcessor:
 
     # -- serving ---------------------------------------------------------------------------------
 
+    def _limits(self, header: PullMessageRequestHeader) -> TransferLimits:
+        """How much the pull may get: Apache's limits, as configured now, unless it was negotiated that the
+        numbers of the request rule."""
+        if header.kourou_large_pull:
+            return self._large_limits
+        if self._limits_config is not self._services.config:
+            self._limits_config = self._services.config
+            self._stock_limits = transfer_limits(self._limits_config)
+        return self._stock_limits
+
     def _serve(
         self,
         request: Request,
@@ -128,12 +142,15 @@ class PullMessageProcessor:
             self._serve_filtered(Pull(request, header, target, judge), judge, may_wait=may_wait)
             return
         reader = self._reader
-        wanted = reader.units_wanted(header.max_msg_nums, is_filtered=target.codes is not None)
+        limits = self._limits(header)
+        wanted = reader.units_wanted(
+            min(header.max_msg_nums, limits.max_messages), is_filtered=target.codes is not None
+        )
         units = b"" if queue is None else queue.read_units_nowait(header.queue_offset, wanted)
         is_old = units is not None and reader.is_old(units)
         has_turn = is_old and self._turns.take_nowait()
         if units is not None and (has_turn or not is_old):
-            result = self._read(header, target, queue, units)
+            result = self._read(header, target, limits, queue, units)
             if result.is_loaded:
                 if has_turn:
                     self._turns.spend(result.size_bytes)
@@ -164,7 +181,12 @@ class PullMessageProcessor:
             self._answer(request, header, target, result)
 
     def _read(
-        self, header: PullMessageRequestHeader, target: PullTarget, queue: ConsumeQueue | None, units: bytes
+        self,
+        header: PullMessageRequestHeader,
+        target: PullTarget,
+        limits: TransferLimits,
+        queue: ConsumeQueue | None,
+        units: bytes,
     ) -> GetMessageResult:
         codes = target.codes
         return self._reader.get_message(
@@ -172,6 +194,7 @@ class PullMessageProcessor:
             header.queue_offset,
             header.max_msg_nums,
             max_bytes=header.max_msg_bytes,
+            limits=limits,
             tags_filter=None if codes is None else codes.__contains__,
             units=units,
         )
@@ -185,20 +208,16 @@ class PullMessageProcessor:
         units = queue.read_units_nowait(queue_offset, wanted)
         if units is None:
             units = await self._services.in_disk_thread(queue.read_units, queue_offset, wanted)
-        result = self._read(pull.header, pull.target, queue, units)
+        result = self._read(pull.header, pull.target, self._limits(pull.header), queue, units)
         self._turns.spend(result.size_bytes)
         await self._load_and_answer(pull, result)
         # Those from memory take no millisecond, which is what this is counted in.
         self._services.stats.get_latency((perf_counter() - began_s) * 1000)
 
-    def _judge(self, header: PullMessageRequestHeader, wants: PropertyFilter) -> RecordJudge:
-        store = self._services.store
-        limit = store.config.max_transfer_bytes
-        return RecordJudge(store.log, wants, max_bytes=min(header.max_msg_bytes or limit, limit))
-
     def _serve_filtered(self, pull: Pull, judge: RecordJudge, *, may_wait: bool) -> None:
         judge.rest()
-        read = FilteredRead(self._services, pull, judge)
+        limits = self._limits(pull.header)
+        read = FilteredRead(self._services, pull, judge, limits)
         read.step()
         result = read.result
         if read.is_done and result is not None and result.is_loaded:
@@ -207,7 +226,7 @@ class PullMessageProcessor:
         if result is not None and not result.is_loaded:  # in its line a pull keeps no file
             result.release()
             judge.rest()
-            read = FilteredRead(self._services, pull, judge)
+            read = FilteredRead(self._services, pull, judge, limits)
         self._lines.run(pull.request, partial(self._read_on, pull, read))
 
     async def _read_on(self, pull: Pull, read: FilteredRead) -> None:
@@ -268,7 +287,7 @@ class PullMessageProcessor:
         """Which broker the client should ask next: a slave, for what is no longer in memory here."""
         store = self._services.store
         behind_bytes = store.log.max_phy_offset - result.last_phy_offset
-        is_slow = result.last_phy_offset and behind_bytes > store.config.read_window_bytes
+        is_slow = result.last_phy_offset and behind_bytes > self._stock_limits.memory_bytes
         return group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
 
     def _call_hooks(

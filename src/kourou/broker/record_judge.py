@@ -28,37 +28,30 @@ _NOTHING: Final = LogWindow(memoryview(b""), 0, 0, 0)
 
 
 class RecordJudge:
-    """Judges records of one log for one pull, at most `max_bytes` of those that match. Owned by the
-    loop's thread."""
+    """Judges records of one log for one pull. Owned by the loop's thread."""
 
     __slots__ = (
         "_cold",
         "_end",
-        "_found_bytes",
         "_log",
         "_low",
         "_matches",
-        "_max_bytes",
         "_start",
         "_view",
         "_work_left",
         "_work_per_record",
-        "is_full",
     )
 
-    def __init__(self, log: CommitLog, wants: PropertyFilter, max_bytes: int) -> None:
+    def __init__(self, log: CommitLog, wants: PropertyFilter) -> None:
         self._log = log
         self._matches = wants.matches_bytes
         self._work_per_record = _WORK_PER_RECORD + wants.terms
-        self._max_bytes = max_bytes
-        self._found_bytes = 0
         self._view, self._start, self._low, self._end = _NOTHING
         self._work_left = WORK_PER_TURN
         self._cold: tuple[int, int] | None = None
-        self.is_full = False
 
     def __call__(self, phy_offset: int, size_bytes: int) -> bool | None:
-        """Whether the record matches; None when that cannot be told now, or more would be too many."""
+        """Whether the record matches; None when that cannot be told now."""
         if self._work_left <= 0:
             return None
         if not (self._low <= phy_offset and phy_offset + size_bytes <= self._end):
@@ -69,24 +62,16 @@ class RecordJudge:
         view = self._view
         pos = phy_offset - self._start
         begin = properties_start(view, pos, size_bytes)
-        if begin < 0 or not self._matches(view, begin, pos + size_bytes):
-            return False
-        if self._found_bytes and self._found_bytes + size_bytes > self._max_bytes:
-            self.is_full = True
-            return None
-        self._found_bytes += size_bytes
-        return True
+        return begin >= 0 and self._matches(view, begin, pos + size_bytes)
 
     def renew(self) -> None:
         """Judge some more."""
         self._work_left = WORK_PER_TURN
 
     def rest(self) -> None:
-        """Let go of the log, while a pull waits; what was found before counts no more."""
+        """Let go of the log, while a pull waits."""
         self._view, self._start, self._low, self._end = _NOTHING
         self._cold = None
-        self._found_bytes = 0
-        self.is_full = False
         self.renew()
 
     # -- reading ---------------------------------------------------------------------------------

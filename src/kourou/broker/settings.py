@@ -1,4 +1,4 @@
-"""From a broker's configuration to what its parts are told: store, retention.
+"""From a broker's configuration to the settings of its parts: store, retention, limits of pulls.
 
 Not here: the sockets (transport/configured.py).
 """
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from kourou.config.broker import BrokerConfig
+from kourou.config.host import memory_bytes
 from kourou.errors import ConfigError
 from kourou.protocol.message_id import encode_host
 from kourou.store.delay_levels import parse_delay_levels
 from kourou.store.retention import RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
+from kourou.store.transfer_limits import TransferLimits
 
 _UNIT_BYTES: Final = 20
 _HOUR_MS: Final = 3_600_000
@@ -72,6 +74,17 @@ def retention_config(config: BrokerConfig) -> RetentionConfig:
         clean_forcibly_enable=config.clean_file_forcibly_enable,
         delete_unread_under_pressure=config.delete_unread_under_pressure,
         max_files_per_round=config.delete_file_batch_max,
+    )
+
+
+def transfer_limits(config: BrokerConfig) -> TransferLimits:
+    """What one pull of a client gets that has not negotiated more."""
+    return TransferLimits(
+        config.max_transfer_count_on_message_in_memory,
+        config.max_transfer_bytes_on_message_in_memory,
+        config.max_transfer_count_on_message_in_disk,
+        config.max_transfer_bytes_on_message_in_disk,
+        memory_bytes() * config.access_message_in_memory_max_ratio // 100,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from kourou.client.api import ClientApi
+from kourou.client.broker_features import BrokerFeatures
 from kourou.client.ending import Ending
 from kourou.client.namesrv_list import NamesrvList
 from kourou.client.routes import Routes
@@ -86,6 +87,7 @@ class ClientInstance:
         self.tasks = TaskOwner(f"client {self.client_id}", is_logged=True)
         self.remoting = RemotingClient(self.settings.remoting_config(), self._role.processors())
         self.api = ClientApi(self.remoting, self.namesrvs, self.settings)
+        self.features = BrokerFeatures(self.api, self.client_id)
         self.routes = Routes(self.api, default_topic_queue_nums=self._default_topic_queue_nums)
         try:
             async with asyncio.timeout(self.settings.start_timeout_ms / 1000):

@@ -20,6 +20,7 @@ from kourou.client.namespaces import Namespace
 from kourou.client.pulls import PULL_TIMEOUT_MS, PullResult, PullStatus, pull
 from kourou.errors import KourouError, NoRouteError, RemotingError, ResponseError
 from kourou.protocol.codes import PullSysFlag, ResponseCode
+from kourou.protocol.features import Feature
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import is_retry_topic
@@ -162,15 +163,16 @@ class PullService:
         address = self._instance.routes.any_address(queue.broker_name, assigned.pull_from)
         if address is None:
             raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is not known any more")
+        features = await self._instance.features.of(address, self._instance.settings.request_timeout_ms)
         return await pull(
             self._instance.api,
             address,
             queue.broker_name,
-            self._header(assigned),
+            self._header(assigned, is_large=Feature.LARGE_PULL in features),
             timeout_ms=self._options.suspend_timeout_ms + PULL_TIMEOUT_MS // 2,
         )
 
-    def _header(self, assigned: AssignedQueue) -> PullMessageRequestHeader:
+    def _header(self, assigned: AssignedQueue, *, is_large: bool) -> PullMessageRequestHeader:
         queue, data = assigned.queue, assigned.subscription.data
         # Without the offset to store that Java puts into pulls: a broker stores it when it comes to the pull,
         # perhaps after a newer one.
@@ -185,6 +187,7 @@ class PullService:
             suspend_timeout_millis=self._options.suspend_timeout_ms,
             sub_version=data.sub_version,
             expression_type=data.expression_type,
+            kourou_large_pull=is_large or None,
         )
 
     # -- what came back --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from kourou.errors import CallTimeoutError, RemotingError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PullSysFlag, RequestCode
+from kourou.protocol.features import Feature
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.versions import V5_0_0
 
@@ -50,8 +51,7 @@ class QueuePulls:
         timeout_ms: int = PULL_TIMEOUT_MS,
     ) -> PullResult:
         """Pull once. With `suspend_ms` the broker waits so long for a message if there is none."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         try:
             async with asyncio.timeout_at(deadline):
                 address = await self._addresses.find(queue, self._pull_from.get(queue, MASTER_ID))
@@ -61,12 +61,16 @@ class QueuePulls:
             ) from None
         header = self._header(queue, subscription, queue_offset, max_messages, max_bytes, suspend_ms)
         try:
+            features = await self._instance.features.of(
+                address, min(self._instance.settings.request_timeout_ms, _left_ms(deadline))
+            )
+            header.kourou_large_pull = Feature.LARGE_PULL in features or None
             result = await pull(
                 self._instance.api,
                 address,
                 queue.broker_name,
                 header,
-                timeout_ms=max(1, int((deadline - loop.time()) * 1000)),
+                timeout_ms=_left_ms(deadline),
                 code=self._code(address),
             )
         except RemotingError:
@@ -110,3 +114,7 @@ class QueuePulls:
             expression_type=subscription.expression_type,
             max_msg_bytes=max_bytes,
         )
+
+
+def _left_ms(deadline: float) -> int:
+    return max(1, int((deadline - asyncio.get_running_loop().time()) * 1000))

@@ -1,15 +1,21 @@
-"""What a machine is called and how others reach it."""
+"""What a machine is called, how others reach it, and how much memory it has."""
 
 from __future__ import annotations
 
+import functools
 import ipaddress
+import os
 import socket
+from pathlib import Path
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::", "*"})
 # Documentation addresses: nothing is sent, the operating system only says which way it would go.
 _FAR_AWAY: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+
+# A container's limit, by the second version of cgroups and by the first.
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def host_name() -> str:
@@ -54,3 +60,15 @@ def _outgoing(family: socket.AddressFamily, target: str) -> str | None:
             return str(probe.getsockname()[0])
     except OSError:
         return None
+
+
+@functools.cache
+def memory_bytes() -> int:
+    """The memory of the machine, or of the container if that has less."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CGROUP_LIMITS:
+        try:
+            found.append(int(Path(path).read_text()))
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+    return min(found)

@@ -86,7 +86,8 @@ BROKER: Final[Mapping[str, Mapping[str, str]]] = {
         "read or not, as Apache does; false deletes what every live group has read.",
         "unreadGroupReservedTime": "For how many hours after its last commit a group that is not connected "
         "still counts as live there.",
-        "maxTransferBytesPerPull": "The most bytes that one pull may carry, whatever a client asks for.",
+        "maxTransferBytesPerPull": "The most bytes of a large pull, as Kourou's clients and its Spark source "
+        "negotiate them.",
         "compiledKernelEnable": "Use the compiled kernel where it is installed "
         "([performance.md](performance.md)); without it Python does the same.",
     },
@@ -147,6 +148,12 @@ BROKER: Final[Mapping[str, Mapping[str, str]]] = {
         "group gets again at most what it committed since.",
         "consumerOffsetUpdateVersionStep": "After so many commits the version of the offsets counts one up.",
         "channelExpiredTimeout": "A client without a heartbeat for so many ms is forgotten.",
+        "maxTransferCountOnMessageInMemory": "The most messages that one pull of other clients gets.",
+        "maxTransferBytesOnMessageInMemory": "The same in bytes.",
+        "maxTransferCountOnMessageInDisk": "The most messages that such a pull gets of what is old.",
+        "maxTransferBytesOnMessageInDisk": "The same in bytes.",
+        "accessMessageInMemoryMaxRatio": "What is old: all but the newest bytes of the log, as many as this "
+        "percentage of the memory of the machine, or of the container.",
         "defaultQueryMaxNum": "How many messages a query by key finds if the client says no number.",
         "maxFilterMessageSize": "How many bytes of a queue one pull may look through for what a tag matches, "
         "at least.",

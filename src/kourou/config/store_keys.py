@@ -21,7 +21,10 @@ _NO_TIMER: Final = "one task works the timer wheel; there are no pools, snapshot
 _NO_LMQ: Final = "light message queues are not in this version"
 _NO_COMPACTION: Final = "compaction topics are not in this version"
 _NO_EXT: Final = "filters are evaluated on the message; there are no bit maps beside the queues"
-_CLIENT_RULES: Final = "what the client asks for rules, up to maxTransferBytesPerPull"
+_PULL_LIMITS: Final = "maxTransferCountOnMessageInMemory and its siblings limit a pull"
+# An answer has to fit into a frame of 16 MiB, which is what clients accept.
+_MAX_ANSWER_BYTES: Final = 15_728_640
+_MAX_ANSWER_MESSAGES: Final = 16_384
 NO_REPLICATION: Final = "replication is not in this version"
 NO_SLAVES: Final = f"{NO_REPLICATION}; run a master (ASYNC_MASTER)"
 _NO_DLEDGER: Final = f"there is no DLedger log, and {NO_REPLICATION}: this broker keeps the only copy"
@@ -186,24 +189,12 @@ _RETENTION: Final = (
 )
 
 _READING: Final = (
-    *keys(
-        _INT,
-        _CLIENT_RULES,
-        maxTransferBytesOnMessageInMemory=262_144,
-        maxTransferCountOnMessageInMemory=32,
-        maxTransferBytesOnMessageInDisk=65_536,
-        maxTransferCountOnMessageInDisk=8,
-        pullBatchMaxMessageCount=160,
-        travelCqFileNumWhenGetMessage=1,
-    ),
-    Key(
-        "accessMessageInMemoryMaxRatio",
-        _INT,
-        40,
-        "slaveReadEnable sends a client to a slave for what has left the store's read window",
-        low=0,
-        high=100,
-    ),
+    Key("maxTransferBytesOnMessageInMemory", _INT, 262_144, low=1, high=_MAX_ANSWER_BYTES, clamped=True),
+    Key("maxTransferCountOnMessageInMemory", _INT, 32, low=1, high=_MAX_ANSWER_MESSAGES, clamped=True),
+    Key("maxTransferBytesOnMessageInDisk", _INT, 65_536, low=1, high=_MAX_ANSWER_BYTES, clamped=True),
+    Key("maxTransferCountOnMessageInDisk", _INT, 8, low=1, high=_MAX_ANSWER_MESSAGES, clamped=True),
+    Key("accessMessageInMemoryMaxRatio", _INT, 40, low=0, high=100, clamped=True),
+    *keys(_INT, _PULL_LIMITS, pullBatchMaxMessageCount=160, travelCqFileNumWhenGetMessage=1),
     Key("maxMsgsNumBatch", _INT, 64, "a query by key finds 64 messages at most", low=1),
     Key("defaultQueryMaxNum", _INT, 32, low=1),
     *keys(

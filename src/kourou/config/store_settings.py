@@ -58,6 +58,11 @@ class StoreSettings:
     clean_file_forcibly_enable: bool = _of("cleanFileForciblyEnable")
 
     # reading
+    max_transfer_bytes_on_message_in_memory: int = _of("maxTransferBytesOnMessageInMemory")
+    max_transfer_count_on_message_in_memory: int = _of("maxTransferCountOnMessageInMemory")
+    max_transfer_bytes_on_message_in_disk: int = _of("maxTransferBytesOnMessageInDisk")
+    max_transfer_count_on_message_in_disk: int = _of("maxTransferCountOnMessageInDisk")
+    access_message_in_memory_max_ratio: int = _of("accessMessageInMemoryMaxRatio")
     default_query_max_num: int = _of("defaultQueryMaxNum")
 
     # replication

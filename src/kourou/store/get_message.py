@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from operator import add
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from kourou.store.cq_unit import BLANK_SIZE, MANY, UNIT, UNIT_BYTES, unit_arrays
 from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.store.kernel import Kernel
 from kourou.store.log_regions import REGION_BYTES, LogWindow
+from kourou.store.transfer_limits import MAX_MESSAGES, TransferLimits
 
 TagsFilter = Callable[[int], bool]
 """Whether a record with this tags code may match; decided from the ConsumeQueue alone."""
@@ -33,9 +34,6 @@ RecordJudge = Callable[[int, int], bool | None]
 """Whether the record at a phy_offset, of a size, matches; None: not to be told now, reading stops there."""
 
 
-MAX_MESSAGES: Final = 16_384
-"""A pull gets no more, whatever it asks for: looking at so many units takes some milliseconds."""
-
 _NOWHERE: Final = LogWindow(memoryview(b""), 0, 1, 0)
 _DENSE: Final = 16
 """Up to so many bytes of the log for each one that is wanted, a region is looked for around them."""
@@ -44,6 +42,16 @@ _MAX_COPIED_BYTES: Final = 256 * 1024
 _SMALL_BYTES: Final = 16 * 1024
 """Where the first record is smaller than this they are copied, however many: the connection would join the
 views (connection.py)."""
+_NO_PHY_OFFSET: Final = 1 << 62
+
+
+class _Rooms(NamedTuple):
+    """Messages and bytes that there is room for: until a unit points to `memory_phy_offset` or behind it, and
+    from there on."""
+
+    first: tuple[int, int]
+    in_memory: tuple[int, int]
+    memory_phy_offset: int
 
 
 class MessageReader:
@@ -58,7 +66,7 @@ class MessageReader:
         kernel: Kernel | None = None,
     ) -> None:
         self._log = log
-        self._max_transfer_bytes = max_transfer_bytes
+        self._limits = TransferLimits.of_bytes(max_transfer_bytes)
         self._max_filter_units = max_filter_units
         self._kernel = kernel
 
@@ -85,14 +93,17 @@ class MessageReader:
         max_messages: int,
         *,
         max_bytes: int | None = None,
+        limits: TransferLimits | None = None,
+        found: GetMessageResult | None = None,
         tags_filter: TagsFilter | None = None,
         record_filter: RecordFilter | None = None,
         judge: RecordJudge | None = None,
         units: bytes | None = None,
     ) -> GetMessageResult:
-        """Up to `max_messages` from `queue_offset` on. Waits for the disk only if `record_filter`
-        needs a record that is not in memory; a `judge` in its stead reads records itself. `units` are
-        those of the queue from `queue_offset` on; they are read, which may wait too, if not given."""
+        """Up to `max_messages` from `queue_offset` on, within `limits`; what the same pull has `found` before
+        counts. Waits for the disk only if `record_filter` needs a record that is not in memory; a `judge` in
+        its stead reads records itself. `units` are those of the queue from `queue_offset` on; they are read,
+        which may wait too, if not given."""
         if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
             return _outside(queue, queue_offset)
         if record_filter is not None:
@@ -103,11 +114,17 @@ class MessageReader:
             units = queue.read_units(queue_offset, wanted)
             if self._is_overwritten(units) and queue.distrust(queue_offset):
                 units = queue.read_units(queue_offset, wanted)
-        limit = self._max_transfer_bytes
-        if max_bytes and max_bytes < limit:
-            limit = max_bytes
-        if self._kernel is not None and not is_filtered and units:
-            gathered = self._gather(self._kernel, queue, queue_offset, units, max_messages, limit)
+        if limits is None:
+            limits = self._limits
+        memory_phy_offset = self._log.max_phy_offset - limits.memory_bytes
+        is_on_disk = bool(units) and UNIT.unpack_from(units)[0] < memory_phy_offset
+        most, most_bytes = limits.room(max_messages, max_bytes, is_on_disk=is_on_disk)
+        # Units of both kinds have to be looked at one by one.
+        is_one_kind = (
+            not is_on_disk or UNIT.unpack_from(units, len(units) - UNIT_BYTES)[0] < memory_phy_offset
+        )
+        if self._kernel is not None and not is_filtered and units and is_one_kind:
+            gathered = self._gather(self._kernel, queue, queue_offset, units, most, most_bytes)
             if gathered is not None:
                 return gathered
         result = GetMessageResult(
@@ -121,8 +138,13 @@ class MessageReader:
                 queue_offset - queue_offset % per_file + per_file, queue.max_queue_offset
             )
             return result
-        if is_filtered or not self._take_all(result, units, max_messages, limit):
-            self._take_some(result, queue, units, max_messages, limit, tags_filter, judge)
+        if is_filtered or not is_one_kind or not self._take_all(result, units, most, most_bytes):
+            rooms = _Rooms(
+                (most, most_bytes),
+                limits.room(max_messages, max_bytes, is_on_disk=False),
+                memory_phy_offset if is_on_disk else _NO_PHY_OFFSET,
+            )
+            self._take_some(result, queue, units, rooms, tags_filter, judge, found)
         return result
 
     def _take_all(self, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int) -> bool:
@@ -232,20 +254,24 @@ class MessageReader:
         result: GetMessageResult,
         queue: ConsumeQueue,
         units: bytes,
-        max_messages: int,
-        max_bytes: int,
+        rooms: _Rooms,
         tags_filter: TagsFilter | None,
         judge: RecordJudge | None,
+        found: GetMessageResult | None,
     ) -> None:
         """Look at the units one by one."""
         begins: list[int] = []
         ends: list[int] = []
         run_end = -1
         low, high = self._log.min_phy_offset, self._log.max_phy_offset
-        count = total = 0
+        count, total = (0, 0) if found is None else (found.message_count, found.size_bytes)
+        (most, most_bytes), room_in_memory, memory_phy_offset = rooms
         next_offset = result.next_begin_offset
         for phy_offset, size, tags_code in UNIT.iter_unpack(units):
-            if count and count >= max_messages:
+            if phy_offset >= memory_phy_offset:
+                most, most_bytes = room_in_memory
+            if count and count >= most:
+                result.is_full = True
                 break
             next_offset += 1
             if tags_filter is not None and not tags_filter(tags_code):
@@ -256,10 +282,11 @@ class MessageReader:
                     # Something has overwritten the file: the next read has it verified, and rebuilt.
                     next_offset -= 1
                     break
-                if not count:
+                if not begins:
                     result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 continue
-            if count and total + size > max_bytes:
+            if count and total + size > most_bytes:
+                result.is_full = True
                 next_offset -= 1
                 break
             if judge is not None and not (matches := judge(phy_offset, size)):
@@ -277,6 +304,8 @@ class MessageReader:
             total += size
             result.last_phy_offset = phy_offset
         result.next_begin_offset = next_offset
+        if found is not None:
+            count, total = count - found.message_count, total - found.size_bytes
         result.message_count = count
         result.size_bytes = total
         if count:

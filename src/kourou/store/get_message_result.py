@@ -66,6 +66,8 @@ class GetMessageResult:
     `release` it in the owner's thread, in any case."""
     is_dense: bool = False
     """Whether a reader who goes on like this wants a good part of what the log holds."""
+    is_full: bool = False
+    """Whether the limits leave no room for the next message; known of reads that look at units one by one."""
     _cold: list[ColdRun] = field(default_factory=list)
 
     def add_cold(self, log_file: LogFile, phy_offset: int, size_bytes: int) -> None:
@@ -85,6 +87,7 @@ class GetMessageResult:
         self.buffers += part.buffers
         self.is_loaded = self.is_loaded and part.is_loaded
         self.is_dense = part.is_dense
+        self.is_full = part.is_full
         self.message_count += part.message_count
         self.size_bytes += part.size_bytes
         self.next_begin_offset = part.next_begin_offset

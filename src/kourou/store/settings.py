@@ -43,8 +43,7 @@ class MessageStoreConfig:
     # Only the newest part of the log is read through a map: a page that is not in memory would
     # stop the whole process there. Older data is read by calls that say so instead.
     read_window_bytes: int = 128 * 1024 * 1024
-    # What one pull may carry. Apache stops at 256 KiB and 32 messages (64 KiB and 8 from disk),
-    # whatever the client asks for; here the client's numbers rule, up to this.
+    # What one read may bring unless it is given other limits, such as those of Apache's for a pull.
     max_transfer_bytes: int = 4 * 1024 * 1024
     max_filter_units: int = 800  # maxFilterMessageSize 16000, in units of 20 bytes
 

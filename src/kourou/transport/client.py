@@ -83,6 +83,11 @@ class RemotingClient:
         # Shielded: one caller's cancellation must not take the connection from the others.
         return await asyncio.shield(task)
 
+    def open_connection(self, address: str) -> Connection | None:
+        """The connection to `address` if one is open now."""
+        task = self._connections.get(address)
+        return None if task is None else _open_connection(task)
+
     def close_connection(self, address: str, reason: str) -> None:
         """Close the connection to `address`, if there is one; the next call opens a new one."""
         task = self._connections.pop(address, None)
@@ -92,8 +97,7 @@ class RemotingClient:
     def close_silent(self, address: str, since: float, reason: str) -> None:
         """Cut the connection to `address` if no byte has come over it after `since` of the loop's clock:
         what a router has forgotten, or a machine that is gone, never says so by itself."""
-        task = self._connections.get(address)
-        connection = None if task is None else _open_connection(task)
+        connection = self.open_connection(address)
         if connection is not None and connection.last_heard <= since:
             del self._connections[address]
             connection.abort(reason)

@@ -209,7 +209,7 @@ async def test_senders_that_wait_for_the_disk_are_answered_before_the_stop(tmp_p
         stored = [answer for answer in answers if isinstance(answer, RemotingCommand)]
         assert stored and all(answer.code == 0 for answer in stored)
     async with running(tmp_path) as peer:
-        found = messages(await peer.pull(max_msg_nums=100))
+        found = messages(await peer.pull(max_msg_nums=100, kourou_large_pull=True))
         assert len(found) >= len(stored)
 
 
@@ -242,7 +242,9 @@ async def test_the_flush_mode_can_be_changed_while_messages_wait(tmp_path: Path)
         services.update_config({"flushDiskType": "ASYNC_FLUSH"})
         sending += [asyncio.ensure_future(peer.send(body=b"%d" % number)) for number in range(20, 40)]
         assert all(answer.code == 0 for answer in await asyncio.gather(*sending))
-        found = [message.body for message in messages(await peer.pull(max_msg_nums=100))]
+        found = [
+            message.body for message in messages(await peer.pull(max_msg_nums=100, kourou_large_pull=True))
+        ]
         assert found == [b"%d" % number for number in range(40)]
         assert not services.pass_end.waits_for_flush
 

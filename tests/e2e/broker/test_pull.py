@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +68,56 @@ async def test_messages_come_in_order_up_to_the_number_asked_for(tmp_path: Path)
         assert bodies(await peer.pull(queue_offset=3)) == [b"3", b"4"]
 
 
-async def test_the_client_s_number_of_messages_rules_and_its_bytes_too(tmp_path: Path) -> None:
+async def test_a_large_pull_gets_as_much_as_it_asks_for(tmp_path: Path) -> None:
     async with running(tmp_path) as peer:
         await send_some(peer, 100)
-        assert len(bodies(await peer.pull(max_msg_nums=100))) == 100
-        assert len(bodies(await peer.pull(max_msg_nums=100, max_msg_bytes=1))) == 1
+        assert len(bodies(await peer.pull(max_msg_nums=100, kourou_large_pull=True))) == 100
+        answer = await peer.pull(max_msg_nums=100, max_msg_bytes=1, kourou_large_pull=True)
+        assert len(bodies(answer)) == 1
+
+
+EXPRESSIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"subscription": "a"},
+    {"subscription": "TAGS = 'a'", "expression_type": "SQL92"},
+)
+
+
+@pytest.mark.parametrize("filter_fields", EXPRESSIONS, ids=["all", "tag", "SQL92"])
+async def test_a_pull_of_a_stock_client_gets_what_apache_would_give(
+    tmp_path: Path, filter_fields: dict[str, Any]
+) -> None:
+    async with running(tmp_path) as peer:
+        await send_some(peer, 60, properties="TAGS\x01a\x02")
+        asked = {"max_msg_nums": 50, **filter_fields}
+        assert len(bodies(await peer.pull(**asked))) == 32
+        assert len(bodies(await peer.pull(**asked, max_msg_bytes=1))) == 1
+        size = len((await peer.pull(max_msg_nums=1)).body)
+
+        async def set_keys(**keys: int) -> None:
+            body = "".join(f"{key}={value}\n" for key, value in keys.items()).encode()
+            assert (await peer.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)).code == 0
+
+        await set_keys(maxTransferBytesOnMessageInMemory=3 * size)
+        assert len(bodies(await peer.pull(**asked))) == 3
+        await set_keys(maxTransferCountOnMessageInMemory=2)
+        assert len(bodies(await peer.pull(**asked))) == 2
+        await set_keys(accessMessageInMemoryMaxRatio=0)
+        assert len(bodies(await peer.pull(**asked))) == 8
+        await set_keys(maxTransferBytesOnMessageInDisk=7 * size)
+        assert len(bodies(await peer.pull(**asked))) == 7
+        await set_keys(maxTransferCountOnMessageInDisk=5)
+        assert len(bodies(await peer.pull(**asked))) == 5
+        assert len(bodies(await peer.pull(**asked, kourou_large_pull=True))) == 50
+
+
+async def test_a_pull_that_waited_gets_no_more_than_others(tmp_path: Path) -> None:
+    async with running(tmp_path, max_transfer_count_on_message_in_memory=2) as peer:
+        await peer.send(topic="TopicTest", queue_id=1)  # makes the topic
+        held = asyncio.create_task(peer.pull(sys_flag=WAITING))
+        await peer.until_held(1)
+        await peer.send_batch("TopicTest", [b"0", b"1", b"2"])
+        assert bodies(await held) == [b"0", b"1"]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +356,9 @@ async def test_a_queue_that_is_not_in_memory_is_read_in_a_thread(
         await send_some(peer, 40, properties="TAGS\x01a\x02")
         forget_queues(peer, monkeypatch)
         reads = DiskReads(monkeypatch)
-        answer = await peer.pull(queue_offset=2, max_msg_nums=100, subscription=subscription)
+        answer = await peer.pull(
+            queue_offset=2, max_msg_nums=100, subscription=subscription, kourou_large_pull=True
+        )
         assert len(bodies(answer)) == (38 if subscription == "*" else 30)
         assert are_of_disk(reads.unit_threads) and len(reads.unit_threads) == 1
 
@@ -341,7 +387,8 @@ def pulls(count: int) -> bytes:
     """Pulls of the first queue, side by side."""
     frames = []
     for opaque in range(count):
-        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, pull_header("TopicTest", 0))
+        header = pull_header("TopicTest", 0, kourou_large_pull=True)
+        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
         command.opaque = opaque
         frames.append(command.encode())
     return b"".join(frames)
@@ -442,15 +489,15 @@ async def test_a_pull_beyond_those_that_may_wait_is_answered_at_once(
 
 @pytest.mark.parametrize(("slave_read_enable", "far", "near"), [(True, 3, 2), (False, 0, 0)])
 async def test_a_consumer_far_behind_is_sent_to_a_slave_if_slaves_may_be_read(
-    tmp_path: Path, slave_read_enable: bool, far: int, near: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slave_read_enable: bool, far: int, near: int
 ) -> None:
+    monkeypatch.setattr("kourou.broker.settings.memory_bytes", lambda: 1_250)  # of which 40 %
     async with running(tmp_path, slave_read_enable=slave_read_enable) as peer:
         services = peer.controller.services
         services.groups.update(
             SubscriptionGroupConfig(group_name="consumers", broker_id=2, which_broker_when_consume_slowly=3)
         )
         await send_some(peer, 10)
-        services.store.config = replace(services.store.config, read_window_bytes=500)
 
         async def suggested(queue_offset: int) -> int:
             answer = await peer.pull(queue_offset=queue_offset, max_msg_nums=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kourou.broker import client_manage_processor
 from kourou.client.lag import lag
 from kourou.client.pull_consumer import AsyncPullConsumer
 from kourou.client.pulls import PullStatus
@@ -37,6 +38,18 @@ async def test_messages_come_in_order_and_the_end_is_told(tmp_path: Path) -> Non
         assert [message.body for message in found] == numbered(100)
         assert {message.broker_name for message in found} == {"broker-a"}
         assert [lag(message).messages for message in found] == list(range(99, -1, -1))
+
+
+async def test_a_broker_that_announces_large_pulls_gives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path) as running:
+        queue = await put(running, numbered(50))
+        async with consumer_of(running) as consumer:
+            assert len((await consumer.pull(queue, queue_offset=0, max_messages=50)).messages()) == 50
+        monkeypatch.setattr(client_manage_processor, "_FEATURES", None)  # as Apache's
+        async with consumer_of(running) as consumer:
+            assert len((await consumer.pull(queue, queue_offset=0, max_messages=50)).messages()) == 32
 
 
 async def test_queues_of_all_brokers_are_fetched(tmp_path: Path) -> None:

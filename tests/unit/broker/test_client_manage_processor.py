@@ -59,7 +59,11 @@ async def test_a_heartbeat_registers_the_client_and_makes_its_group_and_retry_to
     peer = broker.connect()
     answer = await peer.heartbeat(consumer(), producer_data_set=[ProducerData("PG")])
     assert answer.code == ResponseCode.SUCCESS
-    assert answer.ext_fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+    assert answer.ext_fields == {
+        "IS_SUPPORT_HEART_BEAT_V2": "true",
+        "IS_SUB_CHANGE": "true",
+        "kourouFeatures": "largePull",
+    }
     assert ids(broker) == ["c40000"]
     assert broker.producers.is_registered("PG", peer.connection)
     assert broker.groups.get("CG") == SubscriptionGroupConfig("CG")

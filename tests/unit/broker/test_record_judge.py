@@ -31,8 +31,8 @@ def fill(store: MessageStore, count: int, body: bytes = b"body") -> list[Place]:
     return places
 
 
-def judge_of(store: MessageStore, expression: str, max_bytes: int = 2**20) -> RecordJudge:
-    return RecordJudge(store.log, compile_filter(expression), max_bytes)
+def judge_of(store: MessageStore, expression: str) -> RecordJudge:
+    return RecordJudge(store.log, compile_filter(expression))
 
 
 @pytest.mark.parametrize("window", [2**20, 0])
@@ -56,7 +56,7 @@ def test_records_over_several_files_are_judged(kit: StoreKit) -> None:
     store = kit.open(read_window_bytes=0)
     places = fill(store, 100, body=bytes(3_000))
     assert len(store.log.log_files) > 3
-    judge = judge_of(store, "n >= 0", max_bytes=2**30)
+    judge = judge_of(store, "n >= 0")
     for place in places:
         judge.renew()
         assert judge(*place)
@@ -79,18 +79,6 @@ def test_a_large_program_judges_one_record_at_a_time(kit: StoreKit) -> None:
     places = fill(store, 3)
     judge = judge_of(store, " OR ".join(f"n = {number}" for number in range(2_000, 5_000)))
     assert [judge(*place) for place in places] == [False, None, None]
-
-
-def test_what_matches_ends_with_the_bytes_that_may_be_sent(kit: StoreKit) -> None:
-    store = kit.open()
-    places = fill(store, 5)
-    judge = judge_of(store, "n <> 1", max_bytes=2 * places[0][1] + 1)
-    assert [judge(*place) for place in places[:4]] == [True, False, True, None]
-    assert judge.is_full
-    judge.rest()
-    assert not judge.is_full and judge(*places[3])
-    tiny = judge_of(store, "n >= 0", max_bytes=1)
-    assert [tiny(*place) for place in places[:2]] == [True, None], "one is always given"
 
 
 def test_what_is_on_disk_only_is_judged_when_it_was_loaded(kit: StoreKit) -> None:

@@ -14,10 +14,10 @@ from kourou.protocol.tags import tags_code
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import MANY, UNIT
 from kourou.store.files import OpenFile
-from kourou.store.get_message import MAX_MESSAGES
 from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.steps import run_steps
+from kourou.store.transfer_limits import MAX_MESSAGES, TransferLimits
 from tests.unit.store.message_stores import (
     LOG_FILE_BYTES,
     QUEUE_FILE_UNITS,
@@ -186,6 +186,46 @@ def test_the_stores_own_limit_cannot_be_exceeded(kit: StoreKit) -> None:
     fill(store, 8)
     assert get(store, 0, max_bytes=10_000).message_count == 2
     assert get(store, 0).message_count == 2
+
+
+def by_apaches_rule(store: MessageStore, limits: TransferLimits, asked: int, tags: str = "") -> list[int]:
+    """What `getMessage` and `isTheBatchFull` of Apache's store give; the bodies' numbers."""
+    given: list[int] = []
+    total = 0
+    queue = store.queues.find("orders", 0)
+    assert queue is not None
+    units = UNIT.iter_unpack(queue.read_units(0, queue.max_queue_offset))
+    for number, (phy_offset, size, code) in enumerate(units):
+        if store.log.max_phy_offset - phy_offset > limits.memory_bytes:
+            most, most_bytes = limits.disk_messages, limits.disk_transfer_bytes
+        else:
+            most, most_bytes = limits.memory_messages, limits.memory_transfer_bytes
+        if given and (len(given) + 1 > asked or total + size > most_bytes or len(given) > most - 1):
+            break
+        if not tags or code == tags_code(tags):
+            given.append(number)
+            total += size
+    return given
+
+
+@pytest.mark.parametrize("tags", ["", "a"])
+@pytest.mark.parametrize("asked", [0, 5, 50])
+@pytest.mark.parametrize(("disk_messages", "disk_bytes"), [(4, 10_000), (8, 1_000), (1, 1), (8, 1_600)])
+def test_a_pull_ends_where_apaches_does(
+    kit: StoreKit, disk_messages: int, disk_bytes: int, asked: int, tags: str
+) -> None:
+    store = kit.open(commit_log_file_bytes=1 << 20, consume_queue_file_bytes=100 * 20)
+    fill(store, 40, tags="ab")
+    for memory_bytes in (0, 199, 200, 201, 6_000, 6_999, 7_000, 7_001, 7_999, 8_000, 1 << 40):
+        limits = TransferLimits(32, 3_000, disk_messages, disk_bytes, memory_bytes)
+        found = store.reader.get_message(
+            store.queues.find("orders", 0),
+            0,
+            asked,
+            limits=limits,
+            tags_filter=(lambda code: code == tags_code(tags)) if tags else None,
+        )
+        assert numbers(found) == by_apaches_rule(store, limits, asked, tags), memory_bytes
 
 
 def test_a_pull_ends_at_a_file_of_the_queue_and_goes_on_there(store: MessageStore) -> None:

@@ -14,7 +14,10 @@ __all__ = [
 
 
 class PullMessageRequestHeader(CommandHeader, kw_only=True):
-    """PULL_MESSAGE and LITE_PULL_MESSAGE. `sys_flag` has the bits of PullSysFlag; no type means TAG."""
+    """PULL_MESSAGE and LITE_PULL_MESSAGE. `sys_flag` has the bits of PullSysFlag; no type means TAG.
+
+    `kourou_large_pull` is ours (features.py).
+    """
 
     consumer_group: str
     topic: str
@@ -30,6 +33,7 @@ class PullMessageRequestHeader(CommandHeader, kw_only=True):
     max_msg_bytes: Int32 | None = None
     request_source: Int32 | None = None
     proxy_froward_client_id: str | None = None
+    kourou_large_pull: bool | None = None
 
 
 class PullMessageResponseHeader(CommandHeader, kw_only=True):
