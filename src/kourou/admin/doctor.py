@@ -28,6 +28,7 @@ from kourou.admin.doctor_checks_servers import (
     check_clocks,
     check_disks,
     check_namesrvs,
+    check_stores,
 )
 from kourou.admin.doctor_checks_topics import check_order_conf, check_permissions, check_spread
 from kourou.admin.doctor_checks_transactions import check_transactions
@@ -46,6 +47,7 @@ _AT_ONE_LOOK: Final[dict[str, Check]] = {
     "addresses": check_addresses,
     "clocks": check_clocks,
     "disks": check_disks,
+    "stores": check_stores,
     "permissions": check_permissions,
     "topics on all masters": check_spread,
     "order configuration": check_order_conf,

@@ -15,6 +15,7 @@ from kourou.admin.doctor_scene import BrokerView, Scene
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, TopicList, decode_body
 from kourou.protocol.codes import RequestCode
+from kourou.protocol.names import STORE_FENCED
 
 CLOCK_WARNING_MS: Final = 2_000
 CLOCK_PROBLEM_MS: Final = 30_000
@@ -283,6 +284,25 @@ def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
             cure="make room or add disk; keep messages for a shorter time (fileReservedTime); or move "
             "writes away with wipeWritePerm until there is room",
         )
+
+
+# -- stores ------------------------------------------------------------------------------------------
+
+
+async def check_stores(scene: Scene) -> list[Finding]:
+    """Whether a broker has fenced its store: it takes no more messages until it is restarted."""
+    return [
+        Finding(
+            severity=Severity.PROBLEM,
+            check="stores",
+            where=broker.where,
+            what=broker.runtime[STORE_FENCED],
+            meaning="it refuses every message that is sent to it; what it can still read is consumed",
+            cure="put the store back in its place or mend the disk, then restart the broker",
+        )
+        for broker in scene.brokers
+        if STORE_FENCED in broker.runtime
+    ]
 
 
 def _listed(names: list[str], most: int = 5) -> str:

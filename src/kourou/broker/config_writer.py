@@ -50,6 +50,9 @@ class ConfigWriter:
         while True:
             await asyncio.sleep(interval_s())
             for table in tables:
+                # Of a displaced store the names may mean another one's files.
+                if self._services.store.watch.is_displaced:
+                    break
                 if table.is_dirty and not await self._persist(table, lock):
                     await asyncio.sleep(_AFTER_FAILURE_S)
 
@@ -64,6 +67,8 @@ class ConfigWriter:
 
     def write_all(self) -> None:
         """Write what is not on disk, here and now: the broker stops."""
+        if self._services.store.watch.is_displaced:
+            return
         for table in (self._services.topics, self._services.groups, self._services.offsets):
             try:
                 if table.is_dirty:

@@ -55,6 +55,7 @@ from kourou.store.files import Files
 from kourou.store.kernel import installed_kernel
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import FlushDiskType
+from kourou.store.steps import run_steps
 from kourou.transport.addresses import join_address
 from kourou.transport.client import RemotingClient
 from kourou.transport.configured import client_settings, server_settings, start_probes
@@ -308,7 +309,7 @@ class BrokerController:
     # -- running ---------------------------------------------------------------------------------
 
     def _passed(self) -> None:
-        if self._preparer is not None:
+        if self._preparer is not None and not self.services.store.appender.is_fenced:
             self._preparer.request_nowait()
 
     def _resume(self, pull: Pull) -> None:
@@ -407,6 +408,8 @@ class BrokerController:
             await asyncio.sleep(_DRAIN_LOOK_S)
 
     def _close_store(self) -> None:
+        # Before anything is written by name: the store's folder may have become another one.
+        run_steps(self.services.store.watch.look_steps())
         ConfigWriter(self.services).write_all()
         if self._delays is not None:
             self._delays.save_at_stop()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOOK_FOR_LATE_S: Final = 0.1
+LOOK_AT_LOG_S: Final = 1.0
+"""How often the names of log files are compared with the open files. What is acknowledged in between may be
+lost if the files were moved away; one that was removed or cut short is noticed by each sync, too."""
 
 
 class FlushService:
@@ -37,6 +40,7 @@ class FlushService:
         self._services.start_task(self._flush_log(), "flush-log")
         self._services.start_task(self._flush_derived(), "flush-queues")
         self._services.start_task(self._tell_the_late(), "flush-timeouts")
+        self._services.start_task(self._watch_log(), "watch-log")
 
     def stop(self) -> None:
         """End the flusher's thread; what is not durable yet is the store's to flush when it closes."""
@@ -69,6 +73,18 @@ class FlushService:
             if pass_end.is_waiting:
                 self._services.passes.open()
                 pass_end.expire(self._services.now_ms())
+
+    async def _watch_log(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AT_LOG_S)
+            await self.look_at_log()
+
+    async def look_at_log(self) -> None:
+        """Compare names and open files once. If something is lost, senders that wait for a sync are answered:
+        none will come."""
+        await self._services.disk.run_steps(self._store.watch.look_steps())
+        if self._store.appender.is_fenced:
+            self._flushed(self._store.log.flushed_phy_offset)
 
     async def _flush_derived(self) -> None:
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.store_rates import Rate
-from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
+from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, STORE_FENCED, TIMER_TOPIC
 from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.store.files import DiskUsage, Files
 
@@ -124,6 +124,8 @@ def _log(services: BrokerServices) -> dict[str, str]:
         "remainHowManyDataToCommit": bytes_text(0),
         "remainHowManyDataToFlush": bytes_text(unflushed_bytes),
         "remainTransientStoreBufferNumbs": _NO_BUFFER_POOL,
+        # Ours; Apache's brokers have no such state.
+        **({STORE_FENCED: str(store.appender.refusal)} if store.appender.is_fenced else {}),
     }
 
 

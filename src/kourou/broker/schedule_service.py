@@ -219,7 +219,8 @@ class ScheduleService:
         self._offsets.is_dirty = True
         while True:
             noted = self._offsets.noted_phy_offset or 0
-            if self._offsets.is_dirty or self._store.log.max_phy_offset - noted > _NOTE_EVERY_BYTES:
+            is_due = self._offsets.is_dirty or self._store.log.max_phy_offset - noted > _NOTE_EVERY_BYTES
+            if is_due and not self._store.watch.is_displaced:
                 await self._save_now()
             await asyncio.sleep(self._services.config.flush_delay_offset_interval / 1000)
 

@@ -240,7 +240,8 @@ class TimerService:
 
     async def _flush_when_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._flushed_s < self._services.config.timer_flush_interval_ms / 1000:
+        is_early = now_s - self._flushed_s < self._services.config.timer_flush_interval_ms / 1000
+        if is_early or self._store.watch.is_displaced:
             return
         noted = self._timers.noted_phy_offset or 0
         if self._timers.wants_flush or self._store.log.max_phy_offset - noted > _NOTE_EVERY_BYTES:

@@ -36,6 +36,9 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 REVIVE_LOG_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
+STORE_FENCED: Final = "storeFenced"
+"""Key of a broker's runtime information, only there if the store takes no more messages: why."""
+
 SYSTEM_TOPICS: Final = frozenset(
     {
         AUTO_CREATE_TOPIC_KEY_TOPIC,

@@ -14,6 +14,7 @@ import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -61,6 +62,7 @@ class CommitLog:
         self._creating = Lock()
         self._leftovers: list[Path] = []
         self._removed: list[LogFile] = []  # gone from disk, still open
+        self._deleting: LogFile | None = None
         self.file_bytes = file_bytes
         self.full_folders: frozenset[Path] = frozenset()
         self.log_files: list[LogFile] = []
@@ -207,11 +209,15 @@ class CommitLog:
         prepared, self._prepared = self._prepared, None
         if prepared is not None:
             prepared.close()
-            self._files.remove(prepared.path)
+            with suppress(FileNotFoundError):  # removed with its folder
+                self._files.remove(prepared.path)
 
     def _create(self, start_phy_offset: int) -> LogFile:
         folder = self._next_folder(start_phy_offset)
         try:
+            # A folder that had files and is gone was removed, or moved away with its store.
+            if all(log_file.path.parent != folder for log_file in self.log_files):
+                self._files.make_folder(folder)
             self._clear_the_way(folder / log_file_name(start_phy_offset))
             return LogFile.create(self._files, folder, start_phy_offset, self.file_bytes)
         except OSError as error:
@@ -251,6 +257,10 @@ class CommitLog:
             if self.wants_next_file:
                 self._prepared = self._create(self.log_files[-1].end_phy_offset)
 
+    def kept_files(self) -> list[LogFile]:
+        """The files that have to be there under their names: all but one that is being deleted here."""
+        return [log_file for log_file in self.log_files if log_file is not self._deleting]
+
     # -- durability ------------------------------------------------------------------------------
 
     def unsynced_files(self) -> list[LogFile]:
@@ -278,6 +288,8 @@ class CommitLog:
         if log_file is None or end > log_file.end_phy_offset or end > self.max_phy_offset:
             return None
         position = phy_offset - log_file.start_phy_offset
+        if not log_file.can_be_mapped():
+            return None
         if phy_offset >= self.window_phy_offset:
             return log_file.mapped()[position : position + size_bytes]
         return log_file.file.pread_nowait(size_bytes, position)
@@ -291,7 +303,7 @@ class CommitLog:
         """The newest bytes around this one, through the map; None when it is older than those."""
         log_file = self.file_at(phy_offset)
         low = self.window_phy_offset
-        if log_file is None or phy_offset < low:
+        if log_file is None or phy_offset < low or not log_file.can_be_mapped():
             return None
         start = log_file.start_phy_offset
         end = min(log_file.end_phy_offset, self.max_phy_offset)
@@ -302,6 +314,8 @@ class CommitLog:
         memory and in one file. Worth it for who reads many."""
         log_file = self.file_at(phy_offset)
         if log_file is None or until_phy_offset > min(log_file.end_phy_offset, self.max_phy_offset):
+            return None
+        if not log_file.can_be_mapped():
             return None
         return self._regions.over(log_file, phy_offset, until_phy_offset, self.max_phy_offset)
 
@@ -345,12 +359,15 @@ class CommitLog:
 
         def remove() -> None:
             nonlocal is_removed
-            self._files.remove(log_file.path)
+            with suppress(FileNotFoundError):  # somebody was faster
+                self._files.remove(log_file.path)
             is_removed = True
 
+        self._deleting = log_file
         try:
             yield remove
         finally:
+            self._deleting = None
             # Also when whoever waits for the step is cancelled: the file is gone all the same.
             if is_removed:
                 del self.log_files[0], self._starts[0]

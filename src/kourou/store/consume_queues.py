@@ -61,6 +61,7 @@ class ConsumeQueues:
         read_only: bool = False,
     ) -> None:
         self._files = QueueFiles(files, root, file_size_bytes, open_files)
+        self.refuse_opening = self._files.refuse_opening
         self._read_only = read_only
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self._dirty: list[ConsumeQueue] = []

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from kourou.errors import StorageError
 from kourou.store.files import Files, OpenFile
 
 _TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -32,7 +33,7 @@ class CachedFile:
 class DescriptorCache:
     """At most `capacity` files stay open between uses."""
 
-    __slots__ = ("_capacity", "_entries", "_files", "_forgets", "_lock")
+    __slots__ = ("_capacity", "_entries", "_files", "_forgets", "_lock", "refusal")
 
     def __init__(self, files: Files, capacity: int) -> None:
         self._files = files
@@ -41,6 +42,8 @@ class DescriptorCache:
         self._lock = Lock()
         # How often names were forgotten: a file opened meanwhile may be one that is gone.
         self._forgets = 0
+        # Raised in place of opening a file, once its name may mean another one; what is open stays usable.
+        self.refusal: StorageError | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -89,6 +92,8 @@ class DescriptorCache:
             self._evict(0)
 
     def _open(self, path: Path) -> OpenFile:
+        if self.refusal is not None:
+            raise self.refusal
         try:
             return self._files.open(path, writable=False)
         except OSError as error:

@@ -54,6 +54,12 @@ class FileLock:
             lock._note_holder()
         return lock
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode of the file that is locked."""
+        found = os.fstat(self._fd)
+        return found.st_dev, found.st_ino
+
     def release(self) -> None:
         """Let others have it; a second time does nothing. The file stays."""
         fd, self._fd = self._fd, -1

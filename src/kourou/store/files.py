@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kourou.store.file_lock import FileLock
 from kourou.store.file_system_sync import sync_file_system
@@ -62,6 +62,18 @@ class DiskUsage:
         if within_reach_bytes <= 0:
             return 0.0
         return -(-used_bytes * 100 // within_reach_bytes) / 100
+
+
+FileIdentity: TypeAlias = tuple[int, int]
+"""Device and inode: the same for two names, or a name and an open file, only if they are the same file."""
+
+
+class FileStatus(NamedTuple):
+    """An open file as it is now. A file that was removed has no `links`."""
+
+    identity: FileIdentity
+    links: int
+    length_bytes: int
 
 
 class OpenFile:
@@ -183,6 +195,16 @@ class OpenFile:
         """Length in bytes, holes included."""
         return os.fstat(self._fd).st_size
 
+    def reaches(self, size_bytes: int) -> bool:
+        """Whether the file is so long now. In a fraction of a microsecond: each read of a map asks, as one
+        behind the end of a file that was cut short would end the process (SIGBUS)."""
+        return os.lseek(self._fd, 0, os.SEEK_END) >= size_bytes
+
+    def status(self) -> FileStatus:
+        """What the system knows of the open file, whatever became of its name."""
+        found = os.fstat(self._fd)
+        return FileStatus((found.st_dev, found.st_ino), found.st_nlink, found.st_size)
+
     def data_end(self, position: int = 0) -> int:
         """End of the last data at or behind `position`, `position` if there is only hole.
 
@@ -274,6 +296,14 @@ class Files:
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder of that name."""
         return path.is_dir()
+
+    def identity(self, path: Path) -> FileIdentity | None:
+        """Which file or folder has this name now; None: there is none."""
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
 
     def length(self, path: Path) -> int:
         """Length of a file in bytes, holes included."""

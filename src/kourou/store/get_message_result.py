@@ -9,9 +9,17 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-from kourou.protocol.record import Buffer
+from kourou.errors import DamageError
+from kourou.protocol.record import (
+    BLANK_RECORD_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    Buffer,
+    record_mark,
+)
 from kourou.store.log_file import LogFile
 
+_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
 _READ_AT_ONCE_BYTES: Final = 1024 * 1024
 _GAP_BYTES: Final = 32 * 1024
 """Over so many bytes that nobody asked for a disk reads on; to seek takes longer."""
@@ -117,13 +125,33 @@ class GetMessageResult:
         )
         for run in span:
             begin = run.position - first.position
-            self.buffers[run.index] = raw[begin : begin + run.size_bytes]
+            records = raw[begin : begin + run.size_bytes]
+            if len(records) < run.size_bytes or (run.log_file.is_cut and not _are_records(records)):
+                raise _cut_short(run)
+            self.buffers[run.index] = records
 
     def release(self) -> None:
         """Let go of the files that `load` read; in the owner's thread, whether it loaded or not."""
         for run in self._cold:
             run.log_file.unpin()
         self._cold.clear()
+
+
+def _are_records(records: memoryview) -> bool:
+    """Whether a run holds nothing but records: a file that was cut short, and has grown again by what was
+    written behind that, has zeros in between."""
+    while records:
+        if len(records) < BLANK_RECORD_BYTES:
+            return False
+        size, magic = record_mark(records)
+        if magic not in _MAGICS or not 0 < size <= len(records):
+            return False
+        records = records[size:]
+    return True
+
+
+def _cut_short(run: ColdRun) -> DamageError:
+    return DamageError(run.log_file.path, run.position, "the file was cut short while it was in use")
 
 
 def _reads_on(first: ColdRun, last: ColdRun, run: ColdRun) -> bool:

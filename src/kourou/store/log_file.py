@@ -40,11 +40,13 @@ class LogFile:
     """An open file of the log that starts at `start_phy_offset`."""
 
     __slots__ = (
+        "_counts_links",
         "_map",
         "_pins",
         "_removed",
         "end_phy_offset",
         "file",
+        "is_cut",
         "path",
         "size_bytes",
         "start_phy_offset",
@@ -59,14 +61,16 @@ class LogFile:
         self._map: memoryview | None = None
         self._pins = 0
         self._removed = False
+        self.is_cut = False  # found shorter than it was made, once: nothing is read through a map any more
+        # Some network file systems have no count of links.
+        self._counts_links = file.status().links > 0
 
     @classmethod
     def create(cls, files: Files, folder: Path, start_phy_offset: int, size_bytes: int) -> LogFile:
         """A new file of full length, its blocks reserved, its name and its folder's on disk on return.
 
-        FileExistsError when there is one of that name.
+        FileExistsError when there is one of that name, FileNotFoundError when there is no such folder.
         """
-        files.make_folder(folder)
         file = files.open(folder / log_file_name(start_phy_offset), exclusive=True)
         try:
             file.preallocate(size_bytes)
@@ -93,6 +97,28 @@ class LogFile:
     def map_in_use(self) -> memoryview | None:
         """The map if there is one; in any thread."""
         return self._map
+
+    def can_be_mapped(self) -> bool:
+        """Whether the file still has its full length. To be asked right before each read of the map: a read
+        behind the end of a file that was cut short ends the process. Takes a fraction of a microsecond."""
+        if not self.is_cut and not self.file.reaches(self.size_bytes):
+            self.is_cut = True
+        return not self.is_cut
+
+    def find_loss(self) -> str | None:
+        """Why what is written to the open file would be lost, as far as the file itself can tell: it was
+        removed, or cut short. Not whether its name means another file by now (log_watch.py)."""
+        status = self.file.status()
+        if self._counts_links and not status.links:
+            return f"{self.path} was removed while it was in use"
+        if status.length_bytes < self.size_bytes:
+            self.is_cut = True
+        if self.is_cut:
+            return (
+                f"{self.path} was cut short while it was in use: it has {status.length_bytes} of "
+                f"{self.size_bytes} bytes"
+            )
+        return None
 
     def unmap(self) -> None:
         """Let go of the map; it ends when the last view of it does."""

@@ -34,6 +34,7 @@ from kourou.store.index_service import IndexService
 from kourou.store.kernel import Kernel
 from kourou.store.log_appender import LogAppender
 from kourou.store.log_scanner import PIECE_BYTES, LogScanner
+from kourou.store.log_watch import LogWatch
 from kourou.store.message_lookup import MessageLookup
 from kourou.store.put_batch import PutBatch, PutFailedError
 from kourou.store.put_status import PutStatus
@@ -41,6 +42,7 @@ from kourou.store.queue_verifier import QueueVerifier
 from kourou.store.recovery import Recovery, RecoveryReport
 from kourou.store.recovery_start import RecoveryStart, check_log_reaches
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
+from kourou.store.steps import run_steps
 from kourou.store.store_flush import StoreFlush
 from kourou.store.store_folder import check_folder, make_root
 from kourou.store.store_lock import StoreLock
@@ -113,7 +115,10 @@ class MessageStore:
             kernel=kernel,
         )
         lookup = MessageLookup(self.log, self.queues, self.index)
-        flush = StoreFlush(self.log, self.appender, self.dispatcher, self.queues, self.index, self.checkpoint)
+        self.watch = LogWatch(files, config.root, lock, self.log, self.appender, self.queues)
+        flush = StoreFlush(
+            self.log, self.appender, self.dispatcher, self.queues, self.index, self.checkpoint, self.watch
+        )
         # The parts' own methods, without a call in between.
         self.put = self.appender.put
         self.put_many = self.appender.put_many
@@ -276,13 +281,16 @@ class MessageStore:
             _log.warning("what recovery derived cannot be saved: %s", error)
 
     def close(self) -> None:
-        """Flush everything, write the checkpoint, and only if all went well remove `abort`."""
+        """Flush everything, write the checkpoint, and only if all went well remove `abort`. A store whose
+        folder was moved, removed or replaced is let go as it is."""
         self.appender.refuse("shutdown", _SHUT_DOWN)
         try:
+            run_steps(self.watch.look_steps())
             self.write_pass_and_publish()
             self.flush()
             is_complete = self.flush_derived(thorough=True)
-            self.log.drop_prepared()
+            if not self.watch.is_displaced:
+                self.log.drop_prepared()
             if is_complete and self.appender.is_undone and not self.appender.is_fenced:
                 self._lock.mark_clean()
         finally:

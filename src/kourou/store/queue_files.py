@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kourou.errors import StoreFormatError
+from kourou.errors import StorageError, StoreFormatError
 from kourou.store.cq_unit import BLANK_UNIT, UNIT_BYTES
 from kourou.store.descriptor_cache import CachedFile, DescriptorCache
 from kourou.store.files import Files, OpenFile
@@ -119,6 +119,10 @@ class QueueFiles:
             return -1
 
     # -- reading ---------------------------------------------------------------------------------
+
+    def refuse_opening(self, refusal: StorageError) -> None:
+        """The names of the files may mean others: open no more of them to read, but raise `refusal`."""
+        self._readers.refusal = refusal
 
     def read(self, topic: str, queue_id: int, position: int, size_bytes: int) -> bytes:
         """Bytes of one file, from disk if need be; fewer, or none, where the file is not there."""

@@ -87,15 +87,21 @@ class Retention:
         deleted: list[Path] = []
         try:
             yield from self._store.log.close_removed_steps()
-            if manual or self._is_hour(now_ms) or ratio > self._config.max_used_ratio:
-                yield from self._delete(deleted, lambda path, _: self._is_expired(path, now_ms))
-            if ratio > self._config.forcible_ratio and self._config.clean_forcibly_enable:
-                yield from self._delete_under_pressure(deleted)
-            yield from self._follow()
+            yield from self._store.watch.look_steps()
+            # A fenced store is left as it is: its names may mean other files, and it takes no more room.
+            if not self._store.appender.is_fenced:
+                yield from self._clean(deleted, ratio, now_ms, manual=manual)
         finally:
             ratio = self.used_ratio() if deleted else ratio
             self._watch_space(ratio)
         return RetentionRound(deleted, ratio, self._is_full)
+
+    def _clean(self, deleted: list[Path], ratio: float, now_ms: int, *, manual: bool) -> Steps[None]:
+        if manual or self._is_hour(now_ms) or ratio > self._config.max_used_ratio:
+            yield from self._delete(deleted, lambda path, _: self._is_expired(path, now_ms))
+        if ratio > self._config.forcible_ratio and self._config.clean_forcibly_enable:
+            yield from self._delete_under_pressure(deleted)
+        yield from self._follow()
 
     def used_ratio(self) -> float:
         """How full the disk is: of several folders of the log the emptiest counts, and the
@@ -120,7 +126,10 @@ class Retention:
         return datetime.fromtimestamp(now_ms / 1000).hour in self._config.delete_when
 
     def _is_expired(self, path: Path, now_ms: int) -> bool:
-        return now_ms >= self._files.modified_ms(path) + self._config.file_reserved_ms
+        try:
+            return now_ms >= self._files.modified_ms(path) + self._config.file_reserved_ms
+        except FileNotFoundError:  # removed by somebody else
+            return True
 
     def _delete(self, deleted: list[Path], may_go: Callable[[Path, int], bool]) -> Steps[None]:
         """Delete from the front while `may_go(path, end_phy_offset)`."""

@@ -17,6 +17,7 @@ from kourou.store.dispatcher import Dispatcher
 from kourou.store.flush_job import FlushJob
 from kourou.store.index_service import IndexService
 from kourou.store.log_appender import LogAppender
+from kourou.store.log_watch import LogWatch
 from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class StoreFlush:
         queues: ConsumeQueues,
         index: IndexService | None,
         checkpoint: StoreCheckpoint,
+        watch: LogWatch,
     ) -> None:
         self._log = log
         self._appender = appender
@@ -40,6 +42,7 @@ class StoreFlush:
         self._queues = queues
         self._index = index
         self._checkpoint = checkpoint
+        self._watch = watch
 
     def start_flush(self) -> FlushJob:
         """What has to be synced now. Run the job anywhere, then give it to `finish_flush`."""
@@ -53,6 +56,8 @@ class StoreFlush:
         job.release()
         if job.error is not None:
             self._appender.fence(f"the CommitLog cannot be synced: {job.error.strerror or job.error}")
+        if job.loss is not None:
+            self._appender.fence(job.loss)
         if self._appender.is_fenced:
             return
         self._log.mark_flushed(job.covers_phy_offset)
@@ -77,7 +82,7 @@ class StoreFlush:
             yield job.run
         except BaseException:
             # Whoever waited was cancelled: a sync that failed meanwhile must be heard of all the same.
-            if job.error is not None:
+            if job.error is not None or job.loss is not None:
                 self.finish_flush(job)
             job.release()
             raise
@@ -93,7 +98,11 @@ class StoreFlush:
         return run_steps(self.derived_steps(thorough=thorough))
 
     def derived_steps(self, *, thorough: bool) -> Steps[bool]:
-        """The same in steps, one such work at a time: nothing may be deleted in between."""
+        """The same in steps, one such work at a time: nothing may be deleted in between. Nothing is written
+        if the store's folder is not there any more."""
+        yield from self._watch.look_steps()
+        if self._watch.is_displaced:
+            return False
         covered = self._dispatcher.dispatched_phy_offset
         queued = max(covered, self._dispatcher.queued_phy_offset)
         timestamp = self._dispatcher.dispatched_timestamp

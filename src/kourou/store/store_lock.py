@@ -7,13 +7,17 @@ next start, it says that the last owner was killed.
 
 from __future__ import annotations
 
+import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from kourou.errors import StorageError
 from kourou.store.file_lock import FileLock, check_unlocked
 from kourou.store.files import Files
+
+_log = logging.getLogger(__name__)
 
 _LOCK: Final = "lock"
 
@@ -58,9 +62,20 @@ class StoreLock:
             file.pwrite(str(os.getpid()).encode(), 0)
         self._files.sync_folder(self._abort_path.parent)
 
+    def keep(self) -> None:
+        """Lock the file again that has the lock's name, if it is not the one that is locked: it was removed.
+        StoreLockedError: another process has locked it meanwhile. In any thread, but one at a time."""
+        if self._files.identity(self._lock.path) == self._lock.identity:
+            return
+        renewed, removed = self._files.lock(self._lock.path), self._lock
+        self._lock = renewed
+        removed.release()
+        _log.warning("%s was removed under the running broker, and is locked anew", renewed.path)
+
     def mark_clean(self) -> None:
         """Remove `abort`: all that was written is on disk. On return that is on disk too."""
-        self._files.remove(self._abort_path)
+        with suppress(FileNotFoundError):
+            self._files.remove(self._abort_path)
         self._files.sync_folder(self._abort_path.parent)
 
     def release(self) -> None:

@@ -1,0 +1,149 @@
+"""LogWatch: whether the files that a store has open are still those under their names.
+
+Linux lets anyone remove, move or cut a file that is open: writes and syncs go on without an error, into a
+file that the next start does not find. So names and open files are compared (device and inode), about once
+a second and before anything is written by name, and a loss fences the store.
+
+The newest files count, those written since the last look. An older one that is gone is reported: its messages
+can be read until the broker stops, and new messages are not in danger. A file that was cut short fences,
+whichever it is: a map of it must not be read any more (log_file.py).
+
+Where the store's folder itself is gone, or another one has its name, the store is *displaced*: nothing is
+written there by name from then on, as it might be somebody else's store.
+Not here: what a file tells of itself, which each sync asks (flush_job.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+from kourou.errors import StorageError, StoreLockedError
+from kourou.store.commit_log import CommitLog
+from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.files import Files
+from kourou.store.log_appender import LogAppender
+from kourou.store.log_file import LogFile
+from kourou.store.steps import Steps
+from kourou.store.store_lock import StoreLock
+
+_log = logging.getLogger(__name__)
+
+
+class _Look:
+    """What one look has found; made by the owner, filled in any thread."""
+
+    __slots__ = ("displaced", "locked_out", "losses", "problem")
+
+    def __init__(self) -> None:
+        self.displaced: str | None = None
+        self.locked_out: str | None = None
+        self.losses: list[tuple[LogFile, str]] = []
+        self.problem: OSError | None = None
+
+
+class LogWatch:
+    """Watches one open store. Owned by the store's thread."""
+
+    def __init__(
+        self,
+        files: Files,
+        root: Path,
+        lock: StoreLock,
+        log: CommitLog,
+        appender: LogAppender,
+        queues: ConsumeQueues,
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._root_identity = files.identity(root)
+        self._lock = lock
+        self._commit_log = log
+        self._appender = appender
+        self._queues = queues
+        self._looked_phy_offset: int | None = None  # the log's end at the last look
+        self._reported: set[LogFile] = set()
+        self._could_look = True
+        self._locking = Lock()  # two looks may be under way, each in its thread
+        self.is_displaced = False
+
+    def look_steps(self) -> Steps[None]:
+        """Look, in a thread if need be; the store is fenced on return if something is lost."""
+        if self.is_displaced:
+            return
+        log = self._commit_log
+        log_files, end_phy_offset = log.kept_files(), log.max_phy_offset
+        look = _Look()
+        for log_file in log_files:
+            log_file.pin()
+        try:
+            yield lambda: self._look(look, log_files)
+        finally:
+            for log_file in log_files:
+                log_file.unpin()
+        self._conclude(look)
+        self._looked_phy_offset = end_phy_offset
+
+    def _look(self, look: _Look, log_files: Sequence[LogFile]) -> None:
+        try:
+            self._look_at_folder(look)
+            if look.displaced is None:
+                self._look_at_files(look, log_files)
+        except OSError as error:
+            look.problem = error
+
+    def _look_at_folder(self, look: _Look) -> None:
+        identity = self._files.identity(self._root)
+        if identity != self._root_identity:
+            became = "moved or removed" if identity is None else "replaced by another folder"
+            look.displaced = f"{self._root} was {became} while the broker was running"
+            return
+        try:
+            with self._locking:
+                self._lock.keep()
+        except StoreLockedError as error:
+            look.locked_out = f"the lock file was removed, and another broker may write there: {error}"
+
+    def _look_at_files(self, look: _Look, log_files: Sequence[LogFile]) -> None:
+        for log_file in log_files:
+            loss = log_file.find_loss() or self._find_other_name(log_file)
+            if loss is not None:
+                look.losses.append((log_file, loss))
+
+    def _find_other_name(self, log_file: LogFile) -> str | None:
+        named = self._files.identity(log_file.path)
+        if named == log_file.file.status().identity:
+            return None
+        became = "moved" if named is None else "replaced by another file"
+        return f"{log_file.path} was {became} while it was in use"
+
+    def _conclude(self, look: _Look) -> None:
+        self._note_problem(look.problem)
+        if look.displaced is not None:
+            self.is_displaced = True
+            self._queues.refuse_opening(StorageError(look.displaced, self._root))
+        reason = look.displaced or look.locked_out
+        if reason is not None:
+            self._appender.fence(reason)
+        kept = self._commit_log.kept_files()
+        for log_file, loss in look.losses:
+            if log_file not in kept:  # deleted here meanwhile
+                continue
+            if log_file.is_cut or self._is_recent(log_file):
+                self._appender.fence(loss)
+            elif log_file not in self._reported:
+                self._reported.add(log_file)
+                _log.error("%s; its messages can be read until the broker stops", loss)
+
+    def _is_recent(self, log_file: LogFile) -> bool:
+        """Whether the file was written to since the last look, or is the last one."""
+        looked = self._looked_phy_offset
+        is_last = log_file is self._commit_log.log_files[-1]
+        return is_last or (looked is not None and log_file.end_phy_offset > looked)
+
+    def _note_problem(self, problem: OSError | None) -> None:
+        if problem is not None and self._could_look:
+            _log.warning("%s cannot be looked at: %s", problem.filename or self._root, problem.strerror)
+        self._could_look = problem is None
