@@ -62,7 +62,6 @@ class CommitLog:
         self._creating = Lock()
         self._leftovers: list[Path] = []
         self._removed: list[LogFile] = []  # gone from disk, still open
-        self._deleting: LogFile | None = None
         self.file_bytes = file_bytes
         self.full_folders: frozenset[Path] = frozenset()
         self.log_files: list[LogFile] = []
@@ -259,7 +258,7 @@ class CommitLog:
 
     def kept_files(self) -> list[LogFile]:
         """The files that have to be there under their names: all but one that is being deleted here."""
-        return [log_file for log_file in self.log_files if log_file is not self._deleting]
+        return [log_file for log_file in self.log_files if not log_file.is_deleted]
 
     # -- durability ------------------------------------------------------------------------------
 
@@ -363,11 +362,11 @@ class CommitLog:
                 self._files.remove(log_file.path)
             is_removed = True
 
-        self._deleting = log_file
+        log_file.is_deleted = True
         try:
             yield remove
         finally:
-            self._deleting = None
+            log_file.is_deleted = is_removed
             # Also when whoever waits for the step is cancelled: the file is gone all the same.
             if is_removed:
                 del self.log_files[0], self._starts[0]

@@ -161,7 +161,8 @@ class OpenFile:
         return self._pages.are_resident(position, end)
 
     def map_readonly(self, size_bytes: int) -> mmap.mmap:
-        """Map the first bytes of the file. The map outlives `close()`; a read error in it is a SIGBUS."""
+        """Map the first bytes of the file. The map outlives `close()`; a read error in it, or a read behind
+        the end of a file that was cut short, is a SIGBUS (map_guard.py)."""
         return mmap.mmap(self._fd, size_bytes, access=mmap.ACCESS_READ)
 
     def sync(self) -> None:
@@ -196,8 +197,7 @@ class OpenFile:
         return os.fstat(self._fd).st_size
 
     def reaches(self, size_bytes: int) -> bool:
-        """Whether the file is so long now. In a fraction of a microsecond: each read of a map asks, as one
-        behind the end of a file that was cut short would end the process (SIGBUS)."""
+        """Whether the file is so long now; takes a fraction of a microsecond."""
         return os.lseek(self._fd, 0, os.SEEK_END) >= size_bytes
 
     def status(self) -> FileStatus:

@@ -126,7 +126,7 @@ class GetMessageResult:
         for run in span:
             begin = run.position - first.position
             records = raw[begin : begin + run.size_bytes]
-            if len(records) < run.size_bytes or (run.log_file.is_cut and not _are_records(records)):
+            if len(records) < run.size_bytes or (run.log_file.is_broken and not _are_records(records)):
                 raise _cut_short(run)
             self.buffers[run.index] = records
 

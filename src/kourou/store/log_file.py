@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kourou.store.files import Files, OpenFile
+from kourou.store.map_guard import MapGuard
 
 _PIECE_BYTES: Final = 1024 * 1024
 _ZERO_PIECE: Final = bytes(_PIECE_BYTES)
@@ -41,12 +42,14 @@ class LogFile:
 
     __slots__ = (
         "_counts_links",
+        "_guard",
         "_map",
         "_pins",
         "_removed",
         "end_phy_offset",
         "file",
-        "is_cut",
+        "is_broken",
+        "is_deleted",
         "path",
         "size_bytes",
         "start_phy_offset",
@@ -59,9 +62,12 @@ class LogFile:
         self.size_bytes = size_bytes
         self.end_phy_offset = start_phy_offset + size_bytes
         self._map: memoryview | None = None
+        self._guard: MapGuard | None = None
         self._pins = 0
         self._removed = False
-        self.is_cut = False  # found shorter than it was made, once: nothing is read through a map any more
+        # Found cut short, or unreadable, once: nothing is read through a map any more.
+        self.is_broken = False
+        self.is_deleted = False  # by its owner, or about to be: it is not lost
         # Some network file systems have no count of links.
         self._counts_links = file.status().links > 0
 
@@ -90,6 +96,7 @@ class LogFile:
         if self._map is None:
             mapped = self.file.map_readonly(self.size_bytes)
             mapped.madvise(mmap.MADV_RANDOM)
+            self._guard = MapGuard(mapped)
             self._map = memoryview(mapped)
         return self._map
 
@@ -99,25 +106,31 @@ class LogFile:
         return self._map
 
     def can_be_mapped(self) -> bool:
-        """Whether the file still has its full length. To be asked right before each read of the map: a read
-        behind the end of a file that was cut short ends the process. Takes a fraction of a microsecond."""
-        if not self.is_cut and not self.file.reaches(self.size_bytes):
-            self.is_cut = True
-        return not self.is_cut
+        """Whether the map can be read: the file has its full length, and nothing was unreadable so far. To be
+        asked right before each read of the map; takes a fraction of a microsecond."""
+        if not self.is_broken and (not self.file.reaches(self.size_bytes) or self._was_unreadable):
+            self.is_broken = True
+        return not self.is_broken
+
+    @property
+    def _was_unreadable(self) -> bool:
+        return self._guard is not None and self._guard.is_broken
 
     def find_loss(self) -> str | None:
         """Why what is written to the open file would be lost, as far as the file itself can tell: it was
         removed, or cut short. Not whether its name means another file by now (log_watch.py)."""
         status = self.file.status()
-        if self._counts_links and not status.links:
+        if self._counts_links and not status.links and not self.is_deleted:
             return f"{self.path} was removed while it was in use"
         if status.length_bytes < self.size_bytes:
-            self.is_cut = True
-        if self.is_cut:
+            self.is_broken = True
             return (
                 f"{self.path} was cut short while it was in use: it has {status.length_bytes} of "
                 f"{self.size_bytes} bytes"
             )
+        if self.is_broken or self._was_unreadable:
+            self.is_broken = True
+            return f"{self.path} was cut short while it was in use, or the disk cannot read it"
         return None
 
     def unmap(self) -> None:

@@ -131,7 +131,7 @@ class LogWatch:
         for log_file, loss in look.losses:
             if log_file not in kept:  # deleted here meanwhile
                 continue
-            if log_file.is_cut or self._is_recent(log_file):
+            if log_file.is_broken or self._is_recent(log_file):
                 self._appender.fence(loss)
             elif log_file not in self._reported:
                 self._reported.add(log_file)

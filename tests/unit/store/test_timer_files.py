@@ -176,5 +176,5 @@ def test_a_checkpoint_that_apache_wrote_over_has_no_note() -> None:
     assert (found.last_read_ms, found.queue_offset, found.noted_phy_offset) == (NOW_MS + 1000, 3, None)
 
 
-def test_a_file_that_is_cut_off_says_nothing() -> None:
+def test_a_file_that_is_broken_off_says_nothing() -> None:
     assert decode_timer_checkpoint(bytes(20)) is None
