@@ -133,7 +133,7 @@ class LogWatch:
                 continue
             if log_file.is_broken or self._is_recent(log_file):
                 self._appender.fence(loss)
-            elif log_file not in self._reported:
+            elif not self._appender.is_fenced and log_file not in self._reported:
                 self._reported.add(log_file)
                 _log.error("%s; its messages can be read until the broker stops", loss)
 
