@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.settings import retention_config
 from kourou.broker.unread_search import UnreadSearch
 from kourou.broker.waiting_messages import waiting_phy_offset
+from kourou.errors import StorageError
 from kourou.store.retention import Retention, RetentionRound
 from kourou.store.steps import Steps
 
@@ -77,7 +78,7 @@ class RetentionService:
             try:
                 steps = self._retention.steps(self._services.now_ms(), manual=manual)
                 return await self._services.disk.run_steps(steps)
-            except OSError as error:
+            except (OSError, StorageError) as error:
                 _log.error("old files cannot be deleted: %s", error)
                 return None
 

@@ -24,7 +24,7 @@ from kourou.broker.deliveries import (
     target_of,
 )
 from kourou.broker.record_reads import read_records
-from kourou.errors import ProtocolError
+from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.names import (
     RMQ_SYS_SCHEDULE_TOPIC,
     SCHEDULE_CONSUMER_GROUP,
@@ -95,8 +95,13 @@ class ScheduleService:
     async def _run(self) -> None:
         while True:
             wait_ms = _IDLE_MS
-            for queue in self._queues():
-                wait_ms = min(wait_ms, await self._deliver_for_a_while(queue))
+            # A fenced store takes no deliveries, and what it lacks is not to be taken for gone.
+            for queue in () if self._store.appender.is_fenced else self._queues():
+                try:
+                    wait_ms = min(wait_ms, await self._deliver_for_a_while(queue))
+                except StorageError as error:
+                    self._tell_held(queue.queue_id + 1, str(error))
+                    wait_ms = min(wait_ms, _AFTER_FAILURE_MS)
             await asyncio.sleep(wait_ms / 1000)
 
     async def _deliver_for_a_while(self, queue: ConsumeQueue) -> int:

@@ -21,7 +21,7 @@ from kourou.broker.deliveries import (
     target_of,
 )
 from kourou.broker.timer_messages import TimerEntry, TimerMessages
-from kourou.errors import ProtocolError
+from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import TIMER_TOPIC
 from kourou.protocol.properties import (
@@ -110,15 +110,24 @@ class TimerService:
     async def _run(self) -> None:
         await self._flush()  # a broker that is killed soon leaves a note too
         while True:
-            config = self._services.config
-            if not config.timer_stop_enqueue:
-                await self._enter_new()
-                self._forget_delivered()
-            if not config.timer_stop_dequeue:
-                await self._take_out()
-            await self._flush_when_due()
+            try:
+                # A fenced store takes no deliveries, and what it lacks is not to be taken for gone.
+                if not self._store.appender.is_fenced:
+                    await self._turn()
+            except StorageError as error:
+                _log.error("timer messages wait: %s", error)
+                await asyncio.sleep(_AFTER_FAILURE_S)
             wait_ms = min(_LOOK_MS, self._timers.wait_ms(self._services.now_ms()))
             await asyncio.sleep(max(1, wait_ms) / 1000)
+
+    async def _turn(self) -> None:
+        config = self._services.config
+        if not config.timer_stop_enqueue:
+            await self._enter_new()
+            self._forget_delivered()
+        if not config.timer_stop_dequeue:
+            await self._take_out()
+        await self._flush_when_due()
 
     def _forget_delivered(self) -> None:
         """Once everything is entered that a killed broker may have delivered, and the slots are over

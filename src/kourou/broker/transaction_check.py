@@ -23,7 +23,7 @@ from kourou.broker.inner_message import InnerMessage
 from kourou.broker.pass_end import MAX_PASS_BYTES
 from kourou.broker.record_reads import RecordReads, read_records
 from kourou.broker.transaction_times import NextStep, TransactionTimes
-from kourou.errors import ProtocolError, RemotingError
+from kourou.errors import ProtocolError, RemotingError, StorageError
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.transactions import CheckTransactionStateRequestHeader
@@ -62,7 +62,10 @@ class TransactionCheck:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._services.config.transaction_check_interval / 1000)
-            await self.check()
+            try:
+                await self.check()
+            except StorageError as error:
+                _log.warning("half messages are not checked: %s", error)
 
     async def check(self) -> None:
         """Look at all open halves, for a minute at most."""

@@ -10,7 +10,7 @@ import mmap
 from pathlib import Path
 from typing import Final
 
-from kourou.store.files import Files, OpenFile
+from kourou.store.files import FileIdentity, Files, OpenFile
 from kourou.store.map_guard import MapGuard
 
 _PIECE_BYTES: Final = 1024 * 1024
@@ -48,6 +48,7 @@ class LogFile:
         "_removed",
         "end_phy_offset",
         "file",
+        "identity",
         "is_broken",
         "is_deleted",
         "path",
@@ -68,8 +69,10 @@ class LogFile:
         # Found cut short, or unreadable, once: nothing is read through a map any more.
         self.is_broken = False
         self.is_deleted = False  # by its owner, or about to be: it is not lost
+        status = file.status()
+        self.identity = status.identity
         # Some network file systems have no count of links.
-        self._counts_links = file.status().links > 0
+        self._counts_links = status.links > 0
 
     @classmethod
     def create(cls, files: Files, folder: Path, start_phy_offset: int, size_bytes: int) -> LogFile:
@@ -102,8 +105,8 @@ class LogFile:
 
     @property
     def map_in_use(self) -> memoryview | None:
-        """The map if there is one; in any thread."""
-        return self._map
+        """The map if there is one that can be read; in any thread."""
+        return self._map if self.can_be_mapped() else None
 
     def can_be_mapped(self) -> bool:
         """Whether the map can be read: the file has its full length, and nothing was unreadable so far. To be
@@ -132,6 +135,13 @@ class LogFile:
             self.is_broken = True
             return f"{self.path} was cut short while it was in use, or the disk cannot read it"
         return None
+
+    def find_misnaming(self, named: FileIdentity | None) -> str | None:
+        """The same for its name, which now means the file `named`; None: no file at all."""
+        if named == self.identity:
+            return None
+        became = "moved or removed" if named is None else "replaced by another file"
+        return f"{self.path} was {became} while it was in use"
 
     def unmap(self) -> None:
         """Let go of the map; it ends when the last view of it does."""

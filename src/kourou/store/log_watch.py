@@ -108,16 +108,9 @@ class LogWatch:
 
     def _look_at_files(self, look: _Look, log_files: Sequence[LogFile]) -> None:
         for log_file in log_files:
-            loss = log_file.find_loss() or self._find_other_name(log_file)
+            loss = log_file.find_loss() or log_file.find_misnaming(self._files.identity(log_file.path))
             if loss is not None:
                 look.losses.append((log_file, loss))
-
-    def _find_other_name(self, log_file: LogFile) -> str | None:
-        named = self._files.identity(log_file.path)
-        if named == log_file.file.status().identity:
-            return None
-        became = "moved" if named is None else "replaced by another file"
-        return f"{log_file.path} was {became} while it was in use"
 
     def _conclude(self, look: _Look) -> None:
         self._note_problem(look.problem)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kourou.errors import ProtocolError
+from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.names import is_lmq
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
 from kourou.protocol.record import MAX_TOPIC_BYTES_V1, MIN_RECORD_BYTES
@@ -39,6 +39,7 @@ from kourou.store.files import Files, OpenFile
 from kourou.store.kernel import Kernel
 from kourou.store.log_file import LogFile
 from kourou.store.log_scanner import BadRecord, LogScanner
+from kourou.store.map_guard import MapGuard
 from kourou.store.queue_view import Units, units_of
 from kourou.store.record_columns import Bools, Int64s, RecordFields, fields_at, read_piece
 from kourou.store.unit_blocks import CHUNK_UNITS
@@ -117,7 +118,9 @@ class LogSnapshot:
         if mapped is None:
             mapped = self._maps.get(log_file.start_phy_offset)
         if mapped is None:
-            mapped = memoryview(file.map_readonly(log_file.size_bytes))
+            mapped_file = file.map_readonly(log_file.size_bytes)
+            MapGuard(mapped_file)
+            mapped = memoryview(mapped_file)
             self._maps[log_file.start_phy_offset] = mapped
         return mapped[begin:end]
 
@@ -127,9 +130,26 @@ class LogSnapshot:
             try:
                 file = self._files.open(log_file.path, writable=False)
             except FileNotFoundError:
-                return None
-            self._open[log_file.start_phy_offset] = file
+                file = None
+            self._check_kept(log_file, file)
+            if file is not None:
+                self._open[log_file.start_phy_offset] = file
         return file
+
+    @staticmethod
+    def _check_kept(log_file: LogFile, file: OpenFile | None) -> None:
+        """StorageError if the log has lost the file: its messages may be put back, and are not to be taken
+        for lost. Those of a file that the log has deleted itself are gone."""
+        if log_file.is_deleted:
+            return
+        status = None if file is None else file.status()
+        loss = log_file.find_misnaming(None if status is None else status.identity)
+        if loss is None and status is not None and status.length_bytes < log_file.size_bytes:
+            loss = f"{log_file.path} was cut short while it was in use"
+        if loss is not None:
+            if file is not None:
+                file.close()
+            raise StorageError(loss, log_file.path)
 
     def close(self) -> None:
         """Close the files."""

@@ -8,12 +8,14 @@ import json
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kourou.broker import flush_service
+from kourou.broker.disk_threads import _THREADS
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.store.files import Files
 from tests.e2e.broker.broker_kit import Peer, messages, running
@@ -32,7 +34,7 @@ def move_store(root: Path) -> None:
 
 def replace_store(root: Path) -> None:
     move_store(root)
-    shutil.copytree(root / "elsewhere", root / "store")
+    shutil.copytree(root / "elsewhere", root / "store", dirs_exist_ok=True)
 
 
 def remove_log(root: Path) -> None:
@@ -45,9 +47,15 @@ def cut_log(root: Path) -> None:
 
 
 async def until_fenced(peer: Peer) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not peer.controller.services.store.appender.is_fenced:  # noqa: ASYNC110 (nothing tells us)
             await asyncio.sleep(0.005)
+
+
+async def until_threads_are_free(peer: Peer) -> None:
+    """What was being written when the folder went is written by then."""
+    all_free = threading.Barrier(_THREADS)
+    await asyncio.gather(*(peer.controller.services.in_disk_thread(all_free.wait) for _ in range(_THREADS)))
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
@@ -67,11 +75,19 @@ async def test_a_broker_without_its_log_refuses_sends_serves_pulls_and_stops(
     flush: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with running(tmp_path, files=Files(), flush_disk_type=flush) as peer:
+    rarely_ms = 600_000
+    async with running(
+        tmp_path,
+        files=Files(),
+        flush_disk_type=flush,
+        flush_interval_consume_queue=rarely_ms,
+        flush_consumer_offset_interval=rarely_ms,
+    ) as peer:
         for number in range(3):
             assert (await peer.send(body=b"%d" % number)).code == ResponseCode.SUCCESS
         damage(tmp_path)
         await until_fenced(peer)
+        await until_threads_are_free(peer)
         refused = await peer.send()
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert words in (refused.remark or "")

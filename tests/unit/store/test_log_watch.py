@@ -113,7 +113,7 @@ def replace_by_another(root: Path) -> None:
         (shutil.rmtree, "store was moved or removed while the broker was running"),
         (replace_by_another, "store was replaced by another folder"),
         (lambda root: shutil.rmtree(root / "commitlog"), "was removed while it was in use"),
-        (lambda root: move_away(root / "commitlog"), "was moved while it was in use"),
+        (lambda root: move_away(root / "commitlog"), "was moved or removed while it was in use"),
         (lambda root: replace_by_another(root / "commitlog"), "was replaced by another file"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_file_that_was_rolled_since_the_last_look_counts(kit: StoreKit) -> Non
     put(store, LOG_FILE_BYTES // len(BODY))
     assert len(store.log.log_files) > 1
     look(store)
-    assert "was moved while it was in use" in reason(store)
+    assert "was moved or removed while it was in use" in reason(store)
 
 
 def test_an_old_file_that_was_removed_is_reported_once_and_new_messages_are_taken(
@@ -307,3 +307,14 @@ def test_a_removed_abort_file_does_not_keep_a_store_from_closing(kit: StoreKit) 
     store = kit.open()
     (kit.root / "abort").unlink()
     store.close()
+
+
+def test_units_of_an_earlier_life_are_not_blanked_when_their_log_is_moved_away(kit: StoreKit) -> None:
+    store = kit.open()
+    put(store, 3)
+    store = kit.reopen(store)
+    move_away(kit.root / "commitlog")
+    with pytest.raises(StorageError, match="was moved or removed while it was in use"):
+        store.get_message(TOPIC, 0, 0)
+    (kit.root / "elsewhere").rename(kit.root / "commitlog")
+    assert store.get_message(TOPIC, 0, 0).message_count == 3
