@@ -190,7 +190,7 @@ class _PartReader:
             if len(records):
                 yield self._checked(records, at)
                 at, size_bytes = at + int(records.ends[-1]), self._options.batch_bytes
-            elif self._is_broken_off(raw, at):
+            elif self._is_cut_off(raw, at):
                 size_bytes = min(record_mark(raw)[0], _MAX_RECORD_BYTES)
             else:
                 at = self._behind(raw, at)
@@ -205,7 +205,7 @@ class _PartReader:
         is_valid &= records.starts + at < self._part.end
         return records.select(slice(0, len(is_valid) if is_valid.all() else int(is_valid.argmin())))
 
-    def _is_broken_off(self, raw: bytes, at: int) -> bool:
+    def _is_cut_off(self, raw: bytes, at: int) -> bool:
         """Whether a record is there that more bytes would complete."""
         if len(raw) < PHY_OFFSET_POS + 8 or raw[MAGIC_POS : MAGIC_POS + 4] not in _MAGICS:
             return False

@@ -136,7 +136,7 @@ def _read_record(
         raise ProtocolError(f"the body does not match its CRC {crc}")
     topic = _topic(buffer[topic_at:topic_end], magic, queue_id)
     properties = bytes(buffer[topic_end + 2 : end])
-    if b"\0" in properties and _is_broken(properties, phy_offset + topic_end + 2 - position):
+    if b"\0" in properties and _is_cut(properties, phy_offset + topic_end + 2 - position):
         raise ProtocolError("the properties end with zeros, or a sector of them is zero")
     tags, keys, uniq_key, delay = _scan(properties_from_bytes(properties))
     (store_timestamp,) = _I64.unpack_from(buffer, store_at)
@@ -185,7 +185,7 @@ def close_properties(properties: bytes) -> bytes:
     return properties + b"\x02" if properties[-1:] == b"\0" else properties
 
 
-def _is_broken(raw: bytes, phy_offset: int) -> bool:
+def _is_cut(raw: bytes, phy_offset: int) -> bool:
     """Whether `raw` ends with a zero, as a write leaves it that failed half-way, or all its bytes in one
     sector are zero, as a power loss leaves them.
 

@@ -184,15 +184,15 @@ class IndexService:
     def truncate(self, phy_offset: int) -> None:
         """The log ends at `phy_offset`: take out what lies there and beyond. On disk on return."""
         self._truncate_pending(phy_offset)
-        is_broken = False
+        is_cut = False
         while self._index_files and self.end_phy_offset >= phy_offset:
             newest = self._index_files[-1]
-            is_broken |= newest.truncate(phy_offset)
+            is_cut |= newest.truncate(phy_offset)
             if not newest.is_empty:
                 break
             self._remove(self._index_files.pop())
             self._has_new_names = True
-        if is_broken:
+        if is_cut:
             self._sync()
 
     def _truncate_pending(self, phy_offset: int) -> None:

@@ -229,9 +229,9 @@ class Recovery:
         lost its first units only the others are left.
         """
         start, queues = self._start, self._queues
-        is_broken = False
+        is_cut = False
         while queues.max_phy_offset() > start.queues_phy_offset:
-            is_broken = True
+            is_cut = True
             if self._checkpoint.is_ours:
                 # Before they go: a second crash must not miss them.
                 self._checkpoint.logics_physical_offset = start.queues_phy_offset
@@ -240,7 +240,7 @@ class Recovery:
             queues.rebuild_phy_offset = None
             queues.truncate_all(start.queues_phy_offset)
             start.go_back_to(queues.rebuild_phy_offset)
-        if is_broken and self._checkpoint.is_ours:
+        if is_cut and self._checkpoint.is_ours:
             self._save_snapshot()
 
     def _save_snapshot(self) -> None:
