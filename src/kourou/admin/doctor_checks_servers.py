@@ -24,6 +24,13 @@ _RUNTIME: Final = re.compile(r"(\d+) days?, (\d+) hours?, (\d+) minutes?, (\d+) 
 _RUNTIME_STEP_MS: Final = 1_000
 _DEFAULT_DISK_RATIO: Final = 75
 _FULL_DISK_RATIO: Final = 0.90
+_DAMAGE_KEYS: Final = (
+    "damagedLogStretches",
+    "damagedLogBytes",
+    "lostMessages",
+    "rebuiltQueueUnits",
+    "rebuiltIndexEntries",
+)
 # Where Docker puts the networks that it makes by itself.
 _DOCKER: Final = tuple(map(ipaddress.ip_network, ("172.17.0.0/16", "172.18.0.0/15", "172.20.0.0/14")))
 
@@ -303,6 +310,48 @@ async def check_stores(scene: Scene) -> list[Finding]:
         for broker in scene.brokers
         if STORE_FENCED in broker.runtime
     ]
+
+
+# -- damage ------------------------------------------------------------------------------------------
+
+
+async def check_damage(scene: Scene) -> list[Finding]:
+    """Whether brokers have found damage in their stores. Apache's brokers do not say."""
+    return [
+        finding for broker in scene.brokers if not broker.problem for finding in damage_findings(broker)
+    ]
+
+
+def damage_findings(broker: BrokerView) -> Iterator[Finding]:
+    """What the counters of one broker mean."""
+    counts = {key: _count(broker.runtime.get(key, "")) for key in _DAMAGE_KEYS}
+    cure = (
+        "see the broker's log for files and offsets and run `kourou store check` on a copy of the store; look "
+        "for disk errors (dmesg, smartctl)"
+    )
+    if counts["damagedLogStretches"] or counts["lostMessages"]:
+        yield Finding(
+            severity=Severity.PROBLEM,
+            check="damage",
+            where=broker.where,
+            what=f"{counts['damagedLogBytes']} bytes in {counts['damagedLogStretches']} places of its CommitLog "
+            f"hold no records any more; {counts['lostMessages']} messages were passed over since its start",
+            meaning="these messages are lost, unless a replica has them; all others are served",
+            cure=f"{cure}; put the damaged files back from a replica or a backup while the broker is stopped",
+        )
+    if rebuilt := counts["rebuiltQueueUnits"] + counts["rebuiltIndexEntries"]:
+        yield Finding(
+            severity=Severity.WARNING,
+            check="damage",
+            where=broker.where,
+            what=f"{rebuilt} entries of its ConsumeQueues and index did not fit the CommitLog and were rebuilt",
+            meaning="nothing is lost, but something wrote into these files, or the disk does not keep them",
+            cure=cure,
+        )
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 def _listed(names: list[str], most: int = 5) -> str:

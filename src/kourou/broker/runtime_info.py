@@ -56,6 +56,7 @@ def runtime_info(services: BrokerServices, on_disk: OnDisk, earliest_message_ms:
         **_totals(services),
         **_puts_and_gets(services),
         **_log(services),
+        **_damage(services),
         **_disks(on_disk),
         **dict(_pools(services.config)),
         **dict(_delay_levels(services)),
@@ -126,6 +127,18 @@ def _log(services: BrokerServices) -> dict[str, str]:
         "remainTransientStoreBufferNumbs": _NO_BUFFER_POOL,
         # Ours; Apache's brokers have no such state.
         **({STORE_FENCED: str(store.appender.refusal)} if store.appender.is_fenced else {}),
+    }
+
+
+def _damage(services: BrokerServices) -> dict[str, str]:
+    """What is damaged in the store, as far as it was read; not among Apache's keys."""
+    damages = services.store.damages
+    return {
+        "damagedLogStretches": str(len(damages.damages)),
+        "damagedLogBytes": str(damages.damaged_bytes),
+        "lostMessages": str(damages.lost_messages),
+        "rebuiltQueueUnits": str(damages.rebuilt_units),
+        "rebuiltIndexEntries": str(damages.rebuilt_entries),
     }
 
 
