@@ -392,3 +392,101 @@ def test_log_and_queues_damaged_together(
     assert_consumed(store, stored, lost)
     assert named_as_lost(caplog) == lost
     store.close()
+
+
+# -- the index -----------------------------------------------------------------------------------
+
+INDEX_SLOTS = 64
+FIRST_ENTRY = 40 + INDEX_SLOTS * 4 + 20
+
+
+def overwrite_bytes(path: Path, position: int, raw: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(raw)
+
+
+def random_slots(path: Path) -> None:
+    rand = random.Random(path.name)
+    slots = [rand.randrange(0, 200).to_bytes(4, "big") for _ in range(INDEX_SLOTS)]
+    overwrite_bytes(path, 40, b"".join(slots))
+
+
+def zero_slots(path: Path) -> None:
+    overwrite_bytes(path, 40, bytes(4 * INDEX_SLOTS))
+
+
+def random_entries(path: Path) -> None:
+    rand = random.Random(path.name)
+    for index in rand.sample(range(150), 20):
+        overwrite_bytes(path, FIRST_ENTRY + index * 20, rand.randbytes(20))
+
+
+def wrong_links(path: Path) -> None:
+    for index in range(10, 140, 7):
+        overwrite_bytes(path, FIRST_ENTRY + index * 20 + 16, (index // 2).to_bytes(4, "big"))
+
+
+def wrong_hashes(path: Path) -> None:
+    for index in range(10, 140, 7):
+        overwrite_bytes(path, FIRST_ENTRY + index * 20, (index * 7919).to_bytes(4, "big"))
+
+
+def wrong_times(path: Path) -> None:
+    overwrite_bytes(path, 0, (1 << 50).to_bytes(8, "big") * 2)
+
+
+INDEX_DAMAGES: dict[str, Callable[[Path], None]] = {
+    "slots of zeros": zero_slots,
+    "random slots": random_slots,
+    "random entries": random_entries,
+    "wrong links": wrong_links,
+    "wrong hashes": wrong_hashes,
+    "wrong times in the header": wrong_times,
+    "random": random_file,
+    "zeros": zero_file,
+    "removed": Path.unlink,
+}
+
+
+def assert_found(store: MessageStore, count: int = MESSAGES) -> None:
+    for number in range(count):
+        found = store.query_message(TOPICS[number % 2], f"ID{number}", 10, 0, 1 << 60)
+        assert [message.msg_id for message in found] == [f"ID{number}"]
+
+
+@pytest.mark.parametrize("which", [slice(0, 1), slice(2, 3), slice(-1, None), slice(None)], ids=str)
+@pytest.mark.parametrize("damage", INDEX_DAMAGES)
+def test_a_damaged_index_finds_every_message(
+    root: Path, damage: str, which: slice, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = sorted((root / "index").iterdir())
+    assert len(paths) > 3
+    for path in paths[which]:
+        INDEX_DAMAGES[damage](path)
+    store = open_store(root)
+    put_numbered(store, MESSAGES, 20)
+    assert_found(store, MESSAGES + 20)
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING], "damage was not reported"
+    store.close()
+    report = check_store(Files(), root)
+    assert report.ok, report.as_json()
+
+
+def test_an_index_whose_records_are_gone_is_built_again_at_the_next_start(
+    root: Path, stored: dict[Key, Stored], caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = sorted((root / "index").iterdir())
+    stretch = overwrite(root, 20_000, ZEROS)
+    lost = {stored[key].number for key in hit(stored, [stretch])}
+    random_entries(paths[0])
+    for _ in range(2):
+        store = open_store(root)
+        found = {
+            number
+            for number in range(MESSAGES)
+            if store.query_message(TOPICS[number % 2], f"ID{number}", 10, 0, 1 << 60)
+        }
+        store.close()
+    assert found == set(range(MESSAGES)) - lost
+    assert "queries by key may miss messages until the next start" in caplog.text

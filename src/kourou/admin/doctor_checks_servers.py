@@ -317,25 +317,24 @@ async def check_stores(scene: Scene) -> list[Finding]:
 
 async def check_damage(scene: Scene) -> list[Finding]:
     """Whether brokers have found damage in their stores. Apache's brokers do not say."""
-    return [
-        finding for broker in scene.brokers if not broker.problem for finding in damage_findings(broker)
-    ]
+    return [finding for broker in scene.brokers if not broker.problem for finding in damage_findings(broker)]
 
 
 def damage_findings(broker: BrokerView) -> Iterator[Finding]:
     """What the counters of one broker mean."""
     counts = {key: _count(broker.runtime.get(key, "")) for key in _DAMAGE_KEYS}
     cure = (
-        "see the broker's log for files and offsets and run `kourou store check` on a copy of the store; look "
-        "for disk errors (dmesg, smartctl)"
+        "see the broker's log for files and offsets, run `kourou store check` on a copy of the store, and "
+        "look for disk errors (dmesg, smartctl)"
     )
     if counts["damagedLogStretches"] or counts["lostMessages"]:
         yield Finding(
             severity=Severity.PROBLEM,
             check="damage",
             where=broker.where,
-            what=f"{counts['damagedLogBytes']} bytes in {counts['damagedLogStretches']} places of its CommitLog "
-            f"hold no records any more; {counts['lostMessages']} messages were passed over since its start",
+            what=f"{counts['damagedLogBytes']} bytes in {counts['damagedLogStretches']} places of its "
+            "CommitLog hold no records any more; since its start it passed over "
+            f"{counts['lostMessages']} messages",
             meaning="these messages are lost, unless a replica has them; all others are served",
             cure=f"{cure}; put the damaged files back from a replica or a backup while the broker is stopped",
         )
@@ -344,7 +343,8 @@ def damage_findings(broker: BrokerView) -> Iterator[Finding]:
             severity=Severity.WARNING,
             check="damage",
             where=broker.where,
-            what=f"{rebuilt} entries of its ConsumeQueues and index did not fit the CommitLog and were rebuilt",
+            what=f"{rebuilt} entries of its ConsumeQueues and index did not fit the CommitLog and were "
+            "rebuilt",
             meaning="nothing is lost, but something wrote into these files, or the disk does not keep them",
             cure=cure,
         )

@@ -7,7 +7,7 @@ plain is done here: records that continue their queues without a gap. All else g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -106,16 +106,26 @@ class ColumnsDispatcher:
         index = self._index
         if index is None:
             return
-        is_indexed = (columns.sys_flags & TRANSACTION_MASK) != TRANSACTION_ROLLBACK
-        is_indexed &= columns.phy_offsets >= index.end_phy_offset
-        uniq_keys = _texts(properties, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
-        keys = _texts(properties, MessageConst.PROPERTY_KEYS)
-        topics = {topic: str(topic, "utf-8", "replace") for topic in set(columns.topics)}
-        phy_offsets, timestamps = columns.phy_offsets.tolist(), columns.store_timestamps.tolist()
-        for row in np.flatnonzero(is_indexed).tolist():
-            words = index_keys(uniq_keys.get(row), keys.get(row))
-            if words:
-                index.collect(topics[columns.topics[row]], words, phy_offsets[row], timestamps[row])
+        end_phy_offset = index.end_phy_offset
+        for row in keys_of(columns, properties):
+            if row[2] >= end_phy_offset:
+                index.collect(*row)
+
+
+def keys_of(
+    columns: RecordColumns, properties: PropertyColumns | None = None
+) -> Iterator[tuple[str, tuple[str, ...], int, int]]:
+    """What is to be indexed: topic, keys, phy_offset and store time of each record that has keys."""
+    properties = PropertyColumns(columns.properties) if properties is None else properties
+    is_indexed = (columns.sys_flags & TRANSACTION_MASK) != TRANSACTION_ROLLBACK
+    uniq_keys = _texts(properties, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+    keys = _texts(properties, MessageConst.PROPERTY_KEYS)
+    topics = {topic: str(topic, "utf-8", "replace") for topic in set(columns.topics)}
+    phy_offsets, timestamps = columns.phy_offsets.tolist(), columns.store_timestamps.tolist()
+    for row in np.flatnonzero(is_indexed).tolist():
+        words = index_keys(uniq_keys.get(row), keys.get(row))
+        if words:
+            yield topics[columns.topics[row]], words, phy_offsets[row], timestamps[row]
 
 
 def _is_plain(columns: RecordColumns) -> bool:

@@ -125,6 +125,12 @@ class KnownDamages:
             path,
         )
 
+    def note_rebuilt_entries(self, path: Path, count: int) -> None:
+        """Report what was wrong in a file of the index."""
+        with self._lock:
+            self.rebuilt_entries += count
+        _log.warning("%s: %d slots or entries did not fit the CommitLog and are rebuilt", path, count)
+
     def load(self) -> None:
         """Take what is known; nothing when the list is not there, or not to be read."""
         try:

@@ -14,6 +14,7 @@ Not here: which files there are (index_service.py), how keys are hashed (index_h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -34,7 +35,7 @@ from kourou.store.index_entry import (
     IndexLayout,
     Longs,
 )
-from kourou.store.index_slots import SlotTable
+from kourou.store.index_slots import Links, SlotTable
 from kourou.store.index_walk import IndexWalk, KeySearch
 from kourou.store.steps import Steps, run_steps
 
@@ -47,7 +48,17 @@ _WINDOW_ENTRIES: Final = 204
 class IndexFile:
     """One file, open. Change it from one thread only."""
 
-    __slots__ = ("header", "is_closed", "_file", "_header_is_dirty", "_layout", "_pins", "_slots")
+    __slots__ = (
+        "header",
+        "is_closed",
+        "is_damaged",
+        "is_verified",
+        "_file",
+        "_header_is_dirty",
+        "_layout",
+        "_pins",
+        "_slots",
+    )
 
     def __init__(self, file: OpenFile, layout: IndexLayout, header: IndexHeader) -> None:
         self.header = header
@@ -59,6 +70,10 @@ class IndexFile:
         self._header_is_dirty = False
         self._pins = 0
         self.is_closed = False
+        # Whether all of it is of this process, or was checked by it; and whether that found what cannot be
+        # mended.
+        self.is_verified = False
+        self.is_damaged = False
 
     @classmethod
     def create(cls, files: Files, path: Path, layout: IndexLayout, header: IndexHeader) -> IndexFile:
@@ -72,6 +87,7 @@ class IndexFile:
             raise
         created = cls(file, layout, header)
         created._slots = SlotTable(layout.slot_count)
+        created.is_verified = True
         return created
 
     @classmethod
@@ -135,12 +151,7 @@ class IndexFile:
         slots = self._load_slots()
         links = slots.link(batch.key_hashes, first_index)
         begin = int(batch.store_timestamps[0]) if self.is_empty else header.begin_timestamp
-        entries = np.empty(len(batch), ENTRIES)
-        entries["key_hash"] = batch.key_hashes
-        entries["phy_offset"] = batch.phy_offsets
-        entries["time_diff"] = _time_diffs(batch.store_timestamps, begin)
-        entries["prev_index"] = links.prev_indexes
-        self._file.pwrite(entries.data, self._layout.entry_position(first_index))
+        self._file.pwrite(_encode(batch, begin, links).data, self._layout.entry_position(first_index))
         slots.apply(links)
         self._count(batch, len(batch) - int(np.count_nonzero(links.prev_indexes)))
         return len(batch)
@@ -202,11 +213,17 @@ class IndexFile:
 
     def select_steps(self, search: KeySearch) -> Steps[None]:
         """Add what fits `search`, in steps; the file may be removed meanwhile."""
-        self._pins += 1
-        try:
+        with self.pinned():
             walk = IndexWalk(self, search)
             while not walk.is_over:
                 yield walk.walk_on
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """The file stays open so long, whoever removes it."""
+        self._pins += 1
+        try:
+            yield
         finally:
             self._pins -= 1
             if self.is_closed:
@@ -251,6 +268,7 @@ class IndexFile:
         slots, valid = self._replay(min(counted, self._layout.entry_count))
         slots.compare(self._file)
         self._slots = slots
+        self.is_verified = True
         if valid == counted and self.is_plausible():
             return True
         self.header.index_count = valid
@@ -287,6 +305,45 @@ class IndexFile:
         if self.header.hash_slot_count != hash_slots:
             self.header.hash_slot_count = hash_slots
             self._header_is_dirty = True
+
+    # -- checking --------------------------------------------------------------------------------
+
+    def begin_check(self) -> IndexCheck:
+        """A check of what is in the file now; its parts run in any thread, then `finish_check`."""
+        return IndexCheck(self._file, self._layout, self.header.index_count)
+
+    def first_and_last(self) -> tuple[int, int]:
+        """The phy_offsets of the first and the last entry."""
+        count = self.header.index_count
+        (first,), (last,) = self._entries(1, 2), self._entries(count - 1, count)
+        return int(first["phy_offset"]), int(last["phy_offset"])
+
+    def finish_check(self, check: IndexCheck, begin_timestamp: int, end_timestamp: int) -> int:
+        """Take over what a check found; how much was wrong. The times are those of the first and the last
+        record, 0: not known."""
+        wrong = check.wrong_entries
+        header = self.header
+        if self._slots is None and header.index_count == check.index_count:
+            wrong += check.wrong_slots
+        else:
+            # Entries came in this life, by slots that may have been wrong; the file need not have these yet.
+            wrong += check.link_newer(header.index_count)
+            wrong += check.wrong_slots if self._slots is None else check.slots.differing(self._slots)
+            check.compare()
+        if wrong:
+            self._slots = check.slots
+        first_phy_offset, _ = self.first_and_last()
+        before = header.encode()
+        header.begin_phy_offset = first_phy_offset
+        header.begin_timestamp = begin_timestamp or header.begin_timestamp
+        if header.index_count == check.index_count:
+            header.end_timestamp = end_timestamp or header.end_timestamp
+        header.hash_slot_count = check.slots.used
+        if header.encode() != before:
+            self._header_is_dirty = True
+            wrong += 1
+        self.is_verified = True
+        return wrong
 
     def truncate(self, phy_offset: int) -> bool:
         """Take out entries of records at `phy_offset` and beyond; whether there were any.
@@ -347,6 +404,94 @@ class IndexFile:
             first = max(1, last - size)
             yield first, self._entries(first, last)
             last = first
+
+
+class IndexCheck:
+    """A check of the entries below `index_count` of one file. All but the result in any thread."""
+
+    def __init__(self, file: OpenFile, layout: IndexLayout, index_count: int) -> None:
+        self._file = file
+        self._layout = layout
+        self.index_count = index_count
+        self.slots = SlotTable(layout.slot_count)
+        self.wrong_slots = 0
+        self._is_wrong = np.zeros(index_count, np.bool_)
+
+    @property
+    def wrong_entries(self) -> int:
+        """How many entries contradict others."""
+        return int(np.count_nonzero(self._is_wrong))
+
+    def run(self) -> None:
+        """Follow the entries: each has to lead to the one before it in its slot."""
+        phy_offset = 0
+        for first, entries in self._chunks(1, self.index_count):
+            right = _right_entries(entries, phy_offset)
+            links = self.slots.link(entries["key_hash"].astype(np.int32) & 0x7FFFFFFF, first)
+            right &= entries["prev_index"] == links.prev_indexes
+            self._is_wrong[first : first + entries.size] = ~right
+            self.slots.apply(links)
+            phy_offset = int(entries["phy_offset"][-1])
+
+    def fitting(self, batch: IndexBatch) -> IndexBatch | None:
+        """The part of `batch` that the entries have to be; None when most of those that are right differ from
+        it."""
+        batch = batch.part(0, self.index_count - 1)
+        if len(batch) < self.index_count - 1:
+            return None
+        right = same = 0
+        for first, entries in self._chunks(1, self.index_count):
+            part = batch.part(first - 1, first - 1 + entries.size)
+            is_right = ~self._is_wrong[first : first + entries.size]
+            is_same = (entries["phy_offset"] == part.phy_offsets) & (entries["key_hash"] == part.key_hashes)
+            right += int(np.count_nonzero(is_right))
+            same += int(np.count_nonzero(is_right & is_same))
+        # Of those that are wrong some may pass for right by chance.
+        return batch if same > right // 2 else None
+
+    def rewrite(self, batch: IndexBatch) -> None:
+        """Make all entries anew, one for each row."""
+        self.slots = SlotTable(self._layout.slot_count)
+        begin = int(batch.store_timestamps[0])
+        for first in range(1, self.index_count, _CHUNK_ENTRIES):
+            part = batch.part(first - 1, min(first - 1 + _CHUNK_ENTRIES, self.index_count - 1))
+            links = self.slots.link(part.key_hashes, first)
+            self._file.pwrite(_encode(part, begin, links).data, self._layout.entry_position(first))
+            self.slots.apply(links)
+
+    def compare(self) -> None:
+        """Count the slots of the file that are wrong."""
+        self.wrong_slots = self.slots.compare(self._file)
+
+    def link_newer(self, index_count: int) -> int:
+        """Chain the entries that came meanwhile, in the owner's thread; how many were chained wrongly."""
+        wrong = 0
+        for first, entries in self._chunks(self.index_count, index_count):
+            links = self.slots.link(entries["key_hash"].astype(np.int32), first)
+            is_wrong = entries["prev_index"] != links.prev_indexes
+            if is_wrong.any():
+                entries = entries.copy()
+                entries["prev_index"] = links.prev_indexes
+                self._file.pwrite(entries.data, self._layout.entry_position(first))
+                wrong += int(np.count_nonzero(is_wrong))
+            self.slots.apply(links)
+        return wrong
+
+    def _chunks(self, first: int, last: int) -> Iterator[tuple[int, Entries]]:
+        for begin in range(first, last, _CHUNK_ENTRIES):
+            end = min(begin + _CHUNK_ENTRIES, last)
+            size_bytes = (end - begin) * ENTRY_BYTES
+            raw = self._file.pread(size_bytes, self._layout.entry_position(begin)).ljust(size_bytes, b"\0")
+            yield begin, np.frombuffer(raw, ENTRIES)
+
+
+def _encode(batch: IndexBatch, begin_timestamp: int, links: Links) -> Entries:
+    entries = np.empty(len(batch), ENTRIES)
+    entries["key_hash"] = batch.key_hashes
+    entries["phy_offset"] = batch.phy_offsets
+    entries["time_diff"] = _time_diffs(batch.store_timestamps, begin_timestamp)
+    entries["prev_index"] = links.prev_indexes
+    return entries
 
 
 def _time_diffs(store_timestamps: Longs, begin_timestamp: int) -> Longs:

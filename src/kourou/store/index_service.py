@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -45,6 +46,12 @@ _MAX_KEY_CHARACTERS: Final = 32_767
 _NAME_LENGTH: Final = 17
 
 
+class FileVerifier(Protocol):
+    """Checks a file from before this start (index_verifier.py)."""
+
+    def verify_steps(self, index_file: IndexFile, before: IndexFile | None, /) -> Steps[None]: ...
+
+
 class IndexService:
     """All IndexFiles of a store. Owned by the store's thread."""
 
@@ -66,6 +73,7 @@ class IndexService:
         # False when `load` found damage: what lies behind `end_phy_offset` has to be dispatched again,
         # however far the checkpoint says the index went.
         self.is_complete = True
+        self.verifier: FileVerifier | None = None
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -431,11 +439,30 @@ class IndexService:
         for index_file in self._index_files[::-1]:
             if index_file.is_closed:
                 break
+            if not index_file.is_verified:
+                yield from self._verify_steps(index_file)
             if index_file.overlaps(begin_ms, end_ms):
                 yield from index_file.select_steps(search)
             if index_file.header.begin_timestamp < begin_ms or search.is_over:
                 break
         return search.found
+
+    def _verify_steps(self, index_file: IndexFile) -> Steps[None]:
+        """Have a file checked that is not of this process, once; it may be removed meanwhile."""
+        if self.verifier is None:
+            return
+        number = self._index_files.index(index_file)
+        before = self._index_files[number - 1] if number else None
+        with index_file.pinned(), before.pinned() if before is not None else nullcontext():
+            yield from self.verifier.verify_steps(index_file, before)
+
+    def drop_damaged(self) -> None:
+        """Remove the first file that could not be mended and those behind it: the next start indexes their
+        records again."""
+        for number, index_file in enumerate(self._index_files):
+            if index_file.is_damaged:
+                self.keep_first(number)
+                return
 
     def _build_for_query(self) -> None:
         if self._failure is not None:

@@ -99,11 +99,25 @@ class SlotTable:
         """Whether the file has other values."""
         return bool(self._dirty.any())
 
-    def compare(self, file: OpenFile) -> None:
-        """Find out which blocks of a file differ from this table: those are to be written."""
+    @property
+    def used(self) -> int:
+        """How many have an entry."""
+        return int(np.count_nonzero(self._values))
+
+    def compare(self, file: OpenFile) -> int:
+        """Find out which blocks of a file differ from this table: those are to be written. How many slots
+        do."""
+        self._dirty[:] = False
+        count = 0
         for first, on_disk in self._read(file):
             differs = on_disk != self._values[first : first + on_disk.size]
             self._mark(first + np.flatnonzero(differs))
+            count += int(np.count_nonzero(differs))
+        return count
+
+    def differing(self, other: SlotTable) -> int:
+        """How many slots have another value there."""
+        return int(np.count_nonzero(self._values != other._values))
 
     def write(self, file: OpenFile) -> None:
         """Write what changed; on return it is in the page cache."""

@@ -31,9 +31,11 @@ from kourou.store.get_message import MessageReader, RecordFilter, TagsFilter
 from kourou.store.get_message_result import GetMessageResult
 from kourou.store.index_links import keep_linked
 from kourou.store.index_service import IndexService
+from kourou.store.index_verifier import IndexVerifier
 from kourou.store.kernel import Kernel
 from kourou.store.log_appender import LogAppender
 from kourou.store.log_scanner import PIECE_BYTES, LogScanner
+from kourou.store.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log_watch import LogWatch
 from kourou.store.message_lookup import MessageLookup
 from kourou.store.put_batch import PutBatch, PutFailedError
@@ -49,8 +51,6 @@ from kourou.store.store_lock import StoreLock
 
 _log = logging.getLogger(__name__)
 
-# The largest record recovery takes for one: the body limit may have been larger once.
-_MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
 # Where a record or two are wanted, megabytes are not read.
 _FEW_RECORDS_BYTES: Final = 64 * 1024
 _SHUT_DOWN: Final = StorageError("the message store has been shut down")
@@ -199,6 +199,9 @@ class MessageStore:
             )
         self.report = self._recover(scanner, start)
         self.queues.verify_by(self._verifier())
+        if self.index is not None:
+            levels = self.config.delay_levels
+            self.index.verifier = IndexVerifier(self._files, self.log, self.damages, levels)
         _log.info(
             "store %s open: CommitLog %d to %d, %d records taken after a %s stop; "
             "files of %d bytes in the CommitLog, of %d units in a ConsumeQueue",
@@ -215,7 +218,7 @@ class MessageStore:
         return LogScanner(
             self.log,
             self.config.delay_levels,
-            max_record_bytes=_MAX_RECORD_BYTES,
+            max_record_bytes=MAX_RECORD_BYTES,
             check_crc=self.config.check_crc_on_recover,
             piece_bytes=piece_bytes,
         )
@@ -290,6 +293,9 @@ class MessageStore:
             self.flush()
             is_complete = self.flush_derived(thorough=True)
             if not self.watch.is_displaced:
+                if self.index is not None:
+                    # Behind the checkpoint, which then knows of more than there is.
+                    self.index.drop_damaged()
                 self.log.drop_prepared()
             if is_complete and self.appender.is_undone and not self.appender.is_fenced:
                 self._lock.mark_clean()

@@ -14,7 +14,6 @@ Not here: which units are in doubt (consume_queue.py), what is known of damage (
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import closing
 from functools import lru_cache
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kourou.errors import ProtocolError, StorageError
+from kourou.errors import ProtocolError
 from kourou.protocol.names import is_lmq
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
 from kourou.protocol.record import MAX_TOPIC_BYTES_V1, MIN_RECORD_BYTES
@@ -35,11 +34,10 @@ from kourou.store.cq_unit import BLANK_UNIT, UNIT, UNIT_BYTES
 from kourou.store.damages import Damage, KnownDamages
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.dispatch_request import Blank, DispatchRequest, read_dispatch_request
-from kourou.store.files import Files, OpenFile
+from kourou.store.files import Files
 from kourou.store.kernel import Kernel
-from kourou.store.log_file import LogFile
 from kourou.store.log_scanner import BadRecord, LogScanner
-from kourou.store.map_guard import MapGuard
+from kourou.store.log_snapshot import MAX_RECORD_BYTES, LogSnapshot
 from kourou.store.queue_view import Units, units_of
 from kourou.store.record_columns import Bools, Int64s, RecordFields, fields_at, read_piece
 from kourou.store.unit_blocks import CHUNK_UNITS
@@ -59,103 +57,9 @@ _GAP_BYTES: Final = 8 * 1024
 """Records closer together than this are read in one go."""
 _SCRATCH_BYTES: Final = 8 * 1024 * 1024
 _FIRST_PIECE_BYTES: Final = 128 * 1024
-_MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
 _EXT_ADDRESS_END: Final = -(1 << 31)
 """Below are Apache's addresses in `consumequeue_ext`, no tags codes."""
 _tags = PropertyScanner(MessageConst.PROPERTY_TAGS).values
-
-
-class LogSnapshot:
-    """The files of a log as they are now, for one thread that does not own the log: it opens them itself,
-    and a file that is removed meanwhile is no longer there."""
-
-    def __init__(self, files: Files, log: CommitLog) -> None:
-        self._files = files
-        self._log_files = list(log.log_files)
-        self._starts = [log_file.start_phy_offset for log_file in self._log_files]
-        self._open: dict[int, OpenFile] = {}
-        self._maps: dict[int, memoryview] = {}
-        self.file_bytes = log.file_bytes
-        self.max_phy_offset = log.max_phy_offset
-        self.min_phy_offset = self._starts[0] if self._starts else self.max_phy_offset
-
-    def file_at(self, phy_offset: int) -> LogFile | None:
-        """The file that holds `phy_offset`; only its name and place are to be used."""
-        index = bisect_right(self._starts, phy_offset) - 1
-        if index < 0 or phy_offset >= self._log_files[index].end_phy_offset:
-            return None
-        return self._log_files[index]
-
-    def read(self, phy_offset: int, size_bytes: int) -> bytes | None:
-        """Bytes of one file; None when they are not there."""
-        log_file = self.file_at(phy_offset)
-        if log_file is None or phy_offset + size_bytes > log_file.end_phy_offset:
-            return None
-        file = self._file(log_file)
-        raw = b"" if file is None else file.pread(size_bytes, phy_offset - log_file.start_phy_offset)
-        return raw if len(raw) == size_bytes else None
-
-    def read_into(self, target: memoryview, phy_offset: int) -> bool:
-        """The same into memory that is there already; False when it is not filled."""
-        log_file = self.file_at(phy_offset)
-        file = None if log_file is None else self._file(log_file)
-        if log_file is None or file is None:
-            return False
-        return file.pread_into(target, phy_offset - log_file.start_phy_offset) == len(target)
-
-    def view(self, low: int, high: int) -> memoryview | None:
-        """Bytes of one file through a map, if they are in memory."""
-        log_file = self.file_at(low)
-        file = None if log_file is None else self._file(log_file)
-        if log_file is None or file is None:
-            return None
-        begin, end = low - log_file.start_phy_offset, high - log_file.start_phy_offset
-        if not file.is_resident(begin, end) or file.length() < end:
-            return None
-        # The map that pulls use, if there is one: its pages are looked up only once. None is made of it here,
-        # since its owner may close the file meanwhile.
-        mapped = log_file.map_in_use
-        if mapped is None:
-            mapped = self._maps.get(log_file.start_phy_offset)
-        if mapped is None:
-            mapped_file = file.map_readonly(log_file.size_bytes)
-            MapGuard(mapped_file)
-            mapped = memoryview(mapped_file)
-            self._maps[log_file.start_phy_offset] = mapped
-        return mapped[begin:end]
-
-    def _file(self, log_file: LogFile) -> OpenFile | None:
-        file = self._open.get(log_file.start_phy_offset)
-        if file is None:
-            try:
-                file = self._files.open(log_file.path, writable=False)
-            except FileNotFoundError:
-                file = None
-            self._check_kept(log_file, file)
-            if file is not None:
-                self._open[log_file.start_phy_offset] = file
-        return file
-
-    @staticmethod
-    def _check_kept(log_file: LogFile, file: OpenFile | None) -> None:
-        """StorageError if the log has lost the file: its messages may be put back, and are not to be taken
-        for lost. Those of a file that the log has deleted itself are gone."""
-        if log_file.is_deleted:
-            return
-        status = None if file is None else file.status()
-        loss = log_file.find_misnaming(None if status is None else status.identity)
-        if loss is None and status is not None and status.length_bytes < log_file.size_bytes:
-            loss = f"{log_file.path} was cut short while it was in use"
-        if loss is not None:
-            if file is not None:
-                file.close()
-            raise StorageError(loss, log_file.path)
-
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
 
 
 class _Scratch(local):
@@ -283,7 +187,7 @@ class QueueVerifier:
             self._damages.note(Damage(log_file.path, bad.phy_offset, end_phy_offset, bad.reason))
 
     def scanner(self, log: LogSnapshot) -> LogScanner:
-        return LogScanner(log, self._delay_levels, max_record_bytes=_MAX_RECORD_BYTES)
+        return LogScanner(log, self._delay_levels, max_record_bytes=MAX_RECORD_BYTES)
 
 
 class _QueueCheck:
@@ -330,7 +234,7 @@ class _QueueCheck:
             # Queues of Apache's whose units point at records of other topics.
             return np.ones(len(units), np.bool_)
         phy_offsets, sizes = units.phy_offsets, units.sizes
-        is_sized = (sizes >= MIN_RECORD_BYTES) & (sizes <= _MAX_RECORD_BYTES)
+        is_sized = (sizes >= MIN_RECORD_BYTES) & (sizes <= MAX_RECORD_BYTES)
         is_right: Bools = is_sized & (phy_offsets >= 0) & (phy_offsets < self._log.min_phy_offset)
         rows = np.flatnonzero(
             is_sized

@@ -7,6 +7,7 @@ begins with the first file.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from kourou.errors import StoreFormatError
@@ -17,6 +18,8 @@ from kourou.store.consume_queues import ConsumeQueues
 from kourou.store.dispatch_request import DispatchRequest
 from kourou.store.index_service import IndexService
 from kourou.store.log_scanner import LogScanner
+
+_log = logging.getLogger(__name__)
 
 
 def check_log_reaches(log: CommitLog, phy_offset: int) -> None:
@@ -157,6 +160,12 @@ class RecoveryStart:
         noted = self._checkpoint.index_end_phy_offset
         if self._is_ours and index.is_complete and index.behind_end_phy_offset >= noted:
             return max(end, self._checkpoint.indexed_phy_offset)
+        if self._is_ours and index.behind_end_phy_offset < noted:
+            _log.warning(
+                "the index ends at %d, although it had reached %d: records from there on are indexed again",
+                end,
+                noted - 1,
+            )
         return end
 
     def _last_file(self, fits: Callable[[DispatchRequest], bool]) -> int:

@@ -24,7 +24,7 @@ from tests.e2e.broker.broker_kit import Peer, running
 MESSAGES = 120
 DELAYED = 12
 PLACE = BrokerAddress("c", "broker-a", 0, "127.0.0.1:10911")
-KEYS = {"enable_property_filter": True, "message_delay_level": "1s"}
+KEYS: dict[str, Any] = {"enable_property_filter": True, "message_delay_level": "1s"}
 
 
 def log_file(root: Path) -> Path:
