@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from kourou.broker.binary_send_answer import BinarySendAnswer
@@ -13,15 +15,16 @@ from kourou.protocol.headers.send import SendMessageResponseHeader
 V4, V6 = "7F00000100002A9F", "FD00000000000000000000000000000200002A9F"
 
 
-@pytest.mark.parametrize("uniq_key", ["k", "7F00000150805FFD2B2748C057C10016", "é" * 127, "x" * 255])
+UNIQ_KEYS = ["k", "7F00000150805FFD2B2748C057C10016", "é" * 127, "x" * 255]
+NUMBERS = [(0, 0, 0, 0), (-1, 1 << 62, 1 << 30, 1 << 62)]
+
+
 @pytest.mark.parametrize("region", ["DefaultRegion", "", "50%d é", "%", "r" * 300])
 @pytest.mark.parametrize("id_prefix", [V4, V6])
 @pytest.mark.parametrize("trace_on", [True, False])
-def test_bytes_are_those_of_any_other_answer(
-    id_prefix: str, region: str, uniq_key: str, trace_on: bool
-) -> None:
+def test_bytes_are_those_of_any_other_answer(id_prefix: str, region: str, trace_on: bool) -> None:
     answer = BinarySendAnswer(id_prefix, region, trace_on=trace_on)
-    for opaque, phy_offset, queue_id, queue_offset in ((0, 0, 0, 0), (-1, 1 << 62, 1 << 30, 1 << 62)):
+    for uniq_key, (opaque, phy_offset, queue_id, queue_offset) in itertools.product(UNIQ_KEYS, NUMBERS):
         header = SendMessageResponseHeader(
             msg_id=f"{id_prefix}{phy_offset:016X}",
             queue_id=queue_id,

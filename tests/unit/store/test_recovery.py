@@ -161,7 +161,13 @@ def test_queues_ahead_of_a_log_that_lost_its_tail_are_cut(kit: StoreKit, store: 
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
-@pytest.mark.parametrize("names", [*itertools.combinations(DERIVED, 1), *itertools.combinations(DERIVED, 2)])
+@pytest.mark.parametrize(
+    "names",
+    [
+        *itertools.combinations(DERIVED, 1),
+        *(pytest.param(two, marks=pytest.mark.nightly) for two in itertools.combinations(DERIVED, 2)),
+    ],
+)
 def test_derived_files_that_got_lost_are_rebuilt(
     kit: StoreKit, names: tuple[str, ...], is_clean: bool
 ) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from kourou.errors import FilterSyntaxError
 from kourou.protocol.filter import compile_filter
 
@@ -47,11 +45,15 @@ def test_the_table_has_all_kinds_of_results() -> None:
     assert all(kinds.count(kind) >= 60 for kind in ("true", "false", "null", "error", "syntax"))
 
 
-@pytest.mark.parametrize(("expression", "properties", "kind"), TABLE)
-def test_results_are_apache_s(expression: str, properties: dict[str, str], kind: str) -> None:
-    assert result(expression, properties) == ("syntax" if expression in STRICTER else kind)
-    if expression not in STRICTER and kind != "syntax":
-        assert compile_filter(expression).matches(properties.get) is (kind == "true")
+def test_results_are_apache_s() -> None:
+    different = []
+    for expression, properties, kind in TABLE:
+        ours = result(expression, properties)
+        if ours != ("syntax" if expression in STRICTER else kind):
+            different.append((expression, properties, kind, ours))
+        elif ours != "syntax" and compile_filter(expression).matches(properties.get) is not (kind == "true"):
+            different.append((expression, properties, kind, "matches"))
+    assert different == []
 
 
 def test_each_case_where_we_are_stricter_is_one() -> None:
