@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK_READY := $(VENV)/.ready-spark
+WORKERS ?= 2
+# Tests start hundreds of programs: none of them should have to compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test check format docs bench interop kernel nightly soak clean help
 
@@ -29,8 +32,8 @@ $(SPARK_READY): $(READY)
 demo: $(SPARK_READY) ## a tour: a cluster of two brokers at work, and Spark over their topics
 	@$(BIN)/kourou demo
 
-test: $(READY)   ## the default tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(READY)   ## the default tests, by two workers (WORKERS=0: in one process, for a debugger)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=20 $(ARGS)
 
 check: $(READY)  ## formatting, lint, types
 	@$(BIN)/ruff format --check .
