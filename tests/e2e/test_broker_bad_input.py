@@ -114,7 +114,7 @@ class Broker:
             pulled = peer.call(pull_command(queue_offset))
             assert (pulled.code, b"still here" in pulled.body) == (0, True)
         new.close()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
 
 
 def send_command(body: bytes, topic: str = TOPIC, queue_id: int = 0, **fields: Any) -> RemotingCommand:
@@ -415,7 +415,7 @@ def _flood(broker: Broker, peers: list[Peer], data: bytes, count: int) -> tuple[
             looked += count // 5
             started = time.monotonic()
             assert broker.good.call(send_command(b"in between")).code == 0
-            assert time.monotonic() - started < 3
+            assert time.monotonic() - started < 10
     return sent, received
 
 

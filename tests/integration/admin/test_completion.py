@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,19 +35,21 @@ def program(tmp_path: Path) -> Path:
     return folder
 
 
-async def completed(program: Path, *words: str) -> list[str]:
-    """What bash offers for the last of these words."""
-    script = (
-        "source <(mqadmin completion bash)\n"
-        'COMP_WORDS=(mqadmin "$@")\n'
-        "COMP_CWORD=$#\n"
-        "_mqadmin\n"
-        'printf "%s\\n" "${COMPREPLY[@]}"\n'
-    )
+async def completed(program: Path, *lines: tuple[str, ...]) -> list[list[str]]:
+    """What bash offers for the last word of each of these lines, all asked of one bash."""
+    script = ["source <(mqadmin completion bash)"]
+    for words in lines:
+        script += [
+            f"COMP_WORDS=(mqadmin {shlex.join(words)})",
+            f"COMP_CWORD={len(words)}",
+            "COMPREPLY=()",
+            "_mqadmin",
+            'echo "${COMPREPLY[@]}"',
+        ]
     environment = {**os.environ, "PATH": f"{program}{os.pathsep}{os.environ['PATH']}"}
     done = await asyncio.to_thread(
         subprocess.run,
-        ["bash", "-c", script, "bash", *words],
+        ["bash", "-c", "\n".join(script)],
         env=environment,
         capture_output=True,
         text=True,
@@ -54,42 +57,31 @@ async def completed(program: Path, *words: str) -> list[str]:
         check=False,
     )
     assert done.returncode == 0 and not done.stderr, done
-    return done.stdout.split()
+    return [line.split() for line in done.stdout.splitlines()]
 
 
 @needs_bash
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("topicSt",), ["topicStatus"]),
-        (("redr",), ["redrive"]),
-        (("help", "docto"), ["doctor"]),
-        (("redrive", "--dr"), ["--dry-run"]),
-        (("topicStatus", "--names"), ["--namesrvAddr"]),
-        (("completion", "z"), ["zsh"]),
-        (("doctor", "--watch", ""), []),
-        (("createUser", "-"), []),
-        (("noSuchCommand", "-"), []),
-        # No name server answers: nothing is offered, and nothing is said.
-        (("topicStatus", "-n", "127.0.0.1", ":", "1", "-t", ""), []),
-    ],
-)
-async def test_commands_and_options(program: Path, words: tuple[str, ...], expected: list[str]) -> None:
-    assert await completed(program, *words) == expected
-
-
-@needs_bash
-async def test_all_commands_that_there_are(program: Path) -> None:
-    offered = set(await completed(program, ""))
-    for command in all_commands():
-        assert (command.name in offered) is isinstance(command, AdminCommand)
-    assert "__complete" not in offered
-
-
-@needs_bash
-async def test_files(program: Path, tmp_path: Path) -> None:
+async def test_commands_options_and_files(program: Path, tmp_path: Path) -> None:
     (tmp_path / "tools.yml").touch()
-    assert await completed(program, "topicList", "--acl", f"{tmp_path}/to") == [f"{tmp_path}/tools.yml"]
+    expected = {
+        ("topicSt",): ["topicStatus"],
+        ("redr",): ["redrive"],
+        ("help", "docto"): ["doctor"],
+        ("redrive", "--dr"): ["--dry-run"],
+        ("topicStatus", "--names"): ["--namesrvAddr"],
+        ("completion", "z"): ["zsh"],
+        ("doctor", "--watch", ""): [],
+        ("createUser", "-"): [],
+        ("noSuchCommand", "-"): [],
+        # No name server answers: nothing is offered, and nothing is said.
+        ("topicStatus", "-n", "127.0.0.1", ":", "1", "-t", ""): [],
+        ("topicList", "--acl", f"{tmp_path}/to"): [f"{tmp_path}/tools.yml"],
+    }
+    *offered, commands = await completed(program, *expected, ("",))
+    assert dict(zip(expected, offered, strict=True)) == expected
+    for command in all_commands():
+        assert (command.name in commands) is isinstance(command, AdminCommand)
+    assert "__complete" not in commands
 
 
 @needs_bash
@@ -101,10 +93,13 @@ async def test_names_of_a_cluster(program: Path, tmp_path: Path) -> None:
         host, port = running.namesrv_addr.split(":")
         # As bash takes the address apart.
         line = ("-n", host, ":", port)
-        assert await completed(program, "topicStatus", *line, "-t", "Ord") == ["Orders"]
-        assert await completed(program, "consumerProgress", *line, "-g", "b") == ["billing"]
-        assert await completed(program, "deleteTopic", *line, "--clusterName", "") == ["DefaultCluster"]
-        assert await completed(program, "brokerStatus", *line, "-b", "") == ["broker-a"]
+        assert await completed(
+            program,
+            ("topicStatus", *line, "-t", "Ord"),
+            ("consumerProgress", *line, "-g", "b"),
+            ("deleteTopic", *line, "--clusterName", ""),
+            ("brokerStatus", *line, "-b", ""),
+        ) == [["Orders"], ["billing"], ["DefaultCluster"], ["broker-a"]]
 
 
 async def test_a_name_server_that_is_silent_is_not_waited_for() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from kourou.admin.groups import group_configs
 from kourou.admin.session import Admin
 from kourou.protocol.bodies import GroupRetryPolicyType
@@ -102,9 +100,9 @@ async def test_groups_of_a_file(tmp_path: Path) -> None:
         assert missing.problem.endswith("the file path nothing.json does not exists")
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
+async def test_bad_input_gives_one_line(tmp_path: Path) -> None:
+    """POP is not there yet: brokers refuse its mode."""
+    cases = [
         (("updateSubGroup", "-g", "CG"), "give a broker with -b"),
         (("updateSubGroup", "-c", "Nowhere", "-g", "CG"), "Make sure the specified clusterName exists"),
         (("updateSubGroup", "-b", "127.0.0.1:1", "-g", "CG"), "cannot connect to 127.0.0.1:1"),
@@ -114,12 +112,10 @@ async def test_groups_of_a_file(tmp_path: Path) -> None:
         (("deleteSubGroup", "-c", "Nowhere", "-g", "CG"), "Make sure the specified clusterName exists"),
         (("setConsumeMode", "-b", "broker-a", "-t", "T", "-g", "G", "-m", "PUSH"), "must be PULL or POP"),
         (("setConsumeMode", "-b", "broker-a", "-t", "T", "-g", "G", "-m", "POP"), "CODE: 3  DESC: "),
-    ],
-)
-async def test_bad_input_gives_one_line(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
-    """POP is not there yet: brokers refuse its mode."""
+    ]
     async with cluster(tmp_path) as running:
-        assert problem in (await run_line(running.namesrv_addr, *words)).problem
+        for words, problem in cases:
+            assert problem in (await run_line(running.namesrv_addr, *words)).problem
 
 
 async def test_one_broker_of_two_is_down(tmp_path: Path) -> None:

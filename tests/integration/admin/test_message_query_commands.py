@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kourou import AsyncLitePullConsumer, Message, SendResult
 from tests.integration.admin.dead_broker import DEAD, register_dead_broker
 from tests.integration.admin.group_kit import GROUP, TOPIC, Traffic, consumed, traffic, until
@@ -71,9 +69,8 @@ async def test_several_ids_of_which_one_leads_nowhere(tmp_path: Path) -> None:
         assert f"msgId={gone}" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
+async def test_ids_that_lead_nowhere(tmp_path: Path) -> None:
+    cases = [
         (("-i", "7F00000100002A9F7FFFFFFFFFFFFFFF"), "127.0.0.1:10911"),
         (("-i", "nonsense"), "CODE: 208  DESC: Message not found! msgId=nonsense; give the topic with -t"),
         (("-i", "nonsense", "-t", TOPIC), "CODE: 208  DESC: Message not found! msgId=nonsense"),
@@ -81,13 +78,12 @@ async def test_several_ids_of_which_one_leads_nowhere(tmp_path: Path) -> None:
         (("-i", " , "), "Missing argument for option: i"),
         (("-i", "nonsense", "-f", "UTF-99"), "UTF-99: is no charset"),
         (("-i", "nonsense", "-s", "true"), "Message not found!"),
-    ],
-)
-async def test_ids_that_lead_nowhere(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+    ]
     async with traffic(tmp_path) as found:
-        result = await found.line("queryMsgById", *words, "--timeout", "1000")
-        assert problem in result.problem
-        assert not result.stdout or result.stdout == "\nMessage not found!\n"
+        for words, problem in cases:
+            result = await found.line("queryMsgById", *words, "--timeout", "1000")
+            assert problem in result.problem
+            assert not result.stdout or result.stdout == "\nMessage not found!\n"
 
 
 async def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -203,19 +199,17 @@ async def test_messages_by_key(tmp_path: Path) -> None:
         assert row["msg_id"] == sent.msg_id and row["broker_name"] == sent.queue.broker_name
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
+async def test_keys_that_nothing_has(tmp_path: Path) -> None:
+    cases = [
         (("-t", TOPIC, "-k", "none"), "CODE: 208  DESC: query message by key finished, but no message."),
         (("-t", TOPIC, "-k", "order-1", "-e", "1000"), "CODE: 208"),
         (("-t", "NoSuchTopic", "-k", "x"), "CODE: 17  DESC: No topic route info in name server"),
         (("-t", TOPIC, "-k", "x", "-b", "tomorrow"), "tomorrow: is no time"),
         (("-t", TOPIC, "-k", "x", "-m", "many"), "-m many: must be a whole number"),
-    ],
-)
-async def test_keys_that_nothing_has(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+    ]
     async with traffic(tmp_path) as found:
-        assert problem in (await found.line("queryMsgByKey", *words)).problem
+        for words, problem in cases:
+            assert problem in (await found.line("queryMsgByKey", *words)).problem
 
 
 async def test_a_broker_that_is_down_hides_what_others_have_only_if_they_have_nothing(
@@ -251,18 +245,16 @@ async def test_a_message_by_its_place(tmp_path: Path) -> None:
             assert f"MAX_OFFSET={sent.queue_offset + 1}, MIN_OFFSET=0" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
+async def test_places_that_are_none(tmp_path: Path) -> None:
+    cases = [
         (("-b", "broker-a", "-i", "0", "-o", "99"), "CODE: 208  DESC: no message at offset 99 of queue 0"),
         (("-b", "broker-a", "-i", "99", "-o", "0"), "queueId[99] is illegal"),
         (("-b", "broker-x", "-i", "0", "-o", "0"), "it is on broker-a"),
         (("-b", "broker-a", "-i", "zero", "-o", "0"), "-i zero: must be a whole number"),
-    ],
-)
-async def test_places_that_are_none(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+    ]
     async with traffic(tmp_path) as found:
-        assert problem in (await found.line("queryMsgByOffset", "-t", TOPIC, *words)).problem
+        for words, problem in cases:
+            assert problem in (await found.line("queryMsgByOffset", "-t", TOPIC, *words)).problem
 
 
 # -- messageTrack, decodeMessageId, queryCq ----------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
-
 from kourou.admin.consume_stats import consume_stats
 from kourou.cli.admin.offset_commands import OFFSET_COMMANDS
 from kourou.cli.admin.options import Given
@@ -158,9 +156,8 @@ async def test_a_group_is_moved_to_where_another_is(tmp_path: Path) -> None:
         assert f"CODE: 206  DESC: {GROUP} has no offset in TBW102" in not_consumed.problem
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
+async def test_bad_input_gives_one_line(tmp_path: Path) -> None:
+    cases = [
         (("-g", "CG", "-t", "Nope", "-s", "0"), "CODE: 17  DESC: No topic route info in name server"),
         (("-g", "CG", "-t", "TBW102", "-s", "0"), "CODE: 26  DESC: Group CG does not exist"),
         (("-g", "CG", "-t", "TBW102", "-s", "yesterday"), "yesterday: is no time"),
@@ -169,11 +166,10 @@ async def test_a_group_is_moved_to_where_another_is(tmp_path: Path) -> None:
             "cannot connect to 127.0.0.1:1",
         ),
         (("-g", "CG", "-t", "TBW102"), "Missing required option: s"),
-    ],
-)
-async def test_bad_input_gives_one_line(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+    ]
     async with cluster(tmp_path) as running:
-        assert problem in (await run_line(running.namesrv_addr, "resetOffsetByTime", *words)).problem
+        for words, problem in cases:
+            assert problem in (await run_line(running.namesrv_addr, "resetOffsetByTime", *words)).problem
 
 
 async def test_a_broker_of_two_is_down(tmp_path: Path) -> None:

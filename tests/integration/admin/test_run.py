@@ -79,17 +79,15 @@ async def test_nobody_there_is_one_line() -> None:
     assert problem.startswith("mqadmin clusterList: no name server answers: cannot connect to")
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
+async def test_wrong_values_of_common_options() -> None:
+    cases = [
         (("--timeout", "x"), "--timeout x: must be a whole number"),
         (("--timeout", "0"), "--timeout 0: must be a number of milliseconds above 0"),
         (("--format", "3"), "--format 3: there are 4.9 and 5"),
         (("--acl", "nowhere.yml"), "--acl nowhere.yml: there is no such file"),
-    ],
-)
-async def test_wrong_values_of_common_options(words: tuple[str, ...], problem: str) -> None:
-    assert (await run_line(DEAD, "topicList", *words)).stderr.splitlines()[-1].endswith(problem)
+    ]
+    for words, problem in cases:
+        assert (await run_line(DEAD, "topicList", *words)).stderr.splitlines()[-1].endswith(problem)
 
 
 async def test_what_would_destroy_asks_on_a_terminal_and_ctrl_d_is_no(tmp_path: Path) -> None:

@@ -114,5 +114,5 @@ async def test_a_pull_is_not_searched_for_among_those_of_its_queue() -> None:
     gone.connection.abort("gone")
     begin = time.process_time()
     holds.check()
-    assert time.process_time() - begin < 0.3
+    assert time.process_time() - begin < 3
     assert len(holds) == 10_000
