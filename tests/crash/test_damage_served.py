@@ -24,6 +24,7 @@ from kourou.store.get_message_result import GetMessageStatus
 from kourou.store.kernel import Kernel
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
+from kourou.store.steps import run_steps
 from tests.crash.stored_log import log_paths, stored_records
 from tests.integration.kernel.kernel_kit import build, build_problem
 
@@ -225,6 +226,40 @@ def test_a_damaged_stretch_of_the_log_does_not_block_its_queues(
     assert {key for key in stored if key not in served} == lost
     assert len(served) == len(stored) - len(lost) + 8
     assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+    store.close()
+
+
+@pytest.mark.parametrize("of", ["this process", "an earlier one"])
+def test_a_stretch_that_is_damaged_in_use_does_not_block_its_queues(
+    root: Path,
+    stored: dict[Key, Stored],
+    kernel: Kernel | None,
+    of: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if of == "this process":
+        shutil.rmtree(root)
+    store = open_store(root, kernel)
+    if of == "this process":
+        put_numbered(store, 0, MESSAGES)
+    assert_consumed(store, stored, set())
+    run_steps(store.watch.look_steps())
+    path = log_paths(root)[0]
+    before = path.stat().st_mtime_ns
+    while path.stat().st_mtime_ns == before:  # the system's time of writes goes in steps
+        stretch = overwrite(root, 40_000, RANDOM)
+    run_steps(store.watch.look_steps())
+    lost = hit(stored, [stretch])
+    assert_consumed(store, stored, lost)
+    assert named_as_lost(caplog) == lost
+    assert f"something else has written to {path}" in caplog.text
+    caplog.clear()
+    run_steps(store.watch.look_steps())
+    put_numbered(store, MESSAGES, 20)
+    run_steps(store.watch.look_steps())
+    run_steps(store.watch.look_steps())
+    assert len(consume(store)) == MESSAGES - len(lost) + 20
+    assert not caplog.records, "own writes are not taken for foreign ones"
     store.close()
 
 

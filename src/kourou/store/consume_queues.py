@@ -80,6 +80,17 @@ class ConsumeQueues:
         them as they are."""
         self._files.verifier = verifier
 
+    def distrust_all(self) -> None:
+        """Have every unit verified before it is read again: the log was written to by something else."""
+        for queue in self.items():
+            if queue.unflushed_bytes:
+                # Only what is in the files is verified.
+                try:
+                    queue.flush()
+                except OSError as error:
+                    _log.warning("%s/%d cannot be flushed: %s", queue.topic, queue.queue_id, error)
+            queue.distrust(queue.min_queue_offset)
+
     # -- which there are -------------------------------------------------------------------------
 
     @property

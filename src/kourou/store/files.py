@@ -74,6 +74,7 @@ class FileStatus(NamedTuple):
     identity: FileIdentity
     links: int
     length_bytes: int
+    modified_ns: int
 
 
 class OpenFile:
@@ -203,7 +204,7 @@ class OpenFile:
     def status(self) -> FileStatus:
         """What the system knows of the open file, whatever became of its name."""
         found = os.fstat(self._fd)
-        return FileStatus((found.st_dev, found.st_ino), found.st_nlink, found.st_size)
+        return FileStatus((found.st_dev, found.st_ino), found.st_nlink, found.st_size, found.st_mtime_ns)
 
     def data_end(self, position: int = 0) -> int:
         """End of the last data at or behind `position`, `position` if there is only hole.

@@ -8,6 +8,10 @@ The newest files count, those written since the last look. An older one that is 
 can be read until the broker stops, and new messages are not in danger. A file that was cut short fences,
 whichever it is: a map of it must not be read any more (log_file.py).
 
+A file that was written to although this process did not is not lost, but its records may be damaged: units of
+the queues are verified again before they are read (queue_verifier.py). That is seen by the time of the last
+write, so not for a file that messages are appended to between two looks.
+
 Where the store's folder itself is gone, or another one has its name, the store is *displaced*: nothing is
 written there by name from then on, as it might be somebody else's store.
 Not here: what a file tells of itself, which each sync asks (flush_job.py).
@@ -35,12 +39,13 @@ _log = logging.getLogger(__name__)
 class _Look:
     """What one look has found; made by the owner, filled in any thread."""
 
-    __slots__ = ("displaced", "locked_out", "losses", "problem")
+    __slots__ = ("displaced", "locked_out", "losses", "modified_ns", "problem")
 
     def __init__(self) -> None:
         self.displaced: str | None = None
         self.locked_out: str | None = None
         self.losses: list[tuple[LogFile, str]] = []
+        self.modified_ns: dict[LogFile, int] = {}
         self.problem: OSError | None = None
 
 
@@ -65,6 +70,8 @@ class LogWatch:
         self._queues = queues
         self._looked_phy_offset: int | None = None  # the log's end at the last look
         self._reported: set[LogFile] = set()
+        # When each file was last written to, and where the log ended then.
+        self._modified: dict[LogFile, tuple[int, int]] = {}
         self._could_look = True
         self._locking = Lock()  # two looks may be under way, each in its thread
         self.is_displaced = False
@@ -84,6 +91,7 @@ class LogWatch:
             for log_file in log_files:
                 log_file.unpin()
         self._conclude(look)
+        self._find_foreign_writes(look, end_phy_offset)
         self._looked_phy_offset = end_phy_offset
 
     def _look(self, look: _Look, log_files: Sequence[LogFile]) -> None:
@@ -111,6 +119,7 @@ class LogWatch:
             loss = log_file.find_loss() or log_file.find_misnaming(self._files.identity(log_file.path))
             if loss is not None:
                 look.losses.append((log_file, loss))
+            look.modified_ns[log_file] = log_file.file.status().modified_ns
 
     def _conclude(self, look: _Look) -> None:
         self._note_problem(look.problem)
@@ -129,6 +138,29 @@ class LogWatch:
             elif not self._appender.is_fenced and log_file not in self._reported:
                 self._reported.add(log_file)
                 _log.error("%s; its messages can be read until the broker stops", loss)
+
+    def _find_foreign_writes(self, look: _Look, began_phy_offset: int) -> None:
+        """Compare the times of the last writes with those of the look before."""
+        ended_phy_offset = self._commit_log.max_phy_offset
+        known, self._modified = self._modified, {}
+        written = []
+        for log_file, modified_ns in look.modified_ns.items():
+            began, ended = (
+                min(end_phy_offset, log_file.end_phy_offset)
+                for end_phy_offset in (began_phy_offset, ended_phy_offset)
+            )
+            before = known.get(log_file)
+            if before is not None and before[1] == ended and before[0] != modified_ns:
+                written.append(log_file)
+            if began == ended:  # else the time may be that of a write of our own, or not
+                self._modified[log_file] = modified_ns, ended
+        if written:
+            _log.warning(
+                "something else has written to %s while it was in use; its messages are verified again "
+                "before they are read",
+                ", ".join(str(log_file.path) for log_file in written),
+            )
+            self._queues.distrust_all()
 
     def _is_recent(self, log_file: LogFile) -> bool:
         """Whether the file was written to since the last look, or is the last one."""
