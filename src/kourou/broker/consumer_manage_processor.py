@@ -17,7 +17,7 @@ from kourou.protocol.headers import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from kourou.store.get_message_result import GetMessageStatus
+from kourou.store.consume_queue import ConsumeQueue
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
@@ -73,20 +73,20 @@ class ConsumerManageProcessor:
             return 0
         if queue.min_queue_offset == queue.max_queue_offset:
             return queue.min_queue_offset
-        if not self._has_first_in_memory(header.topic, header.queue_id):
+        if not self._has_first_in_memory(queue):
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
                 "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
             )
         return 0
 
-    def _has_first_in_memory(self, topic: str, queue_id: int) -> bool:
+    def _has_first_in_memory(self, queue: ConsumeQueue) -> bool:
         """Whether the queue still begins at 0, and its first message can be read without waiting for the
-        disk."""
-        found = self._services.store.get_message(topic, queue_id, 0, 1, wait=False)
-        is_in_memory = found.status is GetMessageStatus.FOUND and found.is_loaded
-        found.release()
-        return is_in_memory
+        disk. A unit that is damaged counts: its message is found when it is pulled."""
+        unit = queue.unit(0) if queue.min_queue_offset == 0 else None
+        if unit is None:
+            return False
+        return not unit.is_message or self._services.store.log.read_nowait(*unit[:2]) is not None
 
     def update_consumer_offset(self, request: Request) -> None:
         """15: a group has consumed so far; most clients do not wait for the answer."""
