@@ -25,12 +25,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "standalone": {"broker", "namesrv"},
     "embed": {"broker", "namesrv"},
     "cli": {"standalone", "namesrv", "broker", "admin", "console", "spark", "logs", "pidfile"},
+    "clock": set(),
     "errors": set(),
     "config": set(),
     "logs": set(),
     "pidfile": set(),
 }
-OPEN_TO_ALL = {"errors", "config", ""}  # "" is the root itself: __version__ and lazy names
+OPEN_TO_ALL = {"clock", "errors", "config", ""}  # "" is the root itself: __version__ and lazy names
 
 
 def reachable(layer: str) -> set[str]:

@@ -21,6 +21,7 @@ class ClientChannel:
     language: int
     version: int
     last_update_ms: int
+    """By the monotonic clock."""
 
     @classmethod
     def of(cls, request: Request, client_id: str, now_ms: int) -> ClientChannel:

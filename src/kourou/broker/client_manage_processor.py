@@ -66,7 +66,7 @@ class ClientManageProcessor:
         Groups of one client are taken one by one: a group that is refused does not keep the others out.
         """
         heartbeat = decode_body(request.body, HeartbeatData)
-        channel = ClientChannel.of(request, heartbeat.client_id, self._services.now_ms())
+        channel = ClientChannel.of(request, heartbeat.client_id, self._services.monotonic_ms())
         refusals: list[RequestError] = []
         # To a client of before V2 the broker says what Apache's says: send everything, always.
         is_sub_change = heartbeat.heartbeat_fingerprint == 0

@@ -33,11 +33,13 @@ def producer_connection(channels: Iterable[ClientChannel]) -> ProducerConnection
     return ProducerConnection([_connection(channel) for channel in channels])
 
 
-def producer_table(groups: Mapping[str, Mapping[Any, ClientChannel]]) -> ProducerTableInfo:
+def producer_table(
+    groups: Mapping[str, Mapping[Any, ClientChannel]], *, wall_base_ms: int
+) -> ProducerTableInfo:
     """All producers by group (328)."""
     return ProducerTableInfo(
         {
-            group: [_producer_info(channel) for channel in channels.values()]
+            group: [_producer_info(channel, wall_base_ms) for channel in channels.values()]
             for group, channels in groups.items()
         }
     )
@@ -52,14 +54,14 @@ def _connection(channel: ClientChannel) -> Connection:
     )
 
 
-def _producer_info(channel: ClientChannel) -> ProducerInfo:
+def _producer_info(channel: ClientChannel, wall_base_ms: int) -> ProducerInfo:
     return ProducerInfo(
         client_id=channel.client_id,
         # Java's text of an address has the slash, and mqadmin prints it as it comes.
         remote_ip=f"/{channel.connection.remote_address}",
         language=_language(channel),
         version=channel.version,
-        last_update_timestamp=channel.last_update_ms,
+        last_update_timestamp=wall_base_ms + channel.last_update_ms,
     )
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from kourou.broker import end_transaction_processor
+from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.config_writer import ConfigWriter
 from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
 from kourou.broker.consumers import ConsumerManager
@@ -46,6 +46,7 @@ from kourou.broker.topics import TopicConfigManager
 from kourou.broker.transaction_check import TransactionCheck
 from kourou.broker.transaction_recovery import recover as recover_transactions
 from kourou.broker.transactions import Transactions
+from kourou.clock import Clock
 from kourou.config.broker import SLAVE, BrokerConfig
 from kourou.config.store_keys import NO_SLAVES
 from kourou.errors import ConfigError
@@ -78,11 +79,6 @@ _NO_LIMIT_S: Final = 3600.0
 _SLOW_OPEN_S: Final = 2.0
 
 
-def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 class BrokerController:
     """One broker. Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`."""
 
@@ -91,12 +87,12 @@ class BrokerController:
         config: BrokerConfig,
         *,
         files: Files | None = None,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
         hooks: BrokerHooks | None = None,
     ) -> None:
         self._config = config
         self._files = files or Files()
-        self._now_ms = now_ms
+        self._clock = clock or Clock()
         self._hooks = hooks or BrokerHooks()
         self._kernel = installed_kernel() if config.compiled_kernel_enable else None
         self._services: BrokerServices | None = None
@@ -177,7 +173,7 @@ class BrokerController:
 
     def _open_store(self) -> MessageStore:
         config = store_config(self._config, store_host(self._config))
-        return MessageStore.open(config, self._files, self._now_ms, self._kernel)
+        return MessageStore.open(config, self._files, self._clock.wall_ms, self._kernel)
 
     async def _serve(self, store: MessageStore) -> None:
         registration = Registration()
@@ -223,18 +219,22 @@ class BrokerController:
         )
 
     def _make_services(self, store: MessageStore, registration: Registration) -> BrokerServices:
-        config, now_ms = self._config, self._now_ms
+        config, clock = self._config, self._clock
+        now_ms = clock.wall_ms
         folder = store_root(config) / "config"
         tasks = TaskOwner("broker")
         topics = TopicConfigManager(
             self._table_file(folder, "topics.json"), self._current_config, now_ms, registration.soon
         )
-        stats = BrokerStatsManager(config.broker_cluster_name, now_ms(), topics.is_system)
+        stats = BrokerStatsManager(
+            config.broker_cluster_name, clock.monotonic_ms(), topics.is_system, wall_ms=now_ms()
+        )
         pass_end = PassEnd(
             store,
             sync_flush_timeout_ms=config.sync_flush_timeout,
             waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
             count_failed=stats.put_failed,
+            monotonic_ms=clock.monotonic_ms,
         )
         passes = Passes(begin=pass_end.begin, end=pass_end.end, after=self._passed, failed=tasks.fail)
         holds = PullRequestHoldService(store.queues.find, passes.open, self._resume)
@@ -254,8 +254,8 @@ class BrokerController:
                 self._table_file(folder, "consumerOffset.json"), self._current_config, now_ms
             ),
             producers=ProducerManager(),
-            consumers=ConsumerManager(now_ms, self._notifier),
-            locks=RebalanceLockManager(now_ms),
+            consumers=ConsumerManager(clock.monotonic_ms, self._notifier),
+            locks=RebalanceLockManager(clock.monotonic_ms),
             stats=stats,
             holds=holds,
             delay_offsets=DelayOffsetManager(
@@ -267,6 +267,10 @@ class BrokerController:
             requests=TaskOwner("broker-requests", parent=tasks),
             store_work=asyncio.Lock(),
             now_ms=now_ms,
+            monotonic_ms=clock.monotonic_ms,
+            clock_watch=ClockWatch(
+                clock, lambda: store.log.max_phy_offset, store.checkpoint.physic_msg_timestamp
+            ),
             start_ms=now_ms(),
             address=join_address(config.broker_ip1, config.listen_port),
             store_host=store.config.store_host,
@@ -304,7 +308,7 @@ class BrokerController:
         services.start_task(_every(_CHECK_HOLDS_S, services.holds.check), "check-held-pulls")
         services.start_task(_every(_NOTIFY_HELD_S, self._notifier.send_held), "notify-members")
         services.start_task(_every(_SCAN_CLIENTS_S, self._scan_clients), "scan-clients")
-        services.start_task(_every(_TICK_S, lambda: services.stats.tick(self._now_ms())), "statistics")
+        services.start_task(_every(_TICK_S, self._tick), "statistics")
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -321,12 +325,16 @@ class BrokerController:
         if self._stopping is None:
             services.consumers.connection_closed(connection)
 
+    def _tick(self) -> None:
+        self.services.clock_watch.look()
+        self.services.stats.tick(self._clock.monotonic_ms(), wall_ms=self._clock.wall_ms())
+
     def _scan_clients(self) -> None:
         services = self.services
         services.passes.open()
-        expired_ms = services.config.channel_expired_timeout
-        services.producers.scan(self._now_ms(), expired_ms)
-        services.consumers.scan(self._now_ms(), expired_ms)
+        expired_ms, now_ms = services.config.channel_expired_timeout, self._clock.monotonic_ms()
+        services.producers.scan(now_ms, expired_ms)
+        services.consumers.scan(now_ms, expired_ms)
 
     def _current_config(self) -> BrokerConfig:
         return self._services.config if self._services is not None else self._config

@@ -28,17 +28,18 @@ class DelayedDelivery:
         if services.config.timer_wheel_enable:
             self._load_timers()
         begin = self._begin()
-        delivered = find_delivered(services.store.log, begin)
+        is_rebuilt = services.timers is not None and services.timers.is_rebuilt
+        delivered = find_delivered(services.store.log, begin, with_unmarked=is_rebuilt)
         self._levels.recover(delivered)
         if self._timers is not None:
-            self._timers.recover(delivered.timers, begin)
+            self._timers.recover(delivered, begin)
 
     def _load_timers(self) -> None:
         services = self._services
         root, log, now_ms = services.store.config.root, services.store.log, services.now_ms()
         services.timers = TimerMessages(services.files, root, services.config, log, now_ms)
-        services.timers.load(now_ms, services.topics.table)
         self._timers = TimerService(services, services.timers)
+        services.timers.load(now_ms, services.topics.table, has_messages=self._timers.is_pending)
 
     def _begin(self) -> int:
         """Where deliveries begin that are not noted. Without a note there is nothing to be found: Apache
@@ -46,7 +47,8 @@ class DelayedDelivery:
         services = self._services
         notes = [services.delay_offsets.noted_phy_offset] if self._levels.is_pending else []
         if services.timers is not None and self._timers is not None and self._timers.is_pending:
-            notes.append(services.timers.noted_phy_offset)
+            is_rebuilt = services.timers.is_rebuilt
+            notes.append(self._timers.first_phy_offset() if is_rebuilt else services.timers.noted_phy_offset)
         return min((note for note in notes if note is not None), default=services.store.log.max_phy_offset)
 
     def start(self) -> None:

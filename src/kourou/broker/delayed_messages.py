@@ -102,7 +102,8 @@ def _wait_for_time(
             f"(asked for: {deliver_ms - now_ms}ms; the limit is timerMaxDelaySec)",
         )
     out_ms = slot_time(deliver_ms, timers.precision_ms)
-    _check_congestion(timers.count_at(out_ms), config.timer_congest_num_each_slot, out_ms)
+    waiting = timers.count_at(services.clock_watch.steady_now_of(out_ms) + timers.ahead_ms)
+    _check_congestion(waiting, config.timer_congest_num_each_slot, out_ms)
     message.set_property(_OUT, str(out_ms))
     _keep_target(message)
     message.topic, message.queue_id = TIMER_TOPIC, 0

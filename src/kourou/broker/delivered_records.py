@@ -3,7 +3,8 @@
 A record delivered after its delay names the record it was made from: its prepared transaction
 offset, a field that only committed transactions use otherwise, holds that one's phy_offset plus
 one. So the log behind the last note tells which deliveries are done. Apache's deliveries have 0
-there and cannot be told.
+there. Those of timers can be recognised all the same, by the message's id and time: when the wheel is
+rebuilt, which looks at the whole log, they count too.
 Not here: where the notes are (delay_offsets.py, timer_checkpoint.py).
 """
 
@@ -12,11 +13,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from kourou.errors import ProtocolError
 from kourou.protocol.message import MessageExt
-from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC
+from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
 from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import (
     BLANK_MAGIC_CODE,
@@ -32,6 +33,9 @@ from kourou.protocol.record import (
 from kourou.store.commit_log import CommitLog
 from kourou.store.log_scanner import PIECE_BYTES, LogScanner
 
+_TimerKey: TypeAlias = tuple[str, str]
+
+_TAKEN_OUT: Final = MessageConst.PROPERTY_TIMER_DEQUEUE_MS.encode() + b"\x01"
 _I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")
 _MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
@@ -49,9 +53,25 @@ class DeliveredRecords:
 
     last_of_level: dict[int, int] = field(default_factory=dict)
     timers: set[int] = field(default_factory=set)
+    _unmarked: set[_TimerKey] = field(default_factory=set)
+    _rolled: dict[_TimerKey, int] = field(default_factory=dict)
+    """Where the last copy lies that waits on."""
+
+    def __bool__(self) -> bool:
+        return bool(self.timers or self._unmarked or self._rolled)
+
+    def is_done(self, timer: MessageExt) -> bool:
+        """Whether a record of the timer topic was delivered, or put to the topic again."""
+        if timer.phy_offset in self.timers:
+            return True
+        key = _timer_key(timer)
+        return key in self._unmarked or self._rolled.get(key, -1) > timer.phy_offset
 
     def add(self, record: MessageExt) -> None:
         """Take a record that was made from another."""
+        if not record.prepared_transaction_offset:
+            self._add_unmarked(record)
+            return
         origin, properties = record.prepared_transaction_offset - 1, record.properties
         level = properties.get(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "")
         if MessageConst.PROPERTY_TIMER_OUT_MS in properties:
@@ -59,16 +79,32 @@ class DeliveredRecords:
         if level.isascii() and level.isdigit() and record.topic != RMQ_SYS_SCHEDULE_TOPIC:
             self.last_of_level[int(level)] = max(origin, self.last_of_level.get(int(level), 0))
 
+    def _add_unmarked(self, record: MessageExt) -> None:
+        key = _timer_key(record)
+        if MessageConst.PROPERTY_TIMER_DEQUEUE_MS not in record.properties or not key[0]:
+            return
+        if record.topic == TIMER_TOPIC:
+            self._rolled[key] = max(record.phy_offset, self._rolled.get(key, -1))
+        else:
+            self._unmarked.add(key)
+
+
+def _timer_key(record: MessageExt) -> _TimerKey:
+    properties = record.properties
+    uniq_key = properties.get(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, "")
+    return uniq_key, properties.get(MessageConst.PROPERTY_TIMER_OUT_MS, "")
+
 
 def mark_of(phy_offset: int) -> int:
     """What a delivered record carries whose origin lies at `phy_offset`: 0 means none."""
     return phy_offset + 1
 
 
-def find_delivered(log: CommitLog, phy_offset: int) -> DeliveredRecords:
-    """What the log from `phy_offset` on says. Reads all of it, and waits for the disk."""
+def find_delivered(log: CommitLog, phy_offset: int, *, with_unmarked: bool = False) -> DeliveredRecords:
+    """What the log from `phy_offset` on says, with or without Apache's deliveries of timers. Reads all of
+    it, and waits for the disk."""
     found = DeliveredRecords()
-    for raw, position in _derived(log, max(phy_offset, log.min_phy_offset)):
+    for raw, position in _derived(log, max(phy_offset, log.min_phy_offset), with_unmarked):
         try:
             found.add(decode_record(raw, position))
         except ProtocolError:
@@ -76,13 +112,13 @@ def find_delivered(log: CommitLog, phy_offset: int) -> DeliveredRecords:
     return found
 
 
-def _derived(log: CommitLog, phy_offset: int) -> Iterator[tuple[bytes, int]]:
-    """The records that name another one: the bytes they are in, and where."""
+def _derived(log: CommitLog, phy_offset: int, with_unmarked: bool) -> Iterator[tuple[bytes, int]]:
+    """The records that were made from another one: the bytes they are in, and where."""
     scanner = LogScanner(log, (), max_record_bytes=log.file_bytes)
     end = log.max_phy_offset
     while phy_offset < end:
         raw = _piece(log, phy_offset, end)
-        walked = yield from _walk(raw)
+        walked = yield from _walk(raw, with_unmarked)
         phy_offset += walked
         if not walked:
             next_phy_offset = scanner.next_record(phy_offset + 1, end)
@@ -101,7 +137,7 @@ def _piece(log: CommitLog, phy_offset: int, end: int) -> bytes:
     return raw
 
 
-def _walk(raw: bytes) -> Generator[tuple[bytes, int], None, int]:
+def _walk(raw: bytes, with_unmarked: bool) -> Generator[tuple[bytes, int], None, int]:
     """Whole records at the start of `raw`; returns how many bytes they and a blank behind them take."""
     position, end = 0, len(raw)
     while position + 8 <= end:
@@ -111,7 +147,8 @@ def _walk(raw: bytes) -> Generator[tuple[bytes, int], None, int]:
         if magic not in _MAGICS or size < MIN_RECORD_BYTES or position + size > end:
             break
         v6_hosts = _I32.unpack_from(raw, position + SYS_FLAG_POS)[0] & 0x30
-        if _I64.unpack_from(raw, position + _V6_SHIFT[v6_hosts])[0]:
+        is_marked = _I64.unpack_from(raw, position + _V6_SHIFT[v6_hosts])[0] != 0
+        if is_marked or (with_unmarked and raw.find(_TAKEN_OUT, position, position + size) >= 0):
             yield raw, position
         position += size
     return position

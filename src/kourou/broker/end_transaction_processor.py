@@ -169,8 +169,8 @@ class EndTransactionProcessor:
     def _check_time(self, half: MessageExt, immunity: str) -> None:
         """A producer that asked for time and has used it up is asked by the broker."""
         limit_ms = immunity_ms(immunity, self._services.config.transaction_time_out)
-        age_ms = self._services.now_ms() - half.born_timestamp
-        if age_ms > limit_ms:
+        age_ms = self._services.clock_watch.age_ms(half.born_timestamp)
+        if age_ms is not None and age_ms > limit_ms:
             raise RequestError(
                 ResponseCode.ILLEGAL_OPERATION,
                 f"the half message is {age_ms}ms old, more than its {limit_ms}ms without a check "

@@ -72,7 +72,7 @@ class FlushService:
             await asyncio.sleep(_LOOK_FOR_LATE_S)
             if pass_end.is_waiting:
                 self._services.passes.open()
-                pass_end.expire(self._services.now_ms())
+                pass_end.expire(self._services.monotonic_ms())
 
     async def _watch_log(self) -> None:
         while True:

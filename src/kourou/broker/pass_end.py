@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from kourou.clock import monotonic_ms
 from kourou.errors import RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.store.flusher import AckLine, Flusher
@@ -38,11 +39,13 @@ class PassEnd:
         sync_flush_timeout_ms: int,
         waits_for_flush: bool,
         count_failed: Callable[[int], None] = lambda _: None,
+        monotonic_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._store = store
         self.sync_flush_timeout_ms = sync_flush_timeout_ms
         self.waits_for_flush = waits_for_flush
         self._count_failed = count_failed
+        self._monotonic_ms = monotonic_ms
         self._flushing = AckLine()
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
@@ -79,7 +82,7 @@ class PassEnd:
             self._confirm(batch)
             return
         batch.answer_unwaited(PutStatus.PUT_OK)
-        self._flushing.hold(batch, batch.store_timestamp + self.sync_flush_timeout_ms)
+        self._flushing.hold(batch, self._monotonic_ms() + self.sync_flush_timeout_ms)
         self.waiting_bytes += batch.size_bytes
         self.waiting_messages += batch.message_count
         assert self._flusher is not None
@@ -97,7 +100,8 @@ class PassEnd:
             self._give_up()
 
     def expire(self, now_ms: int) -> None:
-        """Tell senders whose sync takes too long; their messages are stored all the same."""
+        """Answer senders whose sync takes too long; their messages are stored all the same. `now_ms` of the
+        monotonic clock."""
         for batch in self._flushing.expire(now_ms):
             batch.answer(PutStatus.FLUSH_DISK_TIMEOUT)
 

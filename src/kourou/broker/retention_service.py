@@ -76,7 +76,10 @@ class RetentionService:
             self._config, self._retention = self._services.config, self._make()
         async with self._services.store_work:
             try:
-                steps = self._retention.steps(self._services.now_ms(), manual=manual)
+                # Modification times are wall time. A clock that was set ahead makes no file older than it is.
+                watch = self._services.clock_watch
+                now_ms = min(self._services.now_ms(), watch.steady_ms())
+                steps = self._retention.steps(now_ms, manual=manual)
                 return await self._services.disk.run_steps(steps)
             except (OSError, StorageError) as error:
                 _log.error("old files cannot be deleted: %s", error)
@@ -84,7 +87,7 @@ class RetentionService:
 
     async def _watch_groups(self) -> None:
         while True:
-            self._activity.look(self._services.offsets.offset_table, self._services.now_ms())
+            self._activity.look(self._services.offsets.offset_table, self._services.monotonic_ms())
             await asyncio.sleep(_LOOK_AT_OFFSETS_S)
 
     def unread_steps(self) -> Steps[int | None]:
@@ -110,7 +113,7 @@ class RetentionService:
         return slowest
 
     def _is_alive(self, key: str, group: str) -> bool:
-        now_ms = self._services.now_ms()
+        now_ms = self._services.monotonic_ms()
         oldest_ms = now_ms - self._services.config.unread_group_reserved_time * 3_600_000
         has_members = self._services.consumers.get(group) is not None
         return has_members or self._activity.last_moved_ms(key, now_ms) >= oldest_ms

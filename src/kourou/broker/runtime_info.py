@@ -70,7 +70,7 @@ def _broker(services: BrokerServices, earliest_message_ms: int) -> dict[str, str
         "brokerVersion": str(CURRENT_VERSION),
         "brokerVersionDesc": version_desc(CURRENT_VERSION),
         "bootTimestamp": str(services.start_ms),
-        "runtime": runtime_text(services.now_ms() - services.start_ms),
+        "runtime": runtime_text(services.clock_watch.steady_ms() - services.clock_watch.start_ms),
         "earliestMessageTimeStamp": str(earliest_message_ms),
         "startAcceptSendRequestTimeStamp": str(services.config.start_accept_send_request_time_stamp),
     }
@@ -176,7 +176,8 @@ def _timer(services: BrokerServices) -> dict[str, str]:
     """How far behind the timers are. Tools read these keys without looking first."""
     timers, read_behind_ms, offset_behind = services.timers, 0, 0
     if timers is not None:
-        read_behind_ms = max(0, services.now_ms() - timers.read_ms - timers.precision_ms)
+        wheel_ms = services.clock_watch.steady_ms() + timers.ahead_ms
+        read_behind_ms = max(0, wheel_ms - timers.read_ms - timers.precision_ms)
         offset_behind = services.store.max_offset_in_queue(TIMER_TOPIC, 0) - timers.queue_offset
     return {
         "timerReadBehind": str(read_behind_ms),

@@ -59,6 +59,8 @@ class ScheduleService:
         self._offsets = services.delay_offsets
         self._delays = services.store.config.delay_levels
         self._held: set[int] = set()
+        self._watch = services.clock_watch
+        self._from_ahead: dict[int, tuple[int, int]] = {}
         self._time_s = asyncio.get_running_loop().time
 
     # -- life ------------------------------------------------------------------------------------
@@ -95,6 +97,7 @@ class ScheduleService:
     async def _run(self) -> None:
         while True:
             wait_ms = _IDLE_MS
+            self._watch.look()
             # A fenced store takes no deliveries, and what it lacks is not to be taken for gone.
             for queue in () if self._store.appender.is_fenced else self._queues():
                 try:
@@ -135,15 +138,29 @@ class ScheduleService:
             behind = queue_offset - queue_offset % per_file + per_file
             self._offsets.advance(queue.queue_id + 1, min(behind, queue.max_queue_offset))
             return 0
-        now_ms = self._services.now_ms()
-        due = _due(units, now_ms)
+        now_ms = self._watch.steady_ms()
+        due = self._due(units, now_ms)
         has_more = len(due) == len(units)
         if not due:
-            if not await self._is_ahead_of_clock(queue, units[0], now_ms):
-                return max(1, units[0].tags_code - now_ms)
+            wait_ms = await self._due_ms(queue, queue_offset, units[0]) - now_ms
+            if wait_ms > 0:
+                return wait_ms
             due, has_more = units[:1], True
         records = await read_records_at(self._services, due)
-        return self._put(queue, queue_offset, records, min(due[-1].tags_code, now_ms), has_more=has_more)
+        due_ms = min(due[-1].tags_code, self._services.now_ms())
+        return self._put(queue, queue_offset, records, due_ms, has_more=has_more)
+
+    def _due(self, units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:
+        """The first ones that are due, of a size that one pass may carry."""
+        steady_of = self._watch.steady_of
+        count = size_bytes = 0
+        for unit in units:
+            size_bytes += unit.size
+            due_ms = steady_of(unit.tags_code, unit.phy_offset)
+            if due_ms > now_ms or (count and size_bytes > DELIVERY_BYTES):
+                break
+            count += 1
+        return units[:count]
 
     async def _read_units(self, queue: ConsumeQueue, queue_offset: int) -> list[CqUnit]:
         raw = queue.read_units_nowait(queue_offset, DELIVERY_MESSAGES)
@@ -151,14 +168,22 @@ class ScheduleService:
             raw = await self._services.in_disk_thread(queue.read_units, queue_offset, DELIVERY_MESSAGES)
         return [CqUnit(*fields) for fields in UNIT.iter_unpack(raw)]
 
-    async def _is_ahead_of_clock(self, queue: ConsumeQueue, unit: CqUnit, now_ms: int) -> bool:
-        """Whether a message was stored later than it is now: the clock was set back. It does not wait
-        for the clock to come there again."""
+    async def _due_ms(self, queue: ConsumeQueue, queue_offset: int, unit: CqUnit) -> int:
+        """When the first message of a level is due, in steady time. One that an earlier process stored, by
+        a clock that was ahead of the present one, has waited for nobody knows how long: it waits for its
+        delay once more from the start on, not for the clock to come there again."""
+        due_ms = self._watch.steady_of(unit.tags_code, unit.phy_offset)
         delay_ms = self._delays[min(queue.queue_id, len(self._delays) - 1)]
-        if unit.tags_code <= now_ms + delay_ms:
-            return False
-        stored_ms = await read_records(self._services, lambda reads: reads.store_time(unit.phy_offset))
-        return stored_ms > now_ms
+        start_ms = self._watch.start_ms
+        if unit.phy_offset >= self._watch.start_phy_offset or unit.tags_code <= start_ms + delay_ms:
+            return due_ms
+        known = self._from_ahead.get(queue.queue_id)
+        if known is None or known[0] != queue_offset:
+            stored_ms = await read_records(self._services, lambda reads: reads.store_time(unit.phy_offset))
+            if stored_ms > start_ms:
+                due_ms = min(due_ms, start_ms + unit.tags_code - stored_ms)
+            known = self._from_ahead[queue.queue_id] = (queue_offset, due_ms)
+        return known[1]
 
     def _put(
         self,
@@ -241,17 +266,6 @@ class ScheduleService:
         except OSError as error:
             self._offsets.is_dirty = True
             _log.error("%s cannot be written: %s", self._offsets.path, error.strerror or error)
-
-
-def _due(units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:
-    """The first ones that are due, of a size that one pass may carry."""
-    count = size_bytes = 0
-    for unit in units:
-        size_bytes += unit.size
-        if unit.tags_code > now_ms or (count and size_bytes > DELIVERY_BYTES):
-            break
-        count += 1
-    return units[:count]
 
 
 def _behind(queue: ConsumeQueue, phy_offset: int) -> int:

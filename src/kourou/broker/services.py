@@ -15,6 +15,7 @@ from kourou.broker.hooks import BrokerHooks
 from kourou.transport.dispatcher import run_request
 
 if TYPE_CHECKING:
+    from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.consumers import ConsumerManager
     from kourou.broker.delay_offsets import DelayOffsetManager
     from kourou.broker.disk_threads import DiskThreads
@@ -66,6 +67,10 @@ class BrokerServices:
     store_work: asyncio.Lock
     """Held by whoever works on the store across waits, or takes queues or files away."""
     now_ms: Callable[[], int]
+    """Wall time, for timestamps: it may be stepped either way."""
+    monotonic_ms: Callable[[], int]
+    """For deadlines and other durations."""
+    clock_watch: ClockWatch
     start_ms: int
     address: str
     store_host: bytes

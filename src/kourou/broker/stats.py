@@ -29,7 +29,9 @@ _SPANS: Final = (MINUTE, HOUR, DAY)
 class BrokerStatsManager:
     """All counters of one broker. `is_system_topic` tells whose messages are not the users'."""
 
-    def __init__(self, cluster_name: str, now_ms: int, is_system_topic: Callable[[str], bool]) -> None:
+    def __init__(
+        self, cluster_name: str, now_ms: int, is_system_topic: Callable[[str], bool], *, wall_ms: int
+    ) -> None:
         self._cluster_name = cluster_name
         self._is_system_topic = is_system_topic
         self._topic_puts: dict[str, StatsItem] = {}
@@ -44,7 +46,7 @@ class BrokerStatsManager:
         self._minute_due_ms = now_ms + MINUTE.length_ms
         self.rates = StoreRates()
         self.put_latencies = PutLatency()
-        self.days = DayTotals(now_ms)
+        self.days = DayTotals(wall_ms)
         self.put_size_total = 0
         self.put_failed_times = 0
         self.get_entire_time_max_ms = 0.0
@@ -135,8 +137,8 @@ class BrokerStatsManager:
 
     # -- sampling --------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> None:
-        """Take the samples that are due. Call it once a second."""
+    def tick(self, now_ms: int, *, wall_ms: int) -> None:
+        """Take the samples that are due; `now_ms` of the monotonic clock. Call it once a second."""
         self.rates.sample(now_ms)
         for span in _SPANS:
             if now_ms >= self._due_ms[span]:
@@ -146,8 +148,8 @@ class BrokerStatsManager:
         if now_ms >= self._minute_due_ms:
             self._minute_due_ms = _next_due_ms(self._minute_due_ms, MINUTE.length_ms, now_ms)
             self.put_latencies.roll()
-        if self.days.is_over(now_ms):
-            self.days.roll(now_ms, self.user_put_nums, self.user_get_nums)
+        if self.days.is_over(wall_ms):
+            self.days.roll(wall_ms, self.user_put_nums, self.user_get_nums)
 
     def _items(self) -> Iterable[StatsItem]:
         return chain(

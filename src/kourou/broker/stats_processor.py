@@ -171,7 +171,10 @@ class StatsProcessor:
 
     def get_all_producer_info(self, request: Request) -> None:
         """GET_ALL_PRODUCER_INFO: all producers by group."""
-        request.reply(body=encode_body(producer_table(self._services.producers.groups)))
+        services = self._services
+        wall_base_ms = services.now_ms() - services.monotonic_ms()
+        table = producer_table(services.producers.groups, wall_base_ms=wall_base_ms)
+        request.reply(body=encode_body(table))
 
     # -- counters --------------------------------------------------------------------------------
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.clock_watch import duration_text
 from kourou.broker.timer_metrics import TimerMetrics
+from kourou.protocol.names import TIMER_TOPIC
 from kourou.protocol.tags import java_hash_code
 from kourou.store.commit_log import CommitLog
 from kourou.store.files import Files
@@ -23,16 +25,19 @@ from kourou.store.timer_checkpoint import (
     APACHE_FIELDS_BYTES,
     TimerCheckpoint,
     load_timer_checkpoint,
+    remove_timer_checkpoint,
     save_timer_checkpoint,
 )
 from kourou.store.timer_log import (
     MAGIC_DEFAULT,
     MAGIC_DELETE,
     MAGIC_ROLL,
+    MAX_DELAY_MS,
     UNIT_BYTES,
     TimerLog,
     TimerUnit,
 )
+from kourou.store.timer_recovery import TimerDamageError, waiting_units
 from kourou.store.timer_wheel import TIMER_WHEEL_SLOTS, Slot, TimerWheel
 
 if TYPE_CHECKING:
@@ -60,19 +65,24 @@ class TimerEntry:
 
 
 class TimerMessages:
-    """Owned by the loop. `read_ms`: the next slot to be taken out. `queue_offset`: the next message of
-    the topic to be entered; `last_entered` is the last one that a log tells of which is ahead of its
-    checkpoint. `noted_phy_offset`: as in DelayOffsetManager. `recovered_note`: what it was at the start, as
-    long as slots are still to be taken out of which a killed broker delivered some."""
+    """Owned by the loop. All times are the wheel's: steady time (clock_watch.py) and `ahead_ms`, by which the
+    wheel is ahead since the clock was set back while the broker was down.
+
+    `read_ms`: the next slot to be taken out. `queue_offset`: the next message of the topic to be entered;
+    `last_entered_phy_offset` is of the last one that a log tells of which is ahead of its checkpoint.
+    `noted_phy_offset`: as in DelayOffsetManager. `recovered_note`: what it was at the start, as long as slots
+    are still to be taken out of which a killed broker delivered some. `is_rebuilt`: the files were damaged,
+    and all messages are entered again."""
 
     def __init__(self, files: Files, root: Path, config: BrokerConfig, log: CommitLog, now_ms: int) -> None:
         self._files = files
         self._commit_log = log
         self._check_path = root / "config" / "timercheck"
         self.precision_ms = max(ms for ms in _PRECISIONS_MS if ms <= config.timer_precision_ms)
-        self._roll_ms = config.timer_roll_window_slot * self.precision_ms
+        roll_slots = min(config.timer_roll_window_slot, TIMER_WHEEL_SLOTS - _BLANK_SLOTS)
+        self._roll_ms = roll_slots * self.precision_ms
         self._wheel = TimerWheel(files, root / "timerwheel", self.precision_ms)
-        self._log = TimerLog(files, *_log_place(files, root / "timerlog", config.mapped_file_size_timer_log))
+        self._log = TimerLog(files, root / "timerlog", config.mapped_file_size_timer_log)
         self.metrics = TimerMetrics(files, root)
         self._counter = 0
         self._candidate: TimerCheckpoint | None = None
@@ -83,66 +93,100 @@ class TimerMessages:
         self.read_ms = self._floor(now_ms)
         self.queue_offset = 0
         self.noted_phy_offset: int | None = 0
-        self.last_entered: TimerUnit | None = None
+        self.last_entered_phy_offset: int | None = None
+        self.ahead_ms = 0
+        self.is_rebuilt = False
+        self.damage_count = 0
+        self._first_pos = 0
 
     # -- start -----------------------------------------------------------------------------------
 
-    def load(self, now_ms: int, topics: Iterable[str] = ()) -> None:
-        """Take over what the files say; `topics` are those that messages may wait for. Waits for the disk."""
-        checkpoint = load_timer_checkpoint(self._files, self._check_path)
-        if checkpoint is not None:
-            self.queue_offset = checkpoint.queue_offset
-            self.noted_phy_offset = checkpoint.noted_phy_offset
-            self._counter = checkpoint.version_counter
-        self._wheel.load()
-        self._recover_log(checkpoint)
-        if checkpoint is not None and checkpoint.last_read_ms > 0:
-            oldest_ms = self._floor(now_ms) - (TIMER_WHEEL_SLOTS - _BLANK_SLOTS) * self.precision_ms
-            self.read_ms = max(self._floor(checkpoint.last_read_ms), oldest_ms)
-        first_pos = self._wheel.first_pos(self.read_ms)
-        counts = {} if first_pos is None else self._log.count_by_topic(first_pos, self.read_ms)
+    def load(self, now_ms: int, topics: Iterable[str] = (), *, has_messages: bool = True) -> None:
+        """Take over what the files say; `topics` are those that messages may wait for. `has_messages`:
+        whether the timer topic holds any, which the files should know of. Waits for the disk."""
+        try:
+            counts = self._load_files(has_messages)
+        except TimerDamageError as damage:
+            self.rebuild(now_ms, damage if has_messages else None)
+            counts = {}
         self.metrics.load(counts, topics, now_ms)
+        self.ahead_ms = max(0, self.read_ms - now_ms)
+        if self.ahead_ms:
+            _log.warning(
+                "the timer wheel is %s ahead of the clock, which was set back: it goes on from there, so "
+                "that messages wait for what is left of their delay",
+                duration_text(self.ahead_ms),
+            )
 
-    def _recover_log(self, checkpoint: TimerCheckpoint | None) -> None:
-        """Find the end of the log, and link what the wheel may not know yet."""
-        starts = self._log.starts()
-        if not starts:
-            return
-        end_pos = begin = self._begin(checkpoint, starts[0])
-        for pos, unit in self._log.units(begin, starts[-1] + self._log.file_bytes):
-            if unit.phy_offset + unit.size > self._commit_log.max_phy_offset:
-                break  # its message was not durable when the machine stopped
-            self._relink(pos, unit)
-            self.last_entered, end_pos = unit, pos + UNIT_BYTES
-        self._log.load(end_pos)
-        if self._wheel.drop_behind(end_pos):
-            _log.warning("the timer log was cut short at %d, its slots are linked anew", end_pos)
-            for pos, unit in self._log.units(starts[0], end_pos):
-                self._relink(pos, unit)
-
-    def _begin(self, checkpoint: TimerCheckpoint | None, first_pos: int) -> int:
-        """Where the wheel may be behind the log: behind a checkpoint of ours; with Apache's, a file of
-        the log before it, as Apache does."""
+    def _load_files(self, has_messages: bool) -> dict[int, int]:
+        """How many messages wait, by topic. TimerDamageError: the files cannot be believed."""
+        checkpoint = load_timer_checkpoint(self._files, self._check_path)
         if checkpoint is None:
-            return first_pos
-        if checkpoint.noted_phy_offset is not None:
-            return max(first_pos, checkpoint.log_pos)
-        pos = checkpoint.log_pos - self._log.file_bytes
-        return max(first_pos, pos - pos % self._log.file_bytes)
+            raise TimerDamageError(self._check_path, "the file is missing or cut short")
+        if checkpoint.is_doubtful:
+            raise TimerDamageError(
+                self._check_path, "its checksum is wrong: another broker has used the store, or it is damaged"
+            )
+        if checkpoint.last_read_ms <= 0 or min(checkpoint.log_pos, checkpoint.queue_offset) < 0:
+            raise TimerDamageError(self._check_path, "it holds no progress")
+        self._log = TimerLog(self._files, self._log.folder, self._length_of_files(checkpoint))
+        wheel_problem = self._wheel.load()
+        log = self._commit_log
+        found = waiting_units(
+            self._log, checkpoint, min_phy_offset=log.min_phy_offset, max_phy_offset=log.max_phy_offset
+        )
+        self.read_ms = self._floor(checkpoint.last_read_ms)
+        is_wrong = self._wheel.correct(self.read_ms, found.slots, checkpoint.log_pos)
+        if is_wrong or (wheel_problem and has_messages):
+            self.damage_count += 1
+            problem = wheel_problem or "it does not fit the timer log"
+            _log.warning("%s: %s; it is derived from the timer log again", self._wheel.path, problem)
+        self._log.load(found.end_pos)
+        self._first_pos = found.first_pos
+        self.queue_offset = checkpoint.queue_offset
+        self.noted_phy_offset = checkpoint.noted_phy_offset
+        self._counter = checkpoint.version_counter
+        self.last_entered_phy_offset = found.last_phy_offset
+        return found.counts
 
-    def _relink(self, pos: int, unit: TimerUnit) -> None:
-        slot = self._wheel.slot(unit.slot_ms)
-        if slot is None:
-            self._wheel.put(unit.slot_ms, Slot(pos, pos, 1))
-        elif slot.last_pos < pos:
-            self._wheel.put(unit.slot_ms, Slot(slot.first_pos, pos, slot.num + 1))
+    def _length_of_files(self, checkpoint: TimerCheckpoint) -> int:
+        """Of the TimerLog's files: as noted; else as they are, which Apache wrote, or will be."""
+        if checkpoint.file_bytes is not None:
+            return checkpoint.file_bytes
+        starts = self._log.starts()
+        if len(starts) > 1:
+            return starts[1] - starts[0]
+        path = self._log.folder / f"{starts[0]:020d}" if starts else None
+        return (self._files.length(path) if path is not None else 0) or self._log.file_bytes
+
+    def rebuild(self, now_ms: int, damage: TimerDamageError | None) -> None:
+        """Throw the files away, and have all messages of the topic entered again that are not delivered.
+        Waits for the disk."""
+        if damage is not None:
+            self.damage_count += 1
+            _log.error(
+                "%s; the timer wheel is rebuilt from the CommitLog: it is searched for what was delivered, "
+                "and every other message of %s waits for its time again",
+                damage,
+                TIMER_TOPIC,
+            )
+        remove_timer_checkpoint(self._files, self._check_path)
+        self._log.clear()
+        self._wheel.clear()
+        self.read_ms = self._floor(now_ms)
+        self.queue_offset = self._first_pos = 0
+        self.noted_phy_offset, self.last_entered_phy_offset = 0, None
+        self._candidate = self._slot_note = None
+        self.is_rebuilt, self.is_dirty = True, True
 
     # -- entering --------------------------------------------------------------------------------
 
-    def enter(self, entry: TimerEntry, now_ms: int) -> None:
-        """Have a message wait in its slot. In memory on return: it is in the topic as well."""
-        write_ms = self._floor(now_ms)
-        slot_ms, magic = self._slot_of(entry.out_ms, write_ms)
+    def enter(self, entry: TimerEntry, now_ms: int, *, is_counted: bool = True) -> None:
+        """Have a message wait in its slot. In memory on return: it is in the topic as well. One that is
+        entered for a second time is not counted."""
+        slot_ms, magic = self._slot_of(entry.out_ms, self._floor(now_ms))
+        # A wheel that stood still for weeks takes messages out late: the delay of a unit has 32 bits.
+        write_ms = min(self._floor(now_ms), self._floor(slot_ms + MAX_DELAY_MS))
         if entry.is_delete:
             magic |= MAGIC_DELETE
         slot = self._wheel.slot(slot_ms)
@@ -154,7 +198,8 @@ class TimerMessages:
         first_pos, num = (pos, 0) if slot is None else (slot.first_pos, slot.num)
         count = -1 if entry.is_delete else 1
         self._wheel.put(slot_ms, Slot(first_pos, pos, num + count))
-        self.metrics.entered(entry.topic, count, now_ms)
+        if is_counted:
+            self.metrics.entered(entry.topic, count, now_ms)
         self.is_dirty = True
 
     def _slot_of(self, out_ms: int, write_ms: int) -> tuple[int, int]:
@@ -190,15 +235,42 @@ class TimerMessages:
             if slot is not None:
                 return slot
             self.read_ms += self.precision_ms
+        if self.read_ms < self._floor(now_ms):  # many more may be empty: the clock may be years ahead
+            next_ms = self._wheel.next_ms(self.read_ms)
+            self.read_ms = self._floor(now_ms) if next_ms is None else min(next_ms, self._floor(now_ms))
         return None
+
+    def has_room(self, now_ms: int) -> bool:
+        """Whether messages can be entered: not while the wheel is so far behind that slots of the time to
+        come are still occupied."""
+        return now_ms - self.read_ms < TIMER_WHEEL_SLOTS * self.precision_ms
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits. Looks at all slots."""
+        return self._wheel.first_pos(self.read_ms) is None
+
+    def restart_at(self, now_ms: int) -> None:
+        """Nothing waits: go on from another time. Waits for the disk."""
+        remove_timer_checkpoint(self._files, self._check_path)
+        self._log.clear()
+        self._wheel.clear()
+        self.read_ms, self._first_pos, self._candidate = self._floor(now_ms), 0, None
+        self.is_dirty = True
 
     def begin_slot(self) -> None:
         """Messages of the slot at `read_ms` are delivered from now on."""
         self._slot_note = self._commit_log.max_phy_offset
 
     def units_of(self, slot: Slot) -> list[TimerUnit]:
-        """The units of the slot at `read_ms`, oldest first. May wait for the disk."""
-        return self._log.chain(slot.last_pos, self.read_ms)
+        """The units of the slot at `read_ms`, oldest first. May wait for the disk. TimerDamageError: some
+        cannot be read."""
+        units = self._log.chain(slot.first_pos, slot.last_pos, self.read_ms)
+        if units is None:
+            raise TimerDamageError(
+                self._log.path(slot.last_pos), f"units of the slot {self.read_ms} cannot be read"
+            )
+        return units
 
     def slot_done(self, units: Sequence[TimerUnit], now_ms: int) -> None:
         """All messages of the slot at `read_ms`, which are these, are delivered."""
@@ -242,6 +314,8 @@ class TimerMessages:
             self._note(),
             now_ms,
             self._counter,
+            self._first_pos,
+            self._log.file_bytes,
         )
 
     def _note(self) -> int:
@@ -257,6 +331,13 @@ class TimerMessages:
     def drop_candidate(self) -> None:
         """The next flush takes the state anew: everything is durable."""
         self._candidate = None
+        self.find_first()
+
+    def find_first(self) -> None:
+        """Find out which is the oldest unit that waits; looks at all slots. In between an older one is noted,
+        and a start reads more than it has to."""
+        first_pos = self._wheel.first_pos(self.read_ms)
+        self._first_pos = self._log.end_pos if first_pos is None else first_pos
 
     @property
     def wants_flush(self) -> bool:
@@ -280,9 +361,3 @@ class TimerMessages:
 
     def _floor(self, time_ms: int) -> int:
         return time_ms // self.precision_ms * self.precision_ms
-
-
-def _log_place(files: Files, folder: Path, file_bytes: int) -> tuple[Path, int]:
-    """The folder, and the length of its files: that of those which are there."""
-    names = files.list_names(folder)
-    return folder, files.length(folder / names[0]) if names else file_bytes

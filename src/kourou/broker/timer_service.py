@@ -11,8 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.delivered_records import DeliveredRecords, find_delivered
 from kourou.broker.deliveries import (
     DELIVERY_BYTES,
     DELIVERY_MESSAGES,
@@ -38,6 +42,7 @@ from kourou.store.cq_unit import UNIT, CqUnit
 from kourou.store.put_status import PutStatus
 from kourou.store.steps import run_steps
 from kourou.store.timer_log import TimerUnit
+from kourou.store.timer_recovery import TimerDamageError
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
@@ -47,12 +52,16 @@ _log = logging.getLogger(__name__)
 _LOOK_MS: Final = 100
 _AFTER_FAILURE_S: Final = 0.1
 _DELETE_EXPIRED_S: Final = 30.0
+_REJOIN_S: Final = 5.0
 _NOTE_EVERY_BYTES: Final = 64 * 1024 * 1024
 
 _REAL_TOPIC: Final = MessageConst.PROPERTY_REAL_TOPIC
 _DEL_UNIQKEY: Final = MessageConst.PROPERTY_TIMER_DEL_UNIQKEY
 _ROLL_TIMES: Final = MessageConst.PROPERTY_TIMER_ROLL_TIMES
 
+_scan_delay: Final = PropertyScanner(
+    MessageConst.PROPERTY_TIMER_DELAY_SEC, MessageConst.PROPERTY_TIMER_DELAY_MS
+).values
 _scan_entry: Final = PropertyScanner(MessageConst.PROPERTY_TIMER_OUT_MS, _REAL_TOPIC, _DEL_UNIQKEY).values
 
 
@@ -63,11 +72,13 @@ class TimerService:
         self._services = services
         self._store = services.store
         self._timers = timers
-        self._delivered: set[int] = set()
+        self._watch = services.clock_watch
+        self._delivered = DeliveredRecords()
         self._entered_ms = 0
         self._is_held = False
         self._flushed_s = 0.0
         self._expired_s = 0.0
+        self._looked_s = 0.0
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -76,13 +87,20 @@ class TimerService:
         """Whether the topic ever had a message that may still wait."""
         return self._queue() is not None
 
-    def recover(self, delivered: set[int], begin_phy_offset: int) -> None:
+    def first_phy_offset(self) -> int:
+        """Where the first message of the topic lies; the log's end when there is none. May wait for the
+        disk."""
+        queue = self._queue()
+        unit = None if queue is None else queue.unit(queue.min_queue_offset)
+        return self._store.log.max_phy_offset if unit is None else unit.phy_offset
+
+    def recover(self, delivered: DeliveredRecords, begin_phy_offset: int) -> None:
         """Go on behind what was entered, and without what was delivered, which was found in the log from
         `begin_phy_offset` on. Waits for the disk."""
         if delivered:
             self._delivered, self._timers.recovered_note = delivered, begin_phy_offset
-        queue, last = self._queue(), self._timers.last_entered
-        record = None if last is None else self._store.look_message(last.phy_offset)
+        queue, last_phy_offset = self._queue(), self._timers.last_entered_phy_offset
+        record = None if last_phy_offset is None else self._store.look_message(last_phy_offset)
         if record is not None and record.topic == TIMER_TOPIC:
             self._timers.queue_offset = record.queue_offset + 1
         low, high = (0, 0) if queue is None else (queue.min_queue_offset, queue.max_queue_offset)
@@ -117,25 +135,57 @@ class TimerService:
             except StorageError as error:
                 _log.error("timer messages wait: %s", error)
                 await asyncio.sleep(_AFTER_FAILURE_S)
-            wait_ms = min(_LOOK_MS, self._timers.wait_ms(self._services.now_ms()))
+            wait_ms = min(_LOOK_MS, self._timers.wait_ms(self._wheel_ms()))
             await asyncio.sleep(max(1, wait_ms) / 1000)
 
     async def _turn(self) -> None:
         config = self._services.config
-        if not config.timer_stop_enqueue:
+        self._watch.look()
+        if not config.timer_stop_enqueue and self._timers.has_room(self._wheel_ms()):
             await self._enter_new()
             self._forget_delivered()
         if not config.timer_stop_dequeue:
             await self._take_out()
         await self._flush_when_due()
+        await self._rejoin_clock()
+
+    def _wheel_ms(self) -> int:
+        """The time that slots go by."""
+        return self._watch.steady_ms() + self._timers.ahead_ms
+
+    async def _rejoin_clock(self) -> None:
+        """After a step of the clock the wheel goes by a time of its own, until nothing waits any more."""
+        timers, queue, now_s = self._timers, self._queue(), asyncio.get_running_loop().time()
+        if timers.ahead_ms == self._watch.stepped_ms or now_s - self._looked_s < _REJOIN_S:
+            return
+        self._looked_s = now_s
+        if (queue is None or timers.queue_offset == queue.max_queue_offset) and timers.is_empty:
+            timers.ahead_ms = self._watch.stepped_ms
+            await self._services.in_disk_thread(timers.restart_at, self._wheel_ms())
+            _log.info("no timer message waits: the timer wheel goes by the clock again")
+
+    async def _rebuild(self, damage: TimerDamageError) -> None:
+        """Begin anew, with all messages of the topic that are not delivered."""
+        services, timers = self._services, self._timers
+        async with services.store_work:
+            begin = self.first_phy_offset()
+            timers.ahead_ms = self._watch.stepped_ms
+            await services.in_disk_thread(timers.rebuild, self._wheel_ms(), damage)
+            timers.metrics.load({}, services.topics.table, services.now_ms())
+            delivered = await services.in_disk_thread(
+                partial(find_delivered, services.store.log, begin, with_unmarked=True)
+            )
+        self._entered_ms = 0
+        self.recover(delivered, begin)
 
     def _forget_delivered(self) -> None:
         """Once everything is entered that a killed broker may have delivered, and the slots are over
         that it waits in."""
         if self._delivered:
-            self._entered_ms = self._entered_ms or self._services.now_ms()
+            self._entered_ms = self._entered_ms or self._wheel_ms()
             if self._timers.read_ms > self._entered_ms:
-                self._delivered, self._timers.recovered_note = set(), None
+                self._delivered, self._timers.recovered_note = DeliveredRecords(), None
+                self._timers.is_rebuilt = False
 
     def _queue(self) -> ConsumeQueue | None:
         return self._store.queues.find(TIMER_TOPIC, 0)
@@ -153,13 +203,44 @@ class TimerService:
                 timers.queue_offset = min(behind + queue.units_per_file, queue.max_queue_offset)
                 continue
             records = await read_records_at(self._services, units)
-            now_ms = self._services.now_ms()
+            now_ms = self._wheel_ms()
             for unit, raw in zip(units, records, strict=True):
-                entry = _entry(unit, raw)
-                if entry is not None:
-                    timers.enter(entry, now_ms)
+                self._enter(unit, _decode(raw), now_ms)
                 timers.queue_offset += 1
             await asyncio.sleep(0)
+
+    def _enter(self, unit: CqUnit, record: MessageExt | None, now_ms: int) -> None:
+        """Have a message wait, unless it is delivered."""
+        if record is None:
+            _log.error("the timer message at %d cannot be read, it is not delivered", unit.phy_offset)
+            return
+        if self._timers.is_rebuilt and self._delivered.is_done(record):
+            return
+        entry = _entry(unit, record)
+        if entry is None:
+            return
+        out_ms = self._out_ms(entry, record, now_ms)
+        self._timers.enter(replace(entry, out_ms=out_ms), now_ms)
+        if entry.is_delete:
+            for other_ms in self._other_slots(entry.out_ms) - {out_ms}:
+                if other_ms >= self._timers.read_ms:
+                    self._timers.enter(replace(entry, out_ms=other_ms), now_ms, is_counted=False)
+
+    def _out_ms(self, entry: TimerEntry, record: MessageExt, now_ms: int) -> int:
+        """The time that a message waits for, in the wheel's time. One that an earlier process stored, by a
+        clock that may have been ahead, waits no longer than its delay."""
+        out_ms = self._watch.steady_of(entry.out_ms, entry.phy_offset) + self._timers.ahead_ms
+        if entry.phy_offset >= self._watch.start_phy_offset or out_ms <= now_ms:
+            return out_ms
+        sec, ms = _scan_delay(properties_from_bytes(record.raw_properties))
+        delay_ms = int(sec) * 1000 if sec and sec.isdecimal() else int(ms) if ms and ms.isdecimal() else None
+        return out_ms if delay_ms is None else min(out_ms, now_ms + delay_ms)
+
+    def _other_slots(self, out_ms: int) -> set[int]:
+        """Where a message may wait that is to be left out: it may have been entered before the clock was
+        stepped."""
+        steps = accumulate((step.ms for step in self._watch.steps), initial=0)
+        return {out_ms, *(out_ms - stepped_ms + self._timers.ahead_ms for stepped_ms in steps)}
 
     async def _read_units(self, queue: ConsumeQueue) -> list[CqUnit]:
         queue_offset = self._timers.queue_offset
@@ -173,9 +254,13 @@ class TimerService:
     async def _take_out(self) -> None:
         """Deliver the messages of all slots that are over."""
         timers = self._timers
-        while (slot := timers.next_over(self._services.now_ms())) is not None:
+        while (slot := timers.next_over(self._wheel_ms())) is not None:
             timers.begin_slot()
-            units = await self._services.in_disk_thread(timers.units_of, slot)
+            try:
+                units = await self._services.in_disk_thread(timers.units_of, slot)
+            except TimerDamageError as damage:
+                await self._rebuild(damage)
+                return
             recalled = await self._recalled(units)
             wanted = [unit for unit in units if unit.is_roll or not unit.is_delete]
             while wanted:
@@ -199,11 +284,14 @@ class TimerService:
     async def _deliver(self, units: list[TimerUnit], recalled: set[str]) -> list[TimerUnit]:
         """Put messages; those that have to be tried again."""
         records = await read_records_at(self._services, [_place(unit) for unit in units])
-        deliveries = Deliveries(self._services, due_ms=self._timers.read_ms + self._timers.precision_ms)
+        due_ms = self._wall_ms(self._timers.read_ms + self._timers.precision_ms)
+        deliveries = Deliveries(self._services, due_ms=due_ms)
         count = 0
         for unit, raw in zip(units, records, strict=True):
             record = _decode(raw)
-            is_done = unit.phy_offset in self._delivered or record is None
+            is_done = unit.phy_offset in self._delivered.timers or record is None
+            if record is None:
+                _log.error("the timer message at %d cannot be read, it is not delivered", unit.phy_offset)
             if not is_done and record is not None and not self._put(deliveries, unit, record, recalled):
                 break
             count += 1
@@ -224,8 +312,8 @@ class TimerService:
         key = target.uniq_key
         if not unit.is_roll and recalled and (key in recalled or f"{target.topic}+{key}" in recalled):
             return True
-        properties = set_property(properties, MessageConst.PROPERTY_TIMER_ENQUEUE_MS, str(unit.write_ms))
-        taken_ms = self._services.now_ms()
+        entered_ms, taken_ms = self._wall_ms(unit.write_ms), self._services.now_ms()
+        properties = set_property(properties, MessageConst.PROPERTY_TIMER_ENQUEUE_MS, str(entered_ms))
         properties = set_property(properties, MessageConst.PROPERTY_TIMER_DEQUEUE_MS, str(taken_ms))
         if unit.is_roll:
             target = target._replace(topic=TIMER_TOPIC, queue_id=0)
@@ -236,6 +324,9 @@ class TimerService:
             return True
         # With the times in its properties it may be too large; it was not without them.
         return deliveries.put(record, target) or self._is_hopeless(deliveries, record)
+
+    def _wall_ms(self, wheel_ms: int) -> int:
+        return wheel_ms - self._timers.ahead_ms + self._watch.stepped_ms
 
     def _is_hopeless(self, deliveries: Deliveries, record: MessageExt) -> bool:
         """Whether a refused message will never be taken: then the others must not wait for it."""
@@ -257,6 +348,7 @@ class TimerService:
             await self._flush()
         if now_s - self._expired_s > _DELETE_EXPIRED_S:
             self._expired_s = now_s
+            self._timers.find_first()
             await self._services.in_disk_thread(self._timers.delete_expired)
             await self._save_metrics()
 
@@ -279,10 +371,7 @@ class TimerService:
             _log.error("the timer messages' files cannot be written: %s", error)
 
 
-def _entry(unit: CqUnit, raw: Buffer | None) -> TimerEntry | None:
-    record = _decode(raw)
-    if record is None:
-        return None
+def _entry(unit: CqUnit, record: MessageExt) -> TimerEntry | None:
     out_ms, topic, recalls = _scan_entry(properties_from_bytes(record.raw_properties))
     if not out_ms or not out_ms.isdecimal() or topic is None:
         _log.error("the timer message at %d has no time or no topic", unit.phy_offset)

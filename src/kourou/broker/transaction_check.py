@@ -70,11 +70,11 @@ class TransactionCheck:
     async def check(self) -> None:
         """Look at all open halves, for a minute at most."""
         services, table, queue = self._services, self._transactions.table, self._transactions.half_queue
-        start_ms = services.now_ms()
-        times = TransactionTimes.of(services.config, start_ms)
+        start_ms = services.monotonic_ms()
+        times = TransactionTimes.of(services.config, queue.max_queue_offset)
         self._transactions.settle()
         queue_offset = table.half_queue_offset
-        while services.now_ms() - start_ms <= _ROUND_MS:
+        while services.monotonic_ms() - start_ms <= _ROUND_MS:
             halves = self._next_open(queue_offset, queue.max_queue_offset)
             if not halves or not await self._look_at(halves, times):
                 break
@@ -124,7 +124,7 @@ class TransactionCheck:
 
     def _take_step(self, half: MessageExt, times: TransactionTimes, turn: _Turn) -> bool:
         """Do what is due; False when this one is too young."""
-        step = times.next_step(half, self._services.now_ms())
+        step = times.next_step(half, self._services.clock_watch.age_ms(half.born_timestamp))
         if step is NextStep.STOP:
             return False
         try:

@@ -33,35 +33,35 @@ class NextStep(enum.Enum):
 class TransactionTimes:
     """The rules of one round of checks."""
 
-    start_ms: int
+    end_queue_offset: int
+    """Halves from there on were stored after the round began."""
     timeout_ms: int
     check_max: int
     reserved_ms: int
 
     @classmethod
-    def of(cls, config: BrokerConfig, start_ms: int) -> Self:
+    def of(cls, config: BrokerConfig, end_queue_offset: int) -> Self:
         """The rules as they are configured when the round starts."""
         return cls(
-            start_ms,
+            end_queue_offset,
             config.transaction_time_out,
             config.transaction_check_max,
             config.file_reserved_time * _MS_PER_HOUR,
         )
 
-    def next_step(self, half: MessageExt, now_ms: int) -> NextStep:
-        """What to do with a half that nobody has ended."""
-        if half.store_timestamp >= self.start_ms:
+    def next_step(self, half: MessageExt, age_ms: int | None) -> NextStep:
+        """What to do with a half that nobody has ended. `age_ms` None: it was born in the future."""
+        if half.queue_offset >= self.end_queue_offset:
             return NextStep.STOP
-        age_ms = now_ms - half.born_timestamp
         times = check_times(half)
-        if (times is not None and times >= self.check_max) or age_ms > self.reserved_ms:
+        if (times is not None and times >= self.check_max) or (age_ms or 0) > self.reserved_ms:
             return NextStep.GIVE_UP
         immunity = half.properties.get(MessageConst.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
         if immunity is not None:
-            is_immune = age_ms < immunity_ms(immunity, self.timeout_ms)
+            is_immune = age_ms is not None and age_ms < immunity_ms(immunity, self.timeout_ms)
             return NextStep.PUT_AGAIN if is_immune else NextStep.CHECK
         # One from the future, of a producer whose clock is ahead, is asked for: its time may never come.
-        return NextStep.STOP if 0 <= age_ms < self.timeout_ms else NextStep.CHECK
+        return NextStep.STOP if age_ms is not None and age_ms < self.timeout_ms else NextStep.CHECK
 
 
 def immunity_ms(text: str, timeout_ms: int) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kourou.clock import monotonic_ms
 from kourou.config import NamesrvConfig
 from kourou.errors import KourouError
 from kourou.namesrv.disk_worker import DiskWorker
@@ -33,11 +33,6 @@ _log = logging.getLogger(__name__)
 
 # Notifications under way at once. Beyond, they are dropped: brokers also poll for what they say.
 MAX_NOTIFICATIONS = 1_000
-
-
-def monotonic_ms() -> int:
-    """Milliseconds of a clock that only goes forward."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class NameServer:

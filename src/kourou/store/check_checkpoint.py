@@ -40,7 +40,7 @@ class CheckpointCheck:
     def __init__(self, context: CheckContext, raw: bytes | None) -> None:
         self._context = context
         self._raw = raw
-        self._first_timestamp = 0
+        self._earliest_timestamp = 0
         self._latest_timestamp = 0
         self._seen: set[str] = set()
 
@@ -48,7 +48,9 @@ class CheckpointCheck:
         """Records of the log, in order."""
         if not len(store_timestamps):
             return
-        self._first_timestamp = self._first_timestamp or int(store_timestamps[0])
+        # Not the first record's: the clock may have been set back since.
+        earliest = int(store_timestamps.min())
+        self._earliest_timestamp = min(self._earliest_timestamp or earliest, earliest)
         self._latest_timestamp = max(self._latest_timestamp, int(store_timestamps.max()))
         for name in _TIMES:
             if name not in self._seen and np.any(store_timestamps == getattr(self._context.checkpoint, name)):
@@ -91,13 +93,13 @@ class CheckpointCheck:
                 what = f"{name} is {value}, the newest record was stored at {self._latest_timestamp}"
                 self._ahead(position, what, is_flushed=name == _FLUSH_TIME)
             elif name == _FLUSH_TIME and self._is_too_old(value):
-                self._violation(position, f"{name} is {value}, before the first record was stored")
-            elif value >= self._first_timestamp and value and name not in self._seen:
+                self._violation(position, f"{name} is {value}, before any record was stored")
+            elif value >= self._earliest_timestamp and value and name not in self._seen:
                 self._note(position, f"{name} is {value}, no record was stored then")
 
     def _is_too_old(self, flush_time: int) -> bool:
         """After a clean stop all of the log has been flushed."""
-        return self._context.is_clean and 0 < flush_time < self._first_timestamp
+        return self._context.is_clean and 0 < flush_time < self._earliest_timestamp
 
     def _check_offsets(self) -> None:
         end = self._context.log_end_phy_offset

@@ -55,6 +55,8 @@ _MAX_GROUP_TOPIC_BYTES: Final = 255
 _GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")
 # Prepared or rolled back: the two share a bit. No ConsumeQueue has them.
 _UNLISTED: Final = TRANSACTION_PREPARED & TRANSACTION_ROLLBACK
+# A clock that is this far behind the last pass was set back; less is a correction of a running clock.
+_SET_BACK_MS: Final = 1_000
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # How the properties begin that most messages of batches have: an id, and nothing else.
@@ -120,9 +122,10 @@ class LogAppender:
     # -- gathering -------------------------------------------------------------------------------
 
     def begin_pass(self, now_ms: int) -> int:
-        """Fix the store timestamp of the pass, which never goes back; return it. What is pending
-        already belongs to the pass before, which goes on: one batch, one timestamp."""
-        if self._batch is None and now_ms > self._now_ms:
+        """Fix the store timestamp of the pass; return it. It follows small corrections of the clock only
+        forward, and a clock that was set back at once. What is pending already belongs to the pass before,
+        which goes on: one batch, one timestamp."""
+        if self._batch is None and (now_ms > self._now_ms or self._now_ms - now_ms >= _SET_BACK_MS):
             self._now_ms = now_ms
         return self._now_ms
 

@@ -3,18 +3,19 @@
 A unit, 52 bytes, big-endian: size i32 = 52, prev_pos i64 (the unit before in the same slot, -1: none),
 magic i32 (1, +2 to be put back when the slot is over, +4 to leave another message out), write time
 i64, delay i32 (slot time less write time), phy_offset i64, record size i32, hash of the real topic
-i32, reserved i64. A file ends with 16 bytes: bytes left i32, 0 i64, 0xCBD43194 i32.
+i32, reserved i64: 0 in Apache's units, in ours "KT" and the CRC-32 of the 44 bytes before it.
+A file ends with 16 bytes: bytes left i32, 0 i64, 0xCBD43194 i32.
 Units are in memory until `write` carries them to the files.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,8 +26,12 @@ MAGIC_DEFAULT: Final = 1
 MAGIC_ROLL: Final = 2
 MAGIC_DELETE: Final = 4
 
-_UNIT: Final = Struct(">iqiqiqiiq")
-_COLUMNS: Final = np.dtype(
+_UNIT: Final = Struct(">iqiqiqii")
+_RESERVED: Final = Struct(">q")
+_CHECKED: Final = 0x4B54 << 32  # KT: the lower half is a CRC-32
+MAX_DELAY_MS: Final = 2**31 - 1
+"""What the delay of a unit can hold."""
+COLUMNS: Final = np.dtype(
     [
         ("size", ">i4"),
         ("prev_pos", ">i8"),
@@ -39,13 +44,15 @@ _COLUMNS: Final = np.dtype(
         ("reserved", ">i8"),
     ]
 )
+"""A unit as a row of numpy."""
+Columns: TypeAlias = np.ndarray[Any, np.dtype[np.void]]
 _BLANK: Final = Struct(">iqI")
 _BLANK_MAGIC: Final = 0xCBD43194
 _NAME_DIGITS: Final = 20
 # Units of one slot lie scattered among those of others, but mostly near: read at once.
 _BLOCK_BYTES: Final = 64 * 1024
 _MAX_BLOCKS: Final = 64
-_COUNTED_BYTES: Final = 4 * 1024 * 1024
+_PIECE_BYTES: Final = 4 * 1024 * 1024
 
 
 class TimerUnit(NamedTuple):
@@ -76,7 +83,8 @@ class TimerUnit(NamedTuple):
 
     def encode(self) -> bytes:
         """Its bytes."""
-        return _UNIT.pack(UNIT_BYTES, *self, 0)
+        fields = _UNIT.pack(UNIT_BYTES, *self)
+        return fields + _RESERVED.pack(_CHECKED | zlib.crc32(fields))
 
 
 class TimerLog:
@@ -104,14 +112,51 @@ class TimerLog:
         """The length of each file."""
         return self._file_bytes
 
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
     def starts(self) -> list[int]:
         """The first position of each file."""
         names = self._files.list_names(self._folder)
         return [int(name) for name in names if len(name) == _NAME_DIGITS and name.isdigit()]
 
+    def path(self, pos: int) -> Path:
+        """The file of a position."""
+        start = pos - pos % self._file_bytes
+        return self._folder / f"{start:0{_NAME_DIGITS}d}"
+
+    def length(self, start: int) -> int:
+        """How long a file is."""
+        return self._files.length(self.path(start))
+
+    def next_unit_pos(self, pos: int) -> int:
+        """`pos`, or the next file's start where no unit fits any more."""
+        left = self._file_bytes - pos % self._file_bytes
+        return pos + left if left < UNIT_BYTES + _BLANK.size else pos
+
     def load(self, end_pos: int) -> None:
-        """Units below `end_pos` are in the files."""
-        self._written_pos = end_pos
+        """Units below `end_pos` are in the files. What lies behind is cut off: it must not be taken for
+        units when new ones have grown up to it."""
+        with self._lock:
+            self._blocks.clear()
+            self._written_pos = end_pos
+        for start in self.starts():
+            if start > end_pos:
+                self._remove(start)
+            elif start + self._file_bytes > end_pos:
+                file = self._file(end_pos)
+                file.set_length(end_pos - start)
+                file.set_length(self._file_bytes)
+
+    def clear(self) -> None:
+        """Remove all files, and begin anew at position 0."""
+        for start in self.starts():
+            self._remove(start)
+        with self._lock:
+            self._tail.clear()
+            self._written_pos = 0
 
     def close(self) -> None:
         """Close the files."""
@@ -123,8 +168,8 @@ class TimerLog:
 
     def append(self, unit: TimerUnit) -> int:
         """Add a unit, in memory on return; its position."""
-        left = self._file_bytes - self.end_pos % self._file_bytes
-        if left < UNIT_BYTES + _BLANK.size:
+        left = self.next_unit_pos(self.end_pos) - self.end_pos
+        if left:
             self._tail += _BLANK.pack(left, 0, _BLANK_MAGIC).ljust(left, b"\0")
         pos = self.end_pos
         self._tail += unit.encode()
@@ -148,13 +193,15 @@ class TimerLog:
 
     def delete_first(self) -> None:
         """Remove the oldest file."""
-        start = self.starts()[0]
+        self._remove(self.starts()[0])
+
+    def _remove(self, start: int) -> None:
         file = self._open.pop(start, None)
         if file is not None:
             file.close()
         with self._lock:
             self._blocks.clear()
-        self._files.remove(self._path(start))
+        self._files.remove(self.path(start))
         self._files.sync_folder(self._folder)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -163,24 +210,34 @@ class TimerLog:
         """The unit at `pos`; None when there is none."""
         if pos < 0 or pos + UNIT_BYTES > self.end_pos:
             return None
-        return _decode(self._read(pos, UNIT_BYTES))
+        return decode_unit(self._read(pos, UNIT_BYTES))
 
-    def chain(self, last_pos: int, slot_ms: int) -> list[TimerUnit]:
-        """The units of one slot, oldest first. May wait for the disk."""
+    def unit_before(self, end_pos: int) -> TimerUnit | None:
+        """The last unit of the files below `end_pos`; None when there is none."""
+        within = end_pos % self._file_bytes
+        if end_pos and not within:  # a file ends with a blank
+            whole_bytes = (self._file_bytes - _BLANK.size) // UNIT_BYTES * UNIT_BYTES
+            end_pos += whole_bytes - self._file_bytes
+        return decode_unit(self._read(end_pos - UNIT_BYTES, UNIT_BYTES)) if end_pos >= UNIT_BYTES else None
+
+    def chain(self, first_pos: int, last_pos: int, slot_ms: int) -> list[TimerUnit] | None:
+        """The units of one slot, oldest first; None when some cannot be read. May wait for the disk."""
         found = []
         pos = last_pos
         while (unit := self.unit(pos)) is not None and unit.slot_ms == slot_ms:
             found.append(unit)
-            if unit.prev_pos >= pos:  # chains go back; anything else is damage
+            if pos == first_pos:
+                return found[::-1]
+            if unit.prev_pos >= pos:  # chains go back
                 break
             pos = unit.prev_pos
-        return found[::-1]
+        return None
 
     def units(self, pos: int, end_pos: int) -> Iterator[tuple[int, TimerUnit]]:
         """Positions and units from `pos` on, as long as they are units and lie below `end_pos`."""
         while pos + UNIT_BYTES <= end_pos:
             raw = self._read(pos, UNIT_BYTES)
-            unit = _decode(raw)
+            unit = decode_unit(raw)
             if unit is not None:
                 yield pos, unit
                 pos += UNIT_BYTES
@@ -189,22 +246,29 @@ class TimerLog:
             else:
                 return
 
-    def count_by_topic(self, pos: int, slot_ms: int) -> dict[int, int]:
-        """How many units from `pos` on wait in slots from `slot_ms` on, by the hash of their topic; one that
-        leaves another out counts against it. Of what is in the files; waits for the disk."""
-        counts: dict[int, int] = defaultdict(int)
-        while pos + UNIT_BYTES <= self._written_pos:
+    def columns(self, pos: int, end_pos: int) -> Iterator[tuple[int, Columns]]:
+        """Units from `pos` to `end_pos`, in large pieces: the position of the first one, and columns
+        (COLUMNS). They stop at the first unit that is none, and nothing behind it is read. Waits for the
+        disk."""
+        while pos + UNIT_BYTES <= end_pos:
             within = pos % self._file_bytes
-            left_bytes = min(self._file_bytes - _BLANK.size - within, self._written_pos - pos)
-            size_bytes = min(left_bytes, _COUNTED_BYTES) // UNIT_BYTES * UNIT_BYTES
+            whole_bytes = (self._file_bytes - _BLANK.size) // UNIT_BYTES * UNIT_BYTES
+            size_bytes = min(whole_bytes - within, end_pos - pos, _PIECE_BYTES) // UNIT_BYTES * UNIT_BYTES
             if size_bytes <= 0:
                 pos += self._file_bytes - within
                 continue
-            raw = self._file(pos).pread(size_bytes, within)
-            for topic_hash, count in _counted(raw, slot_ms):
-                counts[topic_hash] += count
+            raw = self._pread(pos, size_bytes)
+            units = _whole_units(raw)
+            yield pos, units
+            if len(units) * UNIT_BYTES < size_bytes:
+                return
             pos += size_bytes
-        return counts
+
+    def _pread(self, pos: int, size_bytes: int) -> bytes:
+        try:
+            return self._file(pos).pread(size_bytes, pos % self._file_bytes)
+        except FileNotFoundError:
+            return b""
 
     def _read(self, pos: int, size_bytes: int) -> bytes:
         with self._lock:
@@ -228,15 +292,12 @@ class TimerLog:
             self._blocks[pos] = raw
         return raw
 
-    def _path(self, start: int) -> Path:
-        return self._folder / f"{start:0{_NAME_DIGITS}d}"
-
     def _file(self, pos: int, *, create: bool = False) -> OpenFile:
         start = pos - pos % self._file_bytes
         file = self._open.get(start)
         if file is not None:
             return file
-        path = self._path(start)
+        path = self.path(start)
         is_new = create and not self._files.exists(path)
         if is_new:
             self._files.make_folder(self._folder)
@@ -248,20 +309,30 @@ class TimerLog:
         return file
 
 
-def _counted(raw: bytes, slot_ms: int) -> Iterator[tuple[int, int]]:
-    """Hashes of topics, and how many units wait for each."""
-    units = np.frombuffer(raw[: len(raw) // UNIT_BYTES * UNIT_BYTES], dtype=_COLUMNS)
+def _whole_units(raw: bytes) -> Columns:
+    """The units that `raw` begins with, up to the first that is none."""
+    units = np.frombuffer(raw[: len(raw) // UNIT_BYTES * UNIT_BYTES], dtype=COLUMNS)
     is_unit = (units["size"] == UNIT_BYTES) & (units["magic"] & MAGIC_DEFAULT != 0)
-    units = units[is_unit & (units["write_ms"] + units["delay_ms"] >= slot_ms)]
-    hashes, places = np.unique(units["topic_hash"], return_inverse=True)
-    signs = np.where(units["magic"] & MAGIC_DELETE, -1, 1)
-    counts = np.bincount(places, weights=signs, minlength=len(hashes))
-    return zip(hashes.tolist(), counts.astype(np.int64).tolist(), strict=True)
+    is_unit &= units["record_size"] > 0
+    count = len(units) if is_unit.all() else int(np.argmin(is_unit))
+    for index in range(count):
+        if not _is_whole(raw[index * UNIT_BYTES : (index + 1) * UNIT_BYTES]):
+            count = index
+            break
+    return units[:count]
 
 
-def _decode(raw: bytes) -> TimerUnit | None:
+def decode_unit(raw: bytes) -> TimerUnit | None:
+    """The unit that `raw` begins with; None when it is none."""
     if len(raw) < UNIT_BYTES:
         return None
-    size, *fields, _ = _UNIT.unpack_from(raw)
+    size, *fields = _UNIT.unpack_from(raw)
     unit = TimerUnit(*fields)
-    return unit if size == UNIT_BYTES and unit.magic & MAGIC_DEFAULT and unit.size > 0 else None
+    is_unit = size == UNIT_BYTES and unit.magic & MAGIC_DEFAULT and unit.size > 0
+    return unit if is_unit and _is_whole(raw[:UNIT_BYTES]) else None
+
+
+def _is_whole(raw: bytes) -> bool:
+    """Whether the checksum of a unit fits; Apache's units have none."""
+    reserved: int = _RESERVED.unpack_from(raw, _UNIT.size)[0]
+    return reserved in (0, _CHECKED | zlib.crc32(raw[: _UNIT.size]))

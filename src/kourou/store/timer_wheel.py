@@ -9,6 +9,7 @@ The slots are in memory; `dirty_pages` and `write_pages` carry what changed to t
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -49,15 +50,23 @@ class TimerWheel:
         self._slots = mmap.mmap(-1, _SIZE_BYTES)  # pages that nobody uses take no memory
         self._dirty: set[int] = set()
 
-    def load(self) -> None:
-        """Take over the file, if there is one. OSError as it comes."""
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    def load(self) -> str | None:
+        """Take over the file; what is wrong with it, if anything: it is missing, or not of its length.
+        OSError as it comes."""
         if not self._files.exists(self._path):
-            return
+            return "the file is missing"
         with self._files.open(self._path, writable=False) as file:
             for position in range(0, _SIZE_BYTES, _LOAD_BYTES):
                 piece = file.pread(min(_LOAD_BYTES, _SIZE_BYTES - position), position)
                 if piece != _ZEROS[: len(piece)]:
                     self._slots[position : position + len(piece)] = piece
+        length = self._files.length(self._path)
+        return None if length == _SIZE_BYTES else f"it is {length} bytes long instead of {_SIZE_BYTES}"
 
     def slot(self, time_ms: int) -> Slot | None:
         """The slot of a time; None when nothing waits for it."""
@@ -82,16 +91,47 @@ class TimerWheel:
         del columns, found  # the map cannot be closed while they look at it
         return first
 
-    def drop_behind(self, pos: int) -> bool:
-        """Empty the slots whose chain begins behind the end of the TimerLog; False: there are none."""
+    def next_ms(self, time_ms: int) -> int | None:
+        """The time of the first slot that is not empty, from a time on; None when all are."""
         columns = np.frombuffer(self._slots, dtype=_COLUMNS)
-        found = np.flatnonzero(columns["last_pos"] >= pos)
+        found = columns["time"][
+            (columns["time"] >= time_ms // self._precision_ms) & (columns["last_pos"] >= 0)
+        ]
+        first = int(found.min()) * self._precision_ms if len(found) else None
+        del columns, found
+        return first
+
+    def correct(self, time_ms: int, slots: Mapping[int, Slot], sure_pos: int) -> bool:
+        """Have the slots from a time on be `slots`; True when one was wrong that was on disk for certain:
+        whose units lie below `sure_pos` of the TimerLog."""
+        columns = np.frombuffer(self._slots, dtype=_COLUMNS)
+        found = np.flatnonzero(columns["time"] >= time_ms // self._precision_ms)
+        times, lasts = columns["time"][found].tolist(), columns["last_pos"][found].tolist()
         del columns
-        for index in found.tolist():
-            position = index * _SLOT.size
-            self._slots[position : position + _SLOT.size] = bytes(_SLOT.size)
-            self._dirty.add(position // _PAGE_BYTES)
-        return bool(len(found))
+        is_wrong = False
+        for index, time, last_pos in zip(found.tolist(), times, lasts, strict=True):
+            if time * self._precision_ms not in slots or time % _SLOTS != index:
+                is_wrong = is_wrong or 0 <= last_pos < sure_pos or time % _SLOTS != index
+                self._empty(index)
+        for slot_ms, slot in slots.items():
+            stored = self.slot(slot_ms)
+            if stored != slot:
+                was_sure = slot.last_pos < sure_pos and (stored is None or stored.last_pos < sure_pos)
+                is_wrong = is_wrong or was_sure
+                self.put(slot_ms, slot)
+        return is_wrong
+
+    def _empty(self, index: int) -> None:
+        position = index * _SLOT.size
+        self._slots[position : position + _SLOT.size] = bytes(_SLOT.size)
+        self._dirty.add(position // _PAGE_BYTES)
+
+    def clear(self) -> None:
+        """Empty all slots, and remove the file."""
+        self._slots, self._dirty = mmap.mmap(-1, _SIZE_BYTES), set()
+        if self._files.exists(self._path):
+            self._files.remove(self._path)
+            self._files.sync_folder(self._path.parent)
 
     def dirty_pages(self) -> list[tuple[int, bytes]]:
         """Positions and bytes to write; from now on they count as written."""
@@ -103,8 +143,7 @@ class TimerWheel:
         """On disk on return; in any thread, one at a time."""
         is_new = not self._files.exists(self._path)
         with self._files.open(self._path, create=True) as file:
-            if is_new:
-                file.set_length(_SIZE_BYTES)
+            file.set_length(_SIZE_BYTES)
             for position, raw in pages:
                 file.pwrite(raw, position)
             file.sync()

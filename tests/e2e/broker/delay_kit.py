@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from kourou.broker.controller import BrokerController
 from kourou.protocol.message import MessageExt
+from kourou.testing.clock import FakeClock
 from kourou.testing.store_check import assert_store_ok
 from tests.e2e.broker.broker_kit import Peer, config, messages
 
 
-class Clock:
-    """The time of day, set forward."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.ahead_ms
-
-    def advance(self, ms: int) -> None:
-        """Let so much time have passed."""
-        self.ahead_ms += ms
-
-
 @contextlib.asynccontextmanager
-async def clocked(root: Path, clock: Clock, **keys: Any) -> AsyncIterator[Peer]:
+async def clocked(root: Path, clock: FakeClock, **keys: Any) -> AsyncIterator[Peer]:
     """A broker for one test; at its end it stops in order and its store has to be sound."""
-    controller = BrokerController(config(root, **keys), now_ms=clock)
+    controller = BrokerController(config(root, **keys), clock=clock)
     await controller.start()
     peer = Peer(controller)
     failed = asyncio.ensure_future(controller.wait_failed())

@@ -10,8 +10,9 @@ import pytest
 
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
+from kourou.testing.clock import FakeClock
 from tests.e2e.broker.broker_kit import Peer, messages, running, send_header
-from tests.e2e.broker.delay_kit import Clock, clocked, count_in, pulled
+from tests.e2e.broker.delay_kit import clocked, count_in, pulled
 from tests.e2e.broker.test_sql_pull import SQL, bodies, send_numbers, subscribe
 from tests.e2e.broker.transaction_kit import COMMIT, ROLLBACK, Half, producing
 
@@ -27,7 +28,7 @@ SCHEDULE, RETRY = "SCHEDULE_TOPIC_XXXX", "%RETRY%consumers"
 
 @pytest.mark.parametrize("level", ["soon", "1.5", "0x3", "9" * 30, " 3"])
 async def test_a_malformed_level_is_refused_and_nothing_is_stored(tmp_path: Path, level: str) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         answer = await peer.send(properties=f"UNIQ_KEY\x01ID1\x02DELAY\x01{level}\x02")
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         shown = level if len(level) < 20 else level[:8]
@@ -38,7 +39,7 @@ async def test_a_malformed_level_is_refused_and_nothing_is_stored(tmp_path: Path
 
 
 async def test_a_malformed_level_of_the_clients_own_way_back_is_refused(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         properties = "UNIQ_KEY\x01ID1\x02RETRY_TOPIC\x01TopicTest\x02DELAY\x01later\x02"
         answer = await peer.send(RETRY, b"again", properties, reconsume_times=1)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -48,7 +49,7 @@ async def test_a_malformed_level_of_the_clients_own_way_back_is_refused(tmp_path
 
 @pytest.mark.parametrize("level", ["later", "", "99999999999"])
 async def test_a_malformed_level_of_a_send_back_names_its_field(tmp_path: Path, level: str) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         await peer.send(properties="UNIQ_KEY\x01ID1\x02")
         (message,) = await pulled(peer, 1)
         fields = {"offset": str(message.phy_offset), "group": "consumers", "delayLevel": level}
@@ -63,7 +64,7 @@ async def test_a_malformed_level_of_a_send_back_names_its_field(tmp_path: Path, 
 
 
 async def test_timers_up_to_the_limit_are_taken_and_none_beyond_it(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         beyond_ms = 3 * DAY_S * 1000 + 60_000
         for timer in (
@@ -81,7 +82,7 @@ async def test_timers_up_to_the_limit_are_taken_and_none_beyond_it(tmp_path: Pat
 
 
 async def test_the_limit_can_be_years(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock(), timer_max_delay_sec=3 * 365 * DAY_S) as peer:
+    async with clocked(tmp_path, FakeClock(), timer_max_delay_sec=3 * 365 * DAY_S) as peer:
         for days, code in ((1_000, 0), (1_100, ResponseCode.MESSAGE_ILLEGAL)):
             properties = f"UNIQ_KEY\x01ID1\x02TIMER_DELAY_SEC\x01{days * DAY_S}\x02"
             assert (await peer.send(properties=properties)).code == code
@@ -90,7 +91,7 @@ async def test_the_limit_can_be_years(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 @pytest.mark.parametrize("value", ["tomorrow", "1e3", "9" * 40])
 async def test_a_malformed_time_is_refused_by_its_name(tmp_path: Path, name: str, value: str) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         answer = await peer.send(properties=f"UNIQ_KEY\x01ID1\x02{name}\x01{value}\x02")
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert f"{name}=" in (answer.remark or "")

@@ -13,9 +13,10 @@ from kourou.protocol.bodies import DelayOffsetSerializeWrapper, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.message_id import parse_offset_msg_id
+from kourou.testing.clock import FakeClock
 from kourou.testing.faulty_files import FaultyFiles
 from tests.e2e.broker.broker_kit import Peer, config, messages, send_header
-from tests.e2e.broker.delay_kit import Clock, clocked, count_in, pulled, settle
+from tests.e2e.broker.delay_kit import clocked, count_in, pulled, settle
 
 pytestmark = pytest.mark.e2e
 
@@ -27,7 +28,7 @@ def delayed(level: object, uniq_key: str = "ID1") -> str:
 
 
 async def test_a_message_comes_when_its_delay_is_over_and_not_before(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         answer = await peer.send(properties=delayed(4), queue_id=3, flag=7)
         sent = answer.header(SendMessageResponseHeader)
@@ -54,7 +55,7 @@ async def test_a_message_comes_when_its_delay_is_over_and_not_before(tmp_path: P
 
 
 async def test_a_delivered_message_is_filtered_and_found_like_any_other(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await peer.send(properties=delayed(1))
         clock.advance(1_000)
@@ -67,7 +68,7 @@ async def test_a_delivered_message_is_filtered_and_found_like_any_other(tmp_path
 
 
 async def test_a_level_above_the_last_is_the_last(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock, message_delay_level="1s 2m") as peer:
         await peer.send(properties=delayed(18))
         (waiting,) = messages(await peer.pull(SCHEDULE, queue_id=1))
@@ -78,7 +79,7 @@ async def test_a_level_above_the_last_is_the_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", ["x", "1.5", "", "９", "9" * 30])
 async def test_a_level_that_is_no_number_is_refused_with_words(tmp_path: Path, level: str) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         answer = await peer.send(properties=delayed(level))
         if level:  # a property without a value is none
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -89,21 +90,21 @@ async def test_a_level_that_is_no_number_is_refused_with_words(tmp_path: Path, l
 
 @pytest.mark.parametrize("level", ["0", "-3"])
 async def test_a_level_of_nothing_is_no_delay(tmp_path: Path, level: str) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         await peer.send(properties=delayed(level))
         (message,) = await pulled(peer, 1)
         assert message.properties["DELAY"] == level
 
 
 async def test_a_level_wins_over_a_time(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         await peer.send(properties=delayed(1) + "TIMER_DELAY_SEC\x0199999999\x02")
         (waiting,) = messages(await peer.pull(SCHEDULE))
         assert "TIMER_DELAY_SEC" not in waiting.properties
 
 
 async def test_order_and_many_levels_at_once(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         for number in range(30):
             await peer.send(body=b"%d" % number, properties=delayed(1 + number % 3, f"ID{number}"))
@@ -114,7 +115,7 @@ async def test_order_and_many_levels_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_backlog_is_larger_than_one_pass(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         for number in range(60):
             await peer.send(body=b"x" * 20_000, properties=delayed(1, f"ID{number}"))
@@ -124,7 +125,7 @@ async def test_a_backlog_is_larger_than_one_pass(tmp_path: Path) -> None:
 
 
 async def test_what_waits_comes_after_a_restart_once(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await peer.send(properties=delayed(1, "ID1"))
         await peer.send(properties=delayed(5, "ID2"))
@@ -141,7 +142,7 @@ async def test_what_waits_comes_after_a_restart_once(tmp_path: Path) -> None:
 async def test_deliveries_that_no_note_counts_are_not_made_again(tmp_path: Path) -> None:
     """As after kill -9 right after a delivery: the file still says what it said before."""
     note = tmp_path / "store" / "config" / "delayOffset.json"
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         for number in range(5):
             await peer.send(properties=delayed(1, f"A{number}"))
@@ -161,7 +162,7 @@ async def test_deliveries_that_no_note_counts_are_not_made_again(tmp_path: Path)
 
 async def test_a_note_that_apache_wrote_counts_as_it_is(tmp_path: Path) -> None:
     note = tmp_path / "store" / "config" / "delayOffset.json"
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         for number in range(3):
             await peer.send(properties=delayed(1, f"A{number}"))
@@ -175,7 +176,7 @@ async def test_a_note_that_apache_wrote_counts_as_it_is(tmp_path: Path) -> None:
 
 
 async def test_fewer_levels_do_not_strand_what_waits(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await peer.send(properties=delayed(5))
     clock.advance(60_000)
@@ -184,7 +185,7 @@ async def test_fewer_levels_do_not_strand_what_waits(tmp_path: Path) -> None:
 
 
 async def test_shorter_levels_do_not_bring_anything_early(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock, message_delay_level="1h") as peer:
         await peer.send(properties=delayed(1))
     async with clocked(tmp_path, clock, message_delay_level="1s") as peer:
@@ -199,7 +200,7 @@ async def test_shorter_levels_do_not_bring_anything_early(tmp_path: Path) -> Non
 async def test_what_the_store_refuses_waits_and_says_so_once(
     tmp_path: Path, delay: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await peer.send(properties=f"UNIQ_KEY\x01ID1\x02{delay}\x02")
         appender = peer.controller.services.store.appender
@@ -214,8 +215,8 @@ async def test_what_the_store_refuses_waits_and_says_so_once(
 
 
 async def test_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:
-    clock, files = Clock(), FaultyFiles()
-    controller = BrokerController(config(tmp_path), files=files, now_ms=clock)
+    clock, files = FakeClock(), FaultyFiles()
+    controller = BrokerController(config(tmp_path), files=files, clock=clock)
     await controller.start()
     peer = Peer(controller)
     try:
@@ -233,7 +234,7 @@ async def test_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:
 
 
 async def test_how_far_each_level_is_can_be_asked(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await peer.send(properties=delayed(1))
         await peer.send(properties=delayed(3))
@@ -244,7 +245,7 @@ async def test_how_far_each_level_is_can_be_asked(tmp_path: Path) -> None:
 
 
 async def test_a_batch_cannot_be_delayed(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         header = send_header("TopicTest", "DELAY\x011\x02", batch=True)
         answer = await peer.call(RequestCode.SEND_BATCH_MESSAGE, header, b"whatever")
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -252,7 +253,7 @@ async def test_a_batch_cannot_be_delayed(tmp_path: Path) -> None:
 
 
 async def test_a_one_way_message_is_delayed_too(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await peer.send()  # makes the topic
         await peer.oneway(RequestCode.SEND_MESSAGE_V2, send_header("TopicTest", delayed(1)), b"later")

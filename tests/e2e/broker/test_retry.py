@@ -12,8 +12,9 @@ from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from kourou.protocol.message import MessageExt
+from kourou.testing.clock import FakeClock
 from tests.e2e.broker.broker_kit import Peer, messages
-from tests.e2e.broker.delay_kit import Clock, clocked, count_in, pulled, settle
+from tests.e2e.broker.delay_kit import clocked, count_in, pulled, settle
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +42,7 @@ async def first(peer: Peer) -> MessageExt:
 
 
 async def test_a_message_comes_again_in_the_retry_topic(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         message = await first(peer)
         answer = await send_back(peer, message.phy_offset)
@@ -63,7 +64,7 @@ async def test_a_message_comes_again_in_the_retry_topic(tmp_path: Path) -> None:
 
 
 async def test_each_attempt_waits_longer_and_the_last_ends_in_the_dead_letters(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         origin = message = await first(peer)
         levels = []
@@ -87,14 +88,14 @@ async def test_each_attempt_waits_longer_and_the_last_ends_in_the_dead_letters(t
 
 @pytest.mark.parametrize(("level", "queue_id"), [(1, 0), (7, 6), (99, 17)])
 async def test_a_consumer_may_choose_the_level(tmp_path: Path, level: int, queue_id: int) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         message = await first(peer)
         assert (await send_back(peer, message.phy_offset, level)).code == 0
         assert count_in(peer, SCHEDULE, queue_id) == 1
 
 
 async def test_below_zero_means_no_more(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         message = await first(peer)
         assert (await send_back(peer, message.phy_offset, -1)).code == 0
         (dead,) = await pulled(peer, 1, DLQ)
@@ -107,7 +108,7 @@ async def test_below_zero_means_no_more(tmp_path: Path) -> None:
 async def test_the_clients_limit_counts_if_it_is_new_enough(
     tmp_path: Path, version: int, is_dead: bool
 ) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         message = await first(peer)
         header = ConsumerSendMsgBackRequestHeader(
             phy_offset=message.phy_offset, group="consumers", delay_level=0, max_reconsume_times=0
@@ -120,7 +121,7 @@ async def test_the_clients_limit_counts_if_it_is_new_enough(
 
 
 async def test_the_groups_limit_counts_without_the_clients(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         group = SubscriptionGroupConfig(group_name="consumers", retry_max_times=0)
         peer.controller.services.groups.update(group)
         message = await first(peer)
@@ -129,7 +130,7 @@ async def test_the_groups_limit_counts_without_the_clients(tmp_path: Path) -> No
 
 
 async def test_a_group_without_retry_queues_lets_go(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         group = SubscriptionGroupConfig(group_name="consumers", retry_queue_nums=0)
         peer.controller.services.groups.update(group)
         message = await first(peer)
@@ -138,7 +139,7 @@ async def test_a_group_without_retry_queues_lets_go(tmp_path: Path) -> None:
 
 
 async def test_what_is_refused_and_in_which_words(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock(), auto_create_subscription_group=False) as peer:
+    async with clocked(tmp_path, FakeClock(), auto_create_subscription_group=False) as peer:
         services = peer.controller.services
         services.groups.update(SubscriptionGroupConfig(group_name="consumers"))
         message = await first(peer)
@@ -160,7 +161,7 @@ async def test_what_is_refused_and_in_which_words(tmp_path: Path) -> None:
 
 
 async def test_send_backs_are_counted(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         message = await first(peer)
         await send_back(peer, message.phy_offset)
         assert peer.controller.services.stats.view("SNDBCK_PUT_NUMS", "TopicTest@consumers") is not None
@@ -170,7 +171,7 @@ async def test_send_backs_are_counted(tmp_path: Path) -> None:
 
 
 async def test_the_clients_own_way_back(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         properties = f"{PROPERTIES}RETRY_TOPIC\x01TopicTest\x02DELAY\x013\x02"
         answer = await peer.send(RETRY, b"again", properties, reconsume_times=1, max_reconsume_times=16)
@@ -181,7 +182,7 @@ async def test_the_clients_own_way_back(tmp_path: Path) -> None:
 
 
 async def test_the_clients_own_way_ends_in_the_dead_letters_too(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         properties = f"{PROPERTIES}DELAY\x0119\x02"
         answer = await peer.send(RETRY, b"again", properties, reconsume_times=17, max_reconsume_times=16)
         assert answer.code == 0
@@ -190,7 +191,7 @@ async def test_the_clients_own_way_ends_in_the_dead_letters_too(tmp_path: Path) 
 
 
 async def test_what_an_orderly_group_sends_is_dead_at_once(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         queue = MessageQueue(topic="TopicTest", broker_name="broker-a", queue_id=0)
         body = LockBatchRequestBody(consumer_group="consumers", client_id="c1", mq_set=[queue])
         assert (await peer.call(RequestCode.LOCK_BATCH_MQ, None, encode_body(body))).code == 0

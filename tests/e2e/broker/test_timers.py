@@ -14,8 +14,9 @@ from kourou.protocol.bodies import TimerMetricsSerializeWrapper, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import RecallMessageRequestHeader, SendMessageResponseHeader
+from kourou.testing.clock import FakeClock
 from tests.e2e.broker.broker_kit import Peer, messages
-from tests.e2e.broker.delay_kit import Clock, clocked, count_in, pulled, settle
+from tests.e2e.broker.delay_kit import clocked, count_in, pulled, settle
 
 pytestmark = pytest.mark.e2e
 
@@ -40,7 +41,7 @@ def handle_of(answer: RemotingCommand) -> str | None:
     "timer", ["TIMER_DELAY_SEC\x0160", "TIMER_DELAY_MS\x0160000", "TIMER_DELIVER_MS\x01{at}"]
 )
 async def test_a_message_comes_at_its_time_and_not_before(tmp_path: Path, timer: str) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         sent_ms = clock()
         answer = await send(peer, timer.format(at=sent_ms + 60_000))
@@ -60,14 +61,14 @@ async def test_a_message_comes_at_its_time_and_not_before(tmp_path: Path, timer:
 
 
 async def test_a_time_that_is_over_means_now(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         answer = await send(peer, "TIMER_DELIVER_MS\x011")
         assert handle_of(answer) is None
         assert count_in(peer) == 1
 
 
 async def test_what_is_refused_and_in_which_words(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         answer = await send(peer, f"TIMER_DELAY_SEC\x01{3 * 86_400 + 1}")
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert "max delay 259200000ms" in (answer.remark or "")
@@ -77,14 +78,14 @@ async def test_what_is_refused_and_in_which_words(tmp_path: Path) -> None:
 
 
 async def test_a_broker_without_timers_says_so(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock(), timer_wheel_enable=False) as peer:
+    async with clocked(tmp_path, FakeClock(), timer_wheel_enable=False) as peer:
         answer = await send(peer, "TIMER_DELAY_SEC\x011")
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "timerWheelEnable" in (answer.remark or "")
 
 
 async def test_a_crowded_second_is_refused(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock, timer_congest_num_each_slot=1) as peer:
         at = clock() // 1000 * 1000 + 30_500
         for number in range(2):
@@ -101,7 +102,7 @@ async def test_a_crowded_second_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_message_is_recalled(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await send(peer, "TIMER_DELAY_SEC\x0130", "ID1")
         second = await send(peer, "TIMER_DELAY_SEC\x0130", "ID2")
@@ -121,7 +122,7 @@ async def test_a_message_is_recalled(tmp_path: Path) -> None:
 
 
 async def test_recalls_that_are_refused(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock()) as peer:
+    async with clocked(tmp_path, FakeClock()) as peer:
         handle = handle_of(await send(peer, "TIMER_DELAY_SEC\x0130"))
         answer = await recall(peer, handle, "Unknown")
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
@@ -133,7 +134,7 @@ async def test_recalls_that_are_refused(tmp_path: Path) -> None:
 
 
 async def test_what_waits_comes_after_a_restart_once(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         for number in range(20):
             await send(peer, f"TIMER_DELAY_SEC\x01{10 + number % 5}", f"ID{number}")
@@ -151,7 +152,7 @@ async def test_what_waits_comes_after_a_restart_once(tmp_path: Path) -> None:
 async def test_deliveries_that_no_note_counts_are_not_made_again(tmp_path: Path) -> None:
     """As after kill -9: the checkpoint is older than the last deliveries, the log of the wheel too."""
     note = tmp_path / "store" / "config" / "timercheck"
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await send(peer, "TIMER_DELAY_SEC\x0110", "A")
         await send(peer, "TIMER_DELAY_SEC\x0112", "B")
@@ -172,7 +173,7 @@ async def test_deliveries_that_no_note_counts_are_not_made_again(tmp_path: Path)
 async def test_two_kills_in_a_row_deliver_nothing_twice(tmp_path: Path) -> None:
     """The second one hits a broker that has not come to the slots which the first kill left half done."""
     note = tmp_path / "store" / "config" / "timercheck"
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await send(peer, "TIMER_DELAY_SEC\x0110", "A")
     before = note.read_bytes()
@@ -189,7 +190,7 @@ async def test_two_kills_in_a_row_deliver_nothing_twice(tmp_path: Path) -> None:
 
 
 async def test_lost_files_of_the_wheel_lose_no_message(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await send(peer, "TIMER_DELAY_SEC\x0110", "A")
         await send(peer, "TIMER_DELAY_SEC\x0160", "B")
@@ -207,7 +208,7 @@ async def test_lost_files_of_the_wheel_lose_no_message(tmp_path: Path) -> None:
 
 
 async def test_how_far_the_timers_are_can_be_asked(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await send(peer, "TIMER_DELAY_SEC\x0130", "A")
         await settle()
@@ -219,7 +220,7 @@ async def test_how_far_the_timers_are_can_be_asked(tmp_path: Path) -> None:
 
 async def test_how_many_wait_for_each_topic_can_be_asked(tmp_path: Path) -> None:
     """GET_TIMER_METRICS; Apache's own file says the same, so that its numbers go on from ours."""
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         for number, seconds in enumerate((10, 10, 40)):
             recalled = await send(peer, f"TIMER_DELAY_SEC\x01{seconds}", f"ID{number}")
@@ -257,7 +258,7 @@ async def waiting_counts(peer: Peer, expected: dict[str, int]) -> bool:
 
 
 async def test_a_broker_without_timers_has_neither_numbers_nor_progress(tmp_path: Path) -> None:
-    async with clocked(tmp_path, Clock(), timer_wheel_enable=False) as peer:
+    async with clocked(tmp_path, FakeClock(), timer_wheel_enable=False) as peer:
         for code, words in (
             (RequestCode.GET_TIMER_METRICS, "The timer message store is null: timerWheelEnable is false"),
             (RequestCode.GET_TIMER_CHECK_POINT, "The checkpoint is null: timerWheelEnable is false"),
@@ -269,7 +270,7 @@ async def test_a_broker_without_timers_has_neither_numbers_nor_progress(tmp_path
 
 async def test_a_long_way_is_gone_in_steps(tmp_path: Path) -> None:
     """Longer than the wheel's window: stored again on the way, so that its record does not grow old."""
-    clock = Clock()
+    clock = FakeClock()
     async with clocked(tmp_path, clock, timer_max_delay_sec=30 * 86_400) as peer:
         answer = await send(peer, f"TIMER_DELAY_SEC\x01{5 * 86_400}")
         await settle()

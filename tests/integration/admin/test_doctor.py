@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from kourou.protocol.bodies import (
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.message import Message, MessageExt
+from kourou.testing.clock import FakeClock
 from kourou.testing.cluster import Cluster, broker_config, cluster
 from tests.e2e.client.push_kit import Notes, call, make_topic, until
 from tests.integration.admin.gone_broker import register
@@ -175,7 +175,9 @@ async def test_a_broker_at_an_address_that_leads_nowhere(
 async def test_a_clock_that_is_wrong(tmp_path: Path, ahead_ms: int, severity: str) -> None:
     async with cluster(tmp_path) as running:
         config = broker_config(tmp_path, 1, running.namesrv_addr)
-        async with Broker(config, now_ms=lambda: time.time_ns() // 1_000_000 + ahead_ms):
+        clock = FakeClock()
+        clock.step(ahead_ms)
+        async with Broker(config, clock=clock):
             found = await the_finding(running, "clocks")
             assert (found["severity"], "broker-b" in found["where"]) == (severity, True)
             assert ("ahead of" if ahead_ms > 0 else "behind") in found["what"]

@@ -22,6 +22,7 @@ from kourou.protocol.headers.transactions import EndTransactionRequestHeader
 from kourou.protocol.message_id import parse_offset_msg_id
 from kourou.protocol.names import RMQ_SYS_TRANS_OP_HALF_TOPIC
 from kourou.store.files import Files
+from kourou.testing.clock import FakeClock
 from kourou.testing.faulty_files import FaultyFiles
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
@@ -126,7 +127,7 @@ async def running(
     root: Path, recent: RecentHalves, *, files: Files | None = None, **keys: Any
 ) -> AsyncIterator[Broker]:
     settings = config(root, transaction_check_interval=3_600_000, **keys)
-    async with BrokerController(settings, files=files, now_ms=lambda: NOW_MS) as controller:
+    async with BrokerController(settings, files=files, clock=FakeClock(NOW_MS)) as controller:
         yield Broker(controller, recent)
 
 

@@ -31,6 +31,7 @@ from kourou.store.kernel import (
     installed_kernel,
 )
 from kourou.store.put_batch import GrownQueue, PutBatch, RunRoom
+from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
@@ -194,7 +195,7 @@ async def fed_broker(
     files: Files | None = keys.pop("files", None)
     keys |= {"bind_address": host, "listen_port": port, "compiled_kernel_enable": kernel}
     settings = config(root, **keys)
-    controller = BrokerController(settings, files=files, now_ms=lambda: NOW_MS)
+    controller = BrokerController(settings, files=files, clock=FakeClock(NOW_MS))
     await controller.start()
     try:
         yield FedBroker(controller, has_kernel=kernel)

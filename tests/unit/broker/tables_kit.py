@@ -18,6 +18,7 @@ from kourou.broker import (
     topic_processor,
 )
 from kourou.broker.client_channel import ClientChannel
+from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
 from kourou.broker.consumers import ConsumerManager
 from kourou.broker.disk_threads import DiskThreads
@@ -42,6 +43,7 @@ from kourou.protocol.codes import LanguageCode, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.files import Files
+from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher, run_request
@@ -49,7 +51,7 @@ from kourou.transport.passes import Passes
 from kourou.transport.request import Request
 from kourou.transport.settings import ConnectionLimits
 from kourou.transport.tasks import TaskOwner
-from tests.unit.store.message_stores import Clock, StoreKit
+from tests.unit.store.message_stores import NOW_MS, StoreKit
 
 
 def broker_config(**keys: Any) -> BrokerConfig:
@@ -76,7 +78,7 @@ class Tables:
     """Managers on files below `root`, with a clock that stands still."""
 
     def __init__(self, root: Path, **keys: Any) -> None:
-        self.clock = Clock()
+        self.clock = FakeClock(NOW_MS)
         self.config = broker_config(**keys)
         self.registered: list[TopicConfig | None] = []
         self._root = root
@@ -122,9 +124,10 @@ class MemoryBroker(Tables):
         self.store = self.store_kit.open()
         self.producers = ProducerManager()
         self.notifier = ConsumerIdsNotifier(self.get_config)
-        self.consumers = ConsumerManager(self.clock, self.notifier)
-        self.locks = RebalanceLockManager(self.clock)
-        self.stats = BrokerStatsManager("C", self.clock(), self.topics.is_system)
+        self.consumers = ConsumerManager(self.monotonic_ms, self.notifier)
+        self.locks = RebalanceLockManager(self.monotonic_ms)
+        self.stats = BrokerStatsManager("C", self.clock(), self.topics.is_system, wall_ms=self.clock())
+        self.clock_watch = ClockWatch(self.clock, lambda: self.store.log.max_phy_offset)
         self.tasks = self.requests = TaskOwner("broker")
         self.passes = Passes()
         self.store_work = asyncio.Lock()
@@ -141,6 +144,10 @@ class MemoryBroker(Tables):
     def now_ms(self) -> int:
         """As BrokerServices has it."""
         return self.clock()
+
+    def monotonic_ms(self) -> int:
+        """As BrokerServices has it."""
+        return self.clock.monotonic_ms()
 
     def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
         """As BrokerServices has it."""

@@ -122,7 +122,7 @@ async def test_runtime_info_tells_what_is(tmp_path: Path, is_cold: bool) -> None
         stats.put_failed(3)
         stats.put_latency(7.6, 2)
         stats.get_latency(12.3)
-        stats.tick(NOW_MS + 1000)
+        stats.tick(NOW_MS + 1000, wall_ms=NOW_MS + 1000)
         if is_cold:
             broker.go_cold()
         info = await _info(broker)
@@ -263,10 +263,8 @@ async def test_old_files_of_the_log_are_deleted_at_any_hour(tmp_path: Path) -> N
     async with admin_broker(tmp_path, delete_when=f"{other_hour:02}") as broker:
         broker.put(*[b"x" * 20_000] * 10)
         broker.store.flush()
-        broker.clock.now_ms = (
-            max(log_file.path.stat().st_mtime_ns for log_file in _log_files(broker)) // 10**6
-        )
-        broker.clock.advance(73 * 3_600_000)
+        newest_ms = max(log_file.path.stat().st_mtime_ns for log_file in _log_files(broker)) // 10**6
+        broker.clock.advance(newest_ms - broker.clock() + 73 * 3_600_000)
         before = len(_log_files(broker))
         assert (await broker.tool().call(RequestCode.DELETE_EXPIRED_COMMITLOG)).code == 0
         assert before > 1 and len(_log_files(broker)) == 1

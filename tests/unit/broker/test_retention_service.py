@@ -48,7 +48,7 @@ async def deleted(keeper: RetentionService) -> int:
 
 
 def look(broker: AdminBroker, keeper: RetentionService) -> None:
-    keeper._activity.look(broker.offsets.offset_table, broker.clock())
+    keeper._activity.look(broker.offsets.offset_table, broker.monotonic_ms())
 
 
 # -- who counts ----------------------------------------------------------------------------------

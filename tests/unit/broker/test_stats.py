@@ -13,12 +13,14 @@ START_MS = 1_700_000_000_000
 
 
 def _manager() -> BrokerStatsManager:
-    return BrokerStatsManager("DefaultCluster", START_MS, lambda topic: topic.startswith("SYS"))
+    return BrokerStatsManager(
+        "DefaultCluster", START_MS, lambda topic: topic.startswith("SYS"), wall_ms=START_MS
+    )
 
 
 def _run(stats: BrokerStatsManager, from_s: int, to_s: int) -> None:
     for second in range(from_s, to_s + 1):
-        stats.tick(START_MS + second * 1000)
+        stats.tick(START_MS + second * 1000, wall_ms=START_MS + second * 1000)
 
 
 def test_topic_and_group_counters_over_a_minute() -> None:
@@ -41,7 +43,7 @@ def test_hour_and_day_are_sampled_at_their_steps() -> None:
     stats = _manager()
     stats.topic_put("T", 7, 70)
     for minute in range(1, 61):
-        stats.tick(START_MS + minute * 60_000)
+        stats.tick(START_MS + minute * 60_000, wall_ms=START_MS + minute * 60_000)
     data = stats.view("TOPIC_PUT_NUMS", "T")
     assert data is not None
     assert (data.stats_minute.sum, data.stats_hour.sum, data.stats_day.sum) == (0, 7, 7)
@@ -78,7 +80,7 @@ def test_rates_over_three_windows() -> None:
         stats.topic_put("T", 2, 10)
         stats.group_get("G", "T", 3, 10)
         stats.get_missed()
-        stats.tick(START_MS + second * 1000)
+        stats.tick(START_MS + second * 1000, wall_ms=START_MS + second * 1000)
     assert stats.rates.text(Rate.PUT) == "2.0 2.0 2.0"
     assert stats.rates.text(Rate.GET_FOUND) == "1.0 1.0 1.0"
     assert stats.rates.text(Rate.GET_FOUND, Rate.GET_MISS) == "2.0 2.0 2.0"
@@ -119,12 +121,12 @@ def test_mornings_are_taken_at_local_midnight() -> None:
     stats = _manager()
     stats.topic_put("T", 5, 50)
     midnight_ms = _next_midnight_ms(START_MS)
-    stats.tick(midnight_ms - 1000)
+    stats.tick(midnight_ms - 1000, wall_ms=midnight_ms - 1000)
     assert stats.days.put_today_morning == 0
-    stats.tick(midnight_ms)
+    stats.tick(midnight_ms, wall_ms=midnight_ms)
     assert (stats.days.put_yesterday_morning, stats.days.put_today_morning) == (0, 5)
     stats.topic_put("T", 2, 50)
-    stats.tick(_next_midnight_ms(midnight_ms))
+    stats.tick(_next_midnight_ms(midnight_ms), wall_ms=_next_midnight_ms(midnight_ms))
     assert (stats.days.put_yesterday_morning, stats.days.put_today_morning) == (5, 7)
 
 
@@ -146,9 +148,9 @@ def test_after_a_long_pause_one_sample_is_taken_not_many() -> None:
     stats = _manager()
     _run(stats, 1, 10)
     stats.topic_put("T", 10, 10)
-    stats.tick(START_MS + 500_000)
+    stats.tick(START_MS + 500_000, wall_ms=START_MS + 500_000)
     stats.topic_put("T", 50, 10)
-    stats.tick(START_MS + 501_000)
+    stats.tick(START_MS + 501_000, wall_ms=START_MS + 501_000)
     data = stats.view("TOPIC_PUT_NUMS", "T")
     assert data is not None and data.stats_minute.sum == 10
 

@@ -67,7 +67,7 @@ async def test_topic_stats_have_every_queue(tmp_path: Path, is_cold: bool) -> No
         _fill(broker)
         broker.stats.topic_put("T", 20, 100)
         for second in range(1, 11):
-            broker.stats.tick(NOW_MS + second * 1000)
+            broker.stats.tick(NOW_MS + second * 1000, wall_ms=NOW_MS + second * 1000)
         if is_cold:
             broker.go_cold()
         header = GetTopicStatsInfoRequestHeader(topic="T")
@@ -138,7 +138,7 @@ async def test_consume_tps_is_that_of_all_topics(tmp_path: Path) -> None:
             broker.offsets.commit("CG", topic, 0, 0, "test")
             broker.stats.group_get("CG", topic, 10, 100)
         for second in range(1, 11):
-            broker.stats.tick(NOW_MS + second * 1000)
+            broker.stats.tick(NOW_MS + second * 1000, wall_ms=NOW_MS + second * 1000)
         header = GetConsumeStatsRequestHeader(consumer_group="CG")
         stats = await broker.tool().ask(RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
         assert stats.consume_tps == 2.0
@@ -318,7 +318,7 @@ async def test_counters_by_name(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         broker.stats.group_get("CG", "T", 30, 100)
         for second in range(1, 11):
-            broker.stats.tick(NOW_MS + second * 1000)
+            broker.stats.tick(NOW_MS + second * 1000, wall_ms=NOW_MS + second * 1000)
         tool = broker.tool()
         header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@CG")
         data = await tool.ask(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsData, header)

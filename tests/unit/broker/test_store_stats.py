@@ -21,7 +21,7 @@ def units(*sizes: int) -> bytes:
 
 
 def test_queues_of_a_topic_are_counted_together() -> None:
-    stats = BrokerStatsManager("cluster", 0, lambda topic: False)
+    stats = BrokerStatsManager("cluster", 0, lambda topic: False, wall_ms=0)
     batch = PutBatch(0, 1 << 20, 90)
     batch.grow(Queue("orders"), 0).append(units(100, 150))
     batch.grow(Queue("payments"), 7).append(units(1_000))

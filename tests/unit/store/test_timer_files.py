@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kourou.store.timer_checkpoint import (
     load_timer_checkpoint,
     save_timer_checkpoint,
 )
-from kourou.store.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, TimerLog, TimerUnit
+from kourou.store.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, TimerLog, TimerUnit, decode_unit
 from kourou.store.timer_wheel import TIMER_WHEEL_SLOTS, Slot, TimerWheel
 
 NOW_MS = 1_700_000_000_000
@@ -60,14 +61,28 @@ def test_a_wheel_is_read_again(tmp_path: Path) -> None:
     again.close()
 
 
-def test_slots_behind_the_end_of_the_log_are_emptied(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stored", "right", "is_wrong"),
+    [
+        ((0, 52, 2), (0, 52, 2), False),
+        ((0, 52, 2), None, True),
+        (None, (0, 52, 2), True),
+        ((0, 0, 1), (0, 52, 2), True),
+        ((0, 52, 1), (0, 52, 2), True),
+        ((0, 208, 4), (0, 52, 2), False),  # behind the checkpoint, and lost with the end of the log
+        ((0, 52, 2), (0, 104, 3), False),  # behind the checkpoint, and not in the wheel yet
+    ],
+)
+def test_slots_are_corrected_by_the_log(
+    tmp_path: Path, stored: tuple[int, int, int] | None, right: tuple[int, int, int] | None, is_wrong: bool
+) -> None:
     wheel = TimerWheel(Files(), tmp_path / "timerwheel", 1000)
-    wheel.put(NOW_MS, Slot(0, 52, 2))
-    wheel.put(NOW_MS + 1000, Slot(0, 104, 2))
-    assert wheel.drop_behind(104)
-    assert wheel.slot(NOW_MS) is not None
-    assert wheel.slot(NOW_MS + 1000) is None
-    assert not wheel.drop_behind(104)
+    wheel.put(NOW_MS - 1000, Slot(0, 0, 1))  # over: nothing is known of it any more
+    if stored is not None:
+        wheel.put(NOW_MS, Slot(*stored))
+    assert wheel.correct(NOW_MS, {} if right is None else {NOW_MS: Slot(*right)}, 104) is is_wrong
+    assert wheel.slot(NOW_MS) == right
+    assert wheel.slot(NOW_MS - 1000) == (0, 0, 1)
     wheel.close()
 
 
@@ -88,7 +103,9 @@ def test_the_oldest_unit_that_waits(tmp_path: Path) -> None:
 
 def test_a_unit_has_apaches_52_bytes() -> None:
     entry = TimerUnit(52, MAGIC_DEFAULT | MAGIC_ROLL | MAGIC_DELETE, NOW_MS, 3000, 4711, 200, -5)
-    assert entry.encode() == struct.pack(">iqiqiqiiq", 52, 52, 7, NOW_MS, 3000, 4711, 200, -5, 0)
+    fields = struct.pack(">iqiqiqii", 52, 52, 7, NOW_MS, 3000, 4711, 200, -5)
+    # The last eight bytes Apache writes as 0, and never reads.
+    assert entry.encode() == fields + struct.pack(">II", 0x4B54, zlib.crc32(fields))
     assert (entry.is_roll, entry.is_delete, entry.slot_ms) == (True, True, NOW_MS + 3000)
 
 
@@ -106,7 +123,8 @@ def test_a_chain_goes_from_the_newest_to_the_oldest(tmp_path: Path, is_written: 
         end_pos = log.end_pos
         log = TimerLog(Files(), tmp_path, FILE_BYTES)
         log.load(end_pos)
-    found = log.chain(positions[-1], NOW_MS + 5_000)
+    found = log.chain(positions[0], positions[-1], NOW_MS + 5_000)
+    assert found is not None
     assert [each.phy_offset for each in found] == [1000 * number for number in range(12)]
     log.close()
 
@@ -134,12 +152,22 @@ def test_units_end_where_nothing_was_written(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_chain_that_does_not_go_back_ends(tmp_path: Path) -> None:
+def test_a_chain_that_does_not_lead_to_its_first_unit_is_damaged(tmp_path: Path) -> None:
     log = TimerLog(Files(), tmp_path, FILE_BYTES)
-    log.append(unit(1, prev_pos=52))
-    log.append(unit(2, prev_pos=0))
-    assert len(log.chain(52, NOW_MS + 5_000)) == 2
+    for prev_pos in (52, 0, 52, -1):
+        log.append(unit(1, prev_pos=prev_pos))
+    assert log.chain(104, 52, NOW_MS + 5_000) is None  # a circle
+    assert log.chain(0, 156, NOW_MS + 5_000) is None  # ends too early
+    assert log.chain(156, 156, NOW_MS + 9_000) is None  # of another slot
+    assert log.chain(0, 104, NOW_MS + 5_000) is not None
     log.close()
+
+
+@pytest.mark.parametrize("bit", range(0, 52 * 8, 5))
+def test_a_bit_that_flips_in_a_unit_is_noticed(bit: int) -> None:
+    raw = bytearray(unit(1).encode())
+    raw[bit // 8] ^= 1 << bit % 8
+    assert decode_unit(bytes(raw)) is None
 
 
 def test_the_oldest_file_goes(tmp_path: Path) -> None:
@@ -159,7 +187,7 @@ def test_the_oldest_file_goes(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_apaches_with_a_note_behind(tmp_path: Path) -> None:
     path = tmp_path / "config" / "timercheck"
-    saved = TimerCheckpoint(NOW_MS, 104, 3, 4711, NOW_MS + 1, 9)
+    saved = TimerCheckpoint(NOW_MS, 104, 3, 4711, NOW_MS + 1, 9, 52, 1040)
     assert load_timer_checkpoint(Files(), path) is None
     save_timer_checkpoint(Files(), path, saved)
     raw = path.read_bytes()
@@ -174,6 +202,14 @@ def test_a_checkpoint_that_apache_wrote_over_has_no_note() -> None:
     found = decode_timer_checkpoint(bytes(raw))
     assert found is not None
     assert (found.last_read_ms, found.queue_offset, found.noted_phy_offset) == (NOW_MS + 1000, 3, None)
+    assert found.is_doubtful
+
+
+def test_a_note_of_the_first_versions_counts() -> None:
+    raw = bytearray(TimerCheckpoint(NOW_MS, 104, 3).encode())
+    noted = struct.pack(">q", 4711)
+    struct.pack_into(">Q8sI", raw, 64, 0x4B4F55524F555F54, noted, zlib.crc32(bytes(raw[:56]) + noted))
+    assert decode_timer_checkpoint(bytes(raw)) == TimerCheckpoint(NOW_MS, 104, 3, 4711)
 
 
 def test_a_file_that_is_broken_off_says_nothing() -> None:

@@ -1,0 +1,115 @@
+"""ClockWatch: notices steps of the wall clock, and keeps a time that does not have them.
+
+Steady time is wall time without the steps since the start of the process: it goes by the monotonic clock,
+and follows the wall clock's small corrections. Delays and ages are measured in it, so that a step of the
+wall clock brings nothing early or late. What was stored before a step carries the wall time of then:
+`steady_of` translates it by where it lies in the log.
+Not here: the clocks themselves (clock.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+STEP_MS: Final = 1_000
+"""Smaller differences are corrections of a running clock, which everything follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStep:
+    """The wall clock was set ahead by `ms`, back if negative. Records below `phy_offset` are older."""
+
+    ms: int
+    phy_offset: int
+    wall_ms: int
+    """The wall time after it."""
+
+
+class ClockWatch:
+    """The clocks of one broker. `last_known_ms`: the latest wall time that the store tells of; if it is
+    ahead, the clock was set back before the process started."""
+
+    def __init__(self, clock: Clock, log_end: Callable[[], int], last_known_ms: int = 0) -> None:
+        self._clock = clock
+        self._log_end = log_end
+        self._base_ms = clock.wall_ms() - clock.monotonic_ms()
+        self._stepped_ms = 0
+        self.start_ms = clock.wall_ms()
+        """Wall and steady time of the start."""
+        self.start_phy_offset = log_end()
+        """Records below it were stored by an earlier process, by a clock of which nothing is known."""
+        self.steps: list[ClockStep] = []
+        self.step_count = 0
+        self.last_step: ClockStep | None = None
+        """Also one that happened while the broker was down; it is not in `steps`."""
+        if last_known_ms - self.start_ms >= STEP_MS:
+            self._note(ClockStep(self.start_ms - last_known_ms, self.start_phy_offset, self.start_ms))
+            _log.warning(
+                "the clock was set back by at least %s while the broker was down: the store was last used at "
+                "a later time than now; delayed messages wait for what is left of their delay",
+                duration_text(last_known_ms - self.start_ms),
+            )
+
+    def steady_ms(self) -> int:
+        """The time without steps; wall time as long as there was none."""
+        return self._clock.monotonic_ms() + self._base_ms
+
+    @property
+    def stepped_ms(self) -> int:
+        """How far the wall clock is ahead of the steady time, in whole steps."""
+        return self._stepped_ms
+
+    def look(self) -> None:
+        """Compare the clocks. Called several times a second."""
+        wall_ms = self._clock.wall_ms()
+        drift_ms = wall_ms - self.steady_ms() - self._stepped_ms
+        if abs(drift_ms) < STEP_MS:
+            self._base_ms += drift_ms
+            return
+        step = ClockStep(drift_ms, self._log_end(), wall_ms)
+        self._stepped_ms += drift_ms
+        self.steps.append(step)
+        self._note(step)
+        _log.warning(
+            "the clock was set %s by %s: messages that wait for a delay keep it, new ones go by the new time",
+            "ahead" if drift_ms > 0 else "back",
+            duration_text(abs(drift_ms)),
+        )
+
+    def _note(self, step: ClockStep) -> None:
+        self.step_count += 1
+        self.last_step = step
+
+    def steady_of(self, time_ms: int, phy_offset: int) -> int:
+        """The steady time of a wall time that belongs to the record at `phy_offset`."""
+        if not self.steps:
+            return time_ms
+        return time_ms - sum(step.ms for step in self.steps if step.phy_offset <= phy_offset)
+
+    def steady_now_of(self, time_ms: int) -> int:
+        """The steady time of a wall time as the clock is set now."""
+        return time_ms - self._stepped_ms
+
+    def age_ms(self, born_ms: int) -> int | None:
+        """How long ago a wall time of unknown setting was: the smaller of what both times say; None when
+        it lies ahead of both."""
+        ages = (self._clock.wall_ms() - born_ms, self.steady_ms() - born_ms)
+        return min((age for age in ages if age >= 0), default=None)
+
+
+def duration_text(ms: int) -> str:
+    """`2d 3h`, `1h 0m 5s`, `1.5s`: for log lines."""
+    if ms < 59_950:
+        return f"{ms / 1000:.1f}s"
+    minutes, seconds = divmod((ms + 500) // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
+    return " ".join(f"{number}{unit}" for number, unit in parts if number)

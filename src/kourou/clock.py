@@ -1,0 +1,34 @@
+"""Clock: the two times of a process, the one of day and the one that only goes forward.
+
+Wall time is for what other programs read: timestamps of records, files and answers. It may be stepped
+either way at any moment. Durations, deadlines and leases are measured by the monotonic time, which also
+runs while the machine is suspended, where the system has such a clock.
+Not here: finding out that the wall clock was stepped (broker/clock_watch.py).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+# Linux: CLOCK_MONOTONIC stands still in suspend, CLOCK_BOOTTIME does not. Elsewhere the former runs on.
+_MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+class Clock:
+    """The clocks of this machine; tests give components another one."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as the machine is set."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; never goes back or leaps."""
+        return monotonic_ms()
+
+
+def monotonic_ms() -> int:
+    """Milliseconds since some moment; never goes back or leaps."""
+    if _MONOTONIC is None:  # no clock_gettime: Windows
+        return time.monotonic_ns() // 1_000_000
+    return time.clock_gettime_ns(_MONOTONIC) // 1_000_000

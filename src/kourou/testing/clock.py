@@ -1,0 +1,32 @@
+"""FakeClock: time that passes, and a wall clock that is stepped, when a test says so."""
+
+from __future__ import annotations
+
+from kourou.clock import Clock
+
+
+class FakeClock(Clock):
+    """Stands still at `wall_ms`; without one it goes on with the machine's. Call it for the wall time."""
+
+    def __init__(self, wall_ms: int | None = None) -> None:
+        self._stands_at_ms = wall_ms
+        self._passed_ms = 0
+        self._stepped_ms = 0
+
+    def wall_ms(self) -> int:
+        base_ms = super().wall_ms() if self._stands_at_ms is None else self._stands_at_ms
+        return base_ms + self._passed_ms + self._stepped_ms
+
+    def monotonic_ms(self) -> int:
+        return (super().monotonic_ms() if self._stands_at_ms is None else 0) + self._passed_ms
+
+    def __call__(self) -> int:
+        return self.wall_ms()
+
+    def advance(self, ms: int) -> None:
+        """Let so much time pass: both clocks show it."""
+        self._passed_ms += ms
+
+    def step(self, ms: int) -> None:
+        """Set the wall clock ahead, or back: no time passes."""
+        self._stepped_ms += ms
