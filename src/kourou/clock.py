@@ -20,11 +20,16 @@ class Clock:
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, as the machine is set."""
-        return time.time_ns() // 1_000_000
+        return wall_ms()
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment; never goes back or leaps."""
         return monotonic_ms()
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970, as the machine is set."""
+    return time.time_ns() // 1_000_000
 
 
 def monotonic_ms() -> int:

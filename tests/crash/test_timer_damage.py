@@ -176,3 +176,47 @@ async def test_sound_files_are_not_reported(
     shutil.copytree(stopped, folder, dirs_exist_ok=True)
     await assert_each_once(folder, FakeClock(SEND_MS + 9_000))
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_files_damaged_under_a_running_broker_are_rebuilt(
+    stopped: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(stopped, folder, dirs_exist_ok=True)
+    clock = FakeClock(SEND_MS + 9_000)
+    async with clocked(folder, clock, mapped_file_size_timer_log=LOG_FILE_BYTES) as peer:
+        await until_wheel_is_at(peer, clock())
+        for path in paths(folder, "timerlog"):
+            with path.open("r+b") as file:
+                file.write(bytes(LOG_FILE_BYTES))
+        timers = peer.controller.services.timers
+        assert timers is not None
+        timers._log._blocks.clear()  # as when others have been read since
+        clock.advance(53_000)  # the first of those that wait are due, and are late by a slot after this
+        await until_wheel_is_at(peer, clock())
+        clock.advance(1_000)
+        await until_wheel_is_at(peer, clock())
+        assert DELIVERED < count_in(peer) < DELIVERED + WAITING
+        clock.advance(16_000)
+        assert len(await pulled(peer, DELIVERED + WAITING)) == DELIVERED + WAITING
+        await until_wheel_is_at(peer, clock())
+        assert count_in(peer) == DELIVERED + WAITING
+        assert timers.damage_count == 1
+        assert len([record for record in caplog.records if "rebuilt" in record.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("is_stopped_halfway", [False, True])
+async def test_what_apache_delivered_is_not_delivered_again(
+    folder: Path, is_stopped_halfway: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its deliveries do not name the record they were made from."""
+    with monkeypatch.context() as patch:
+        patch.setattr("kourou.broker.deliveries.mark_of", lambda _: 0)
+        await fill(folder)
+    removed(folder / "store" / "config" / "timercheck")
+    clock = FakeClock(SEND_MS + 9_000)
+    if is_stopped_halfway:
+        async with clocked(
+            folder, clock, mapped_file_size_timer_log=LOG_FILE_BYTES, timer_stop_enqueue=True
+        ) as peer:
+            assert count_in(peer) == DELIVERED
+    await assert_each_once(folder, clock)

@@ -7,6 +7,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from kourou.admin.brokers import broker_configs
@@ -211,7 +212,48 @@ async def check_clocks(scene: Scene) -> list[Finding]:
 
     That is told in whole seconds and takes a moment to come, so only what is beyond that is counted.
     """
-    return [finding for broker in scene.brokers if not broker.problem for finding in _clock(scene, broker)]
+    living = [broker for broker in scene.brokers if not broker.problem]
+    return [finding for broker in living for finding in (*_clock(scene, broker), *_clock_steps(broker))]
+
+
+def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
+    """Kourou's brokers notice when their clock is set."""
+    count, step = broker.runtime.get("kourouClockSteps", ""), broker.runtime.get("kourouLastClockStepMs", "")
+    at = broker.runtime.get("kourouLastClockStepTimestamp", "")
+    if not (count.isdecimal() and int(count) and at.isdecimal() and step.lstrip("-").isdecimal()):
+        return
+    way, seconds = "back" if step.startswith("-") else "ahead", abs(int(step)) / 1000
+    when = datetime.fromtimestamp(int(at) / 1000, UTC)
+    yield Finding(
+        severity=Severity.WARNING,
+        check="clocks",
+        where=broker.where,
+        what=f"its clock was set {way} by {seconds:.1f} s, when it then showed {when:%Y-%m-%d %H:%M:%S} UTC "
+        f"(steps since its start: {count})",
+        meaning="messages that waited for a delay keep it; timestamps of messages, searches by time and the "
+        "age of lag are wrong across the step",
+        cure="find out what sets the clock; NTP that slews (chronyd, after its start) does not step it",
+    )
+
+
+async def check_timer_files(scene: Scene) -> list[Finding]:
+    """Files of the timers that were damaged and made anew."""
+    findings = []
+    for broker in scene.brokers:
+        count = broker.runtime.get("kourouTimerFileDamages", "")
+        if count.isdecimal() and int(count):
+            findings.append(
+                Finding(
+                    severity=Severity.WARNING,
+                    check="timer files",
+                    where=broker.where,
+                    what=f"files of its timer wheel were missing or damaged (times since its start: {count})",
+                    meaning="they were derived again and no message is lost, but something damages its files",
+                    cure="the broker's log names the file; look at the disk (dmesg), and at what else writes "
+                    "to the store's folder",
+                )
+            )
+    return findings
 
 
 def _clock(scene: Scene, broker: BrokerView) -> Iterator[Finding]:

@@ -28,8 +28,7 @@ class DelayedDelivery:
         if services.config.timer_wheel_enable:
             self._load_timers()
         begin = self._begin()
-        is_rebuilt = services.timers is not None and services.timers.is_rebuilt
-        delivered = find_delivered(services.store.log, begin, with_unmarked=is_rebuilt)
+        delivered = find_delivered(services.store.log, begin)
         self._levels.recover(delivered)
         if self._timers is not None:
             self._timers.recover(delivered, begin)

@@ -3,8 +3,8 @@
 A record delivered after its delay names the record it was made from: its prepared transaction
 offset, a field that only committed transactions use otherwise, holds that one's phy_offset plus
 one. So the log behind the last note tells which deliveries are done. Apache's deliveries have 0
-there. Those of timers can be recognised all the same, by the message's id and time: when the wheel is
-rebuilt, which looks at the whole log, they count too.
+there. Those of timers are recognised by the message's id and time: the property that says when a message
+was taken out of the wheel.
 Not here: where the notes are (delay_offsets.py, timer_checkpoint.py).
 """
 
@@ -100,11 +100,10 @@ def mark_of(phy_offset: int) -> int:
     return phy_offset + 1
 
 
-def find_delivered(log: CommitLog, phy_offset: int, *, with_unmarked: bool = False) -> DeliveredRecords:
-    """What the log from `phy_offset` on says, with or without Apache's deliveries of timers. Reads all of
-    it, and waits for the disk."""
+def find_delivered(log: CommitLog, phy_offset: int) -> DeliveredRecords:
+    """What the log from `phy_offset` on says. Reads all of it, and waits for the disk."""
     found = DeliveredRecords()
-    for raw, position in _derived(log, max(phy_offset, log.min_phy_offset), with_unmarked):
+    for raw, position in _derived(log, max(phy_offset, log.min_phy_offset)):
         try:
             found.add(decode_record(raw, position))
         except ProtocolError:
@@ -112,13 +111,13 @@ def find_delivered(log: CommitLog, phy_offset: int, *, with_unmarked: bool = Fal
     return found
 
 
-def _derived(log: CommitLog, phy_offset: int, with_unmarked: bool) -> Iterator[tuple[bytes, int]]:
+def _derived(log: CommitLog, phy_offset: int) -> Iterator[tuple[bytes, int]]:
     """The records that were made from another one: the bytes they are in, and where."""
     scanner = LogScanner(log, (), max_record_bytes=log.file_bytes)
     end = log.max_phy_offset
     while phy_offset < end:
         raw = _piece(log, phy_offset, end)
-        walked = yield from _walk(raw, with_unmarked)
+        walked = yield from _walk(raw)
         phy_offset += walked
         if not walked:
             next_phy_offset = scanner.next_record(phy_offset + 1, end)
@@ -137,7 +136,7 @@ def _piece(log: CommitLog, phy_offset: int, end: int) -> bytes:
     return raw
 
 
-def _walk(raw: bytes, with_unmarked: bool) -> Generator[tuple[bytes, int], None, int]:
+def _walk(raw: bytes) -> Generator[tuple[bytes, int], None, int]:
     """Whole records at the start of `raw`; returns how many bytes they and a blank behind them take."""
     position, end = 0, len(raw)
     while position + 8 <= end:
@@ -148,7 +147,7 @@ def _walk(raw: bytes, with_unmarked: bool) -> Generator[tuple[bytes, int], None,
             break
         v6_hosts = _I32.unpack_from(raw, position + SYS_FLAG_POS)[0] & 0x30
         is_marked = _I64.unpack_from(raw, position + _V6_SHIFT[v6_hosts])[0] != 0
-        if is_marked or (with_unmarked and raw.find(_TAKEN_OUT, position, position + size) >= 0):
+        if is_marked or raw.find(_TAKEN_OUT, position, position + size) >= 0:
             yield raw, position
         position += size
     return position

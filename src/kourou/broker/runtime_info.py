@@ -18,6 +18,7 @@ from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.store.files import DiskUsage, Files
 
 if TYPE_CHECKING:
+    from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.services import BrokerServices
     from kourou.config.broker import BrokerConfig
 
@@ -61,16 +62,19 @@ def runtime_info(services: BrokerServices, on_disk: OnDisk, earliest_message_ms:
         **dict(_pools(services.config)),
         **dict(_delay_levels(services)),
         **_timer(services),
+        **_clock(services.clock_watch),
     }
 
 
 def _broker(services: BrokerServices, earliest_message_ms: int) -> dict[str, str]:
+    watch = services.clock_watch
     return {
         "brokerActive": "true",
         "brokerVersion": str(CURRENT_VERSION),
         "brokerVersionDesc": version_desc(CURRENT_VERSION),
-        "bootTimestamp": str(services.start_ms),
-        "runtime": runtime_text(services.clock_watch.steady_ms() - services.clock_watch.start_ms),
+        # By the clock as it is set now: with `runtime` it tells the broker's time.
+        "bootTimestamp": str(watch.start_ms + watch.stepped_ms),
+        "runtime": runtime_text(watch.steady_ms() - watch.start_ms),
         "earliestMessageTimeStamp": str(earliest_message_ms),
         "startAcceptSendRequestTimeStamp": str(services.config.start_accept_send_request_time_stamp),
     }
@@ -174,8 +178,9 @@ def _delay_levels(services: BrokerServices) -> Iterator[tuple[str, str]]:
 
 def _timer(services: BrokerServices) -> dict[str, str]:
     """How far behind the timers are. Tools read these keys without looking first."""
-    timers, read_behind_ms, offset_behind = services.timers, 0, 0
+    timers, read_behind_ms, offset_behind, damage_count = services.timers, 0, 0, 0
     if timers is not None:
+        damage_count = timers.damage_count
         wheel_ms = services.clock_watch.steady_ms() + timers.ahead_ms
         read_behind_ms = max(0, wheel_ms - timers.read_ms - timers.precision_ms)
         offset_behind = services.store.max_offset_in_queue(TIMER_TOPIC, 0) - timers.queue_offset
@@ -185,6 +190,17 @@ def _timer(services: BrokerServices) -> dict[str, str]:
         "timerCongestNum": "0",
         "timerEnqueueTps": "0.0",
         "timerDequeueTps": "0.0",
+        "kourouTimerFileDamages": str(damage_count),
+    }
+
+
+def _clock(watch: ClockWatch) -> dict[str, str]:
+    """Steps of the wall clock since the start, or found at it. Kourou's own keys; `doctor` reads them."""
+    step = watch.last_step
+    return {
+        "kourouClockSteps": str(watch.step_count),
+        "kourouLastClockStepMs": str(step.ms if step is not None else 0),
+        "kourouLastClockStepTimestamp": str(step.wall_ms if step is not None else 0),
     }
 
 

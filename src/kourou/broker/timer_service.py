@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -172,9 +171,7 @@ class TimerService:
             timers.ahead_ms = self._watch.stepped_ms
             await services.in_disk_thread(timers.rebuild, self._wheel_ms(), damage)
             timers.metrics.load({}, services.topics.table, services.now_ms())
-            delivered = await services.in_disk_thread(
-                partial(find_delivered, services.store.log, begin, with_unmarked=True)
-            )
+            delivered = await services.in_disk_thread(find_delivered, services.store.log, begin)
         self._entered_ms = 0
         self.recover(delivered, begin)
 
@@ -185,7 +182,6 @@ class TimerService:
             self._entered_ms = self._entered_ms or self._wheel_ms()
             if self._timers.read_ms > self._entered_ms:
                 self._delivered, self._timers.recovered_note = DeliveredRecords(), None
-                self._timers.is_rebuilt = False
 
     def _queue(self) -> ConsumeQueue | None:
         return self._store.queues.find(TIMER_TOPIC, 0)
@@ -214,13 +210,13 @@ class TimerService:
         if record is None:
             _log.error("the timer message at %d cannot be read, it is not delivered", unit.phy_offset)
             return
-        if self._timers.is_rebuilt and self._delivered.is_done(record):
+        if self._delivered and self._delivered.is_done(record):
             return
         entry = _entry(unit, record)
         if entry is None:
             return
         out_ms = self._out_ms(entry, record, now_ms)
-        self._timers.enter(replace(entry, out_ms=out_ms), now_ms)
+        self._timers.enter(entry if out_ms == entry.out_ms else replace(entry, out_ms=out_ms), now_ms)
         if entry.is_delete:
             for other_ms in self._other_slots(entry.out_ms) - {out_ms}:
                 if other_ms >= self._timers.read_ms:
@@ -289,7 +285,7 @@ class TimerService:
         count = 0
         for unit, raw in zip(units, records, strict=True):
             record = _decode(raw)
-            is_done = unit.phy_offset in self._delivered.timers or record is None
+            is_done = record is None or (bool(self._delivered) and self._delivered.is_done(record))
             if record is None:
                 _log.error("the timer message at %d cannot be read, it is not delivered", unit.phy_offset)
             if not is_done and record is not None and not self._put(deliveries, unit, record, recalled):

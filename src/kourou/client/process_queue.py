@@ -8,11 +8,11 @@ the answer is -1, as in Java. Not here: pulling, consuming, the broker's lock it
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from kourou.clock import monotonic_ms, wall_ms
 from kourou.protocol.bodies.consumer_calls import ProcessQueueInfo
 from kourou.protocol.message import MessageExt
 
@@ -24,15 +24,14 @@ UNKNOWN_OFFSET: Final = -1
 _EXPIRED_AT_ONCE: Final = 16
 
 
-def _wall_clock_ms() -> int:
-    return int(time.time() * 1000)
-
-
 class ProcessQueue:
-    """The cache of one queue. Times are milliseconds of `now_ms`."""
+    """The cache of one queue. Times are milliseconds of `now_ms`, a monotonic clock."""
 
-    def __init__(self, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
+    def __init__(
+        self, now_ms: Callable[[], int] = monotonic_ms, wall_ms: Callable[[], int] = wall_ms
+    ) -> None:
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         # In order of offset. Deleting in front and looking at the first again is what happens all day, and
         # a plain dict would walk over what was deleted each time.
         self._cached: OrderedDict[int, MessageExt] = OrderedDict()
@@ -202,11 +201,15 @@ class ProcessQueue:
             transaction_msg_count=len(self._taken),
             locked=self._is_locked,
             try_unlock_times=self.try_unlock_times,
-            last_lock_timestamp=self.lock_ms,
+            last_lock_timestamp=self._wall_time(self.lock_ms),
             dropped=self.is_dropped,
-            last_pull_timestamp=self.last_pull_ms,
-            last_consume_timestamp=self.last_consume_ms,
+            last_pull_timestamp=self._wall_time(self.last_pull_ms),
+            last_consume_timestamp=self._wall_time(self.last_consume_ms),
         )
+
+    def _wall_time(self, time_ms: int) -> int:
+        """As others read it; 0 is never."""
+        return time_ms + self._wall_ms() - self._now_ms() if time_ms else 0
 
     def _put_in_order(self) -> None:
         for queue_offset in sorted(self._cached):

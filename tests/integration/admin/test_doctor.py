@@ -183,6 +183,23 @@ async def test_a_clock_that_is_wrong(tmp_path: Path, ahead_ms: int, severity: st
             assert ("ahead of" if ahead_ms > 0 else "behind") in found["what"]
 
 
+async def test_a_clock_that_was_stepped_and_a_timer_wheel_that_was_rebuilt(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with cluster(tmp_path) as running:
+        async with Broker(broker_config(tmp_path, 1, running.namesrv_addr), clock=clock) as broker:
+            clock.step(3_600_000)
+            broker.services.clock_watch.look()
+            clock.step(-3_600_000)
+            broker.services.clock_watch.look()
+            assert broker.services.timers is not None
+            broker.services.timers.damage_count = 1
+            found = await the_finding(running, "clocks")
+            assert (found["severity"], "broker-b" in found["where"]) == ("warning", True)
+            assert "set back by 3600.0 s" in found["what"] and "start: 2" in found["what"]
+            found = await the_finding(running, "timer files")
+            assert (found["severity"], "broker-b" in found["where"]) == ("warning", True)
+
+
 # -- topics ------------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,12 @@ class HalfBroker(AdminBroker):
         self.clock.advance(ms)
         self.store_kit.clock.advance(ms)
 
+    def step_ms(self, ms: int) -> None:
+        """Set the wall clock, for the store too; the broker notices."""
+        self.clock.step(ms)
+        self.store_kit.clock.advance(ms)
+        self.clock_watch.look()
+
     # -- halves ----------------------------------------------------------------------------------
 
     def put_half(self, body: bytes, msg_id: str = "TX1", more: str = "") -> MessageExt:

@@ -197,3 +197,28 @@ async def test_a_half_that_is_too_large_even_to_be_given_up_is_dropped(tmp_path:
             broker.store.appender.max_message_bytes = 100
         assert not broker.open_halves() and not broker.visible()
         assert not read_queue(broker.store, "TRANS_CHECK_MAX_TIME_TOPIC")
+
+
+async def test_halves_are_checked_when_the_clock_was_set_back(tmp_path: Path) -> None:
+    async with half_broker(tmp_path) as broker:
+        producer = await broker.producer().join()
+        broker.put_half(b"before", "TX1")
+        broker.step_ms(-3_600_000)
+        broker.put_half(b"after", "TX2")
+        await broker.check()
+        assert not producer.questions(), "not before their time"
+        broker.pass_ms(TIMEOUT_MS)
+        await broker.check()
+        assert [decode_record(each.body).body for each in producer.questions()] == [b"before", b"after"]
+
+
+async def test_no_half_is_given_up_because_the_clock_was_set_ahead(tmp_path: Path) -> None:
+    async with half_broker(tmp_path) as broker:
+        producer = await broker.producer().join()
+        half = broker.put_half(b"half")
+        broker.step_ms(30 * 24 * 3_600_000)
+        broker.pass_ms(TIMEOUT_MS)
+        await broker.check()
+        assert len(producer.questions()) == 1 and broker.open_halves() == [1]
+        assert (await producer.end(half, COMMIT)).code == 0
+        assert broker.visible() == [b"half"]

@@ -46,7 +46,8 @@ def offsets(messages: list[MessageExt]) -> list[int]:
 
 
 def filled(*queue_offsets: int, clock: Clock | None = None) -> tuple[ProcessQueue, list[MessageExt]]:
-    queue = ProcessQueue(clock or Clock())
+    clock = clock or Clock()
+    queue = ProcessQueue(clock, wall_ms=lambda: 5_000_000 + clock.now_ms)
     messages = [message(each) for each in queue_offsets]
     queue.add(messages)
     return queue, messages
@@ -202,10 +203,12 @@ def test_the_description_for_running_info() -> None:
         2,
         True,
     )
-    assert (info.last_lock_timestamp, info.last_pull_timestamp) == (1_000_000, 1_000_007)
-    assert info.last_consume_timestamp == 1_000_000
+    # Wall time, though they are measured by the monotonic clock.
+    assert (info.last_lock_timestamp, info.last_pull_timestamp) == (6_000_000, 6_000_007)
+    assert info.last_consume_timestamp == 6_000_000
     empty = ProcessQueue(clock).describe(0)
     assert (empty.cached_msg_min_offset, empty.cached_msg_max_offset, empty.locked) == (0, 0, False)
+    assert empty.last_lock_timestamp == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove"]), st.sets(st.integers(0, 30))), max_size=30))
