@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.delayed_messages import slot_time
 from kourou.broker.delivered_records import DeliveredRecords, find_delivered
 from kourou.broker.deliveries import (
     DELIVERY_BYTES,
@@ -223,20 +224,26 @@ class TimerService:
                     self._timers.enter(replace(entry, out_ms=other_ms), now_ms, is_counted=False)
 
     def _out_ms(self, entry: TimerEntry, record: MessageExt, now_ms: int) -> int:
-        """The time that a message waits for, in the wheel's time. One that an earlier process stored, by a
+        """The slot that a message waits for, in the wheel's time. One that an earlier process stored, by a
         clock that may have been ahead, waits no longer than its delay."""
-        out_ms = self._watch.steady_of(entry.out_ms, entry.phy_offset) + self._timers.ahead_ms
+        out_ms = self._slot_ms(self._watch.steady_of(entry.out_ms, entry.phy_offset))
         if entry.phy_offset >= self._watch.start_phy_offset or out_ms <= now_ms:
             return out_ms
         sec, ms = _scan_delay(properties_from_bytes(record.raw_properties))
         delay_ms = int(sec) * 1000 if sec and sec.isdecimal() else int(ms) if ms and ms.isdecimal() else None
-        return out_ms if delay_ms is None else min(out_ms, now_ms + delay_ms)
+        latest_ms = out_ms if delay_ms is None else slot_time(now_ms + delay_ms, self._timers.precision_ms)
+        return min(out_ms, latest_ms)
+
+    def _slot_ms(self, steady_ms: int) -> int:
+        """The wheel's slot of a slot in steady time: rather the next one than the one before."""
+        precision_ms = self._timers.precision_ms
+        return -(-(steady_ms + self._timers.ahead_ms) // precision_ms) * precision_ms
 
     def _other_slots(self, out_ms: int) -> set[int]:
         """Where a message may wait that is to be left out: it may have been entered before the clock was
         stepped."""
         steps = accumulate((step.ms for step in self._watch.steps), initial=0)
-        return {out_ms, *(out_ms - stepped_ms + self._timers.ahead_ms for stepped_ms in steps)}
+        return {out_ms, *(self._slot_ms(out_ms - stepped_ms) for stepped_ms in steps)}
 
     async def _read_units(self, queue: ConsumeQueue) -> list[CqUnit]:
         queue_offset = self._timers.queue_offset
