@@ -111,13 +111,13 @@ class LogFile:
     def can_be_mapped(self) -> bool:
         """Whether the map can be read: the file has its full length, and nothing was unreadable so far. To be
         asked right before each read of the map; takes a fraction of a microsecond."""
-        if not self.is_broken and (not self.file.reaches(self.size_bytes) or self._was_unreadable):
-            self.is_broken = True
-        return not self.is_broken
-
-    @property
-    def _was_unreadable(self) -> bool:
-        return self._guard is not None and self._guard.is_broken
+        if self.is_broken:
+            return False
+        guard = self._guard
+        if self.file.reaches(self.size_bytes) and (guard is None or not guard.is_broken):
+            return True
+        self.is_broken = True
+        return False
 
     def find_loss(self) -> str | None:
         """Why what is written to the open file would be lost, as far as the file itself can tell: it was
@@ -131,8 +131,7 @@ class LogFile:
                 f"{self.path} was cut short while it was in use: it has {status.length_bytes} of "
                 f"{self.size_bytes} bytes"
             )
-        if self.is_broken or self._was_unreadable:
-            self.is_broken = True
+        if not self.can_be_mapped():
             return f"{self.path} was cut short while it was in use, or the disk cannot read it"
         return None
 
