@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks._broker_loadgen import Loadgen
+from benchmarks._page_cache import available_bytes
 
 if TYPE_CHECKING:
     from tests.interop.process import ServerProcess
@@ -48,6 +49,11 @@ STORE = {
     "maxTransferBytesOnMessageInDisk": str(4 * 1024 * 1024),
     "pullBatchMaxMessageCount": "1024",
 }
+# A store on tmpfs takes memory: smaller files, so that the one that is prepared does not take a gigabyte.
+ON_TMPFS = {"mappedFileSizeCommitLog": str(256 * 1024 * 1024)}
+TMPFS = Path("/dev/shm")
+TMPFS_BYTES = 3 * 1024 * 1024 * 1024
+"""What one broker may need there."""
 # On a machine that does much else Apache's take a minute.
 FIRST_SEND_TIMEOUT_S = 180
 # A clean stop of Apache's writes all that is not on the disk.
@@ -148,6 +154,20 @@ def launch(
     return RunningPeer(name, server, program, namesrv, store)
 
 
+def why_no_tmpfs(brokers: int) -> str | None:
+    """Why so many brokers cannot have their stores on tmpfs; None: they can."""
+    mounts = Path("/proc/self/mounts")
+    lines = mounts.read_text().splitlines() if mounts.exists() else []
+    if not any(line.split()[1:3] == [str(TMPFS), "tmpfs"] for line in lines):
+        return f"{TMPFS} is no tmpfs"
+    space = os.statvfs(TMPFS)
+    room_bytes = min(space.f_bavail * space.f_frsize, available_bytes())
+    if room_bytes < brokers * TMPFS_BYTES:
+        wanted = f"{TMPFS_BYTES / 1e9:.1f} GB a broker are needed"
+        return f"{TMPFS}, or memory, has {room_bytes / 1e9:.1f} GB left, {wanted}"
+    return None
+
+
 class Launcher:
     """Starts brokers, each with a name server of its own, below a folder that is emptied afterwards."""
 
@@ -156,13 +176,17 @@ class Launcher:
         self.program = program
 
     @contextmanager
-    def running(self, names: list[str], flush: str) -> Iterator[list[RunningPeer]]:
-        """All brokers at once, each ready; killed at the end, and what they wrote deleted."""
+    def running(self, names: list[str], flush: str, *, on_tmpfs: bool = False) -> Iterator[list[RunningPeer]]:
+        """All brokers at once, each ready; killed at the end, and what they wrote deleted. With `on_tmpfs`
+        that is in memory (`why_no_tmpfs`)."""
+        settings = ON_TMPFS if on_tmpfs else {}
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
+            where = TMPFS if on_tmpfs else self.folder
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=where)))
             peers = []
             for name in names:
-                peer = launch(name, folder, self._namesrv(stack, folder), self.program, flush)
+                namesrv = self._namesrv(stack, folder)
+                peer = launch(name, folder, namesrv, self.program, flush, settings=settings)
                 stack.callback(peer.kill)
                 peers.append(peer)
             for peer in peers:

@@ -6,11 +6,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from benchmarks._broker_loadgen import LoadgenError
-from benchmarks._broker_peers import Launcher, PeerError, RunningPeer
+from benchmarks._broker_peers import Launcher, PeerError, RunningPeer, why_no_tmpfs
 from benchmarks._client_peers import ClientError
 from benchmarks._compare_alone import SENT_PER_S, START_S, fill
 from benchmarks._compare_result import Result
@@ -19,6 +19,7 @@ from benchmarks._official import OfficialError
 
 # What one broker failing in one row may raise: the others go on.
 FAILURES = (LoadgenError, PeerError, OfficialError, ClientError, OSError)
+TMPFS_FILL = 120_000
 # A JVM goes on compiling for a while what it has run, on a core that the first row needs. The quick form has
 # no time to wait for that.
 SETTLE_S = {"quick": 0.0, "full": 3.0}
@@ -31,6 +32,11 @@ class Group:
     flush: str
     rows: Sequence[SharedRow] = ()
     alone: Sequence[AloneRow] = ()
+    on_tmpfs: bool = False
+
+    def scaled(self, scale: Scale) -> Scale:
+        """The form for this group: on tmpfs what brokers are filled with takes memory."""
+        return replace(scale, fill=min(scale.fill, TMPFS_FILL)) if self.on_tmpfs else scale
 
 
 def start_s(scale: Scale, brokers: int) -> float:
@@ -67,7 +73,12 @@ class Comparison:
 
     def run(self, group: Group) -> None:
         """Measure every row of a group for which there is time."""
-        if group.rows and self._has_time("", start_s(self._scale, len(self._result.names)), group.rows):
+        why_not = why_no_tmpfs(len(self._result.names)) if group.on_tmpfs and group.rows else None
+        if why_not is not None:
+            self._result.left_out += [f"{row.name}: {why_not}" for row in group.rows]
+            return
+        starting_s = start_s(group.scaled(self._scale), len(self._result.names))
+        if group.rows and self._has_time("", starting_s, group.rows):
             try:
                 self._run_shared(group)
             except FAILURES as error:
@@ -77,10 +88,10 @@ class Comparison:
             self.measure(alone, partial(alone.run_alone, launcher=self._launcher, scale=self._scale))
 
     def _run_shared(self, group: Group) -> None:
-        with self._launcher.running(self._result.names, group.flush) as peers:
+        with self._launcher.running(self._result.names, group.flush, on_tmpfs=group.on_tmpfs) as peers:
             for peer in peers:
                 say(f"{peer.name}: warming up, {group.flush} flush")
-                fill(peer, self._scale.fill)
+                fill(peer, group.scaled(self._scale).fill)
             time.sleep(SETTLE_S[self._scale.form])
             by_name = {peer.name: peer for peer in peers}
             for row in group.rows:

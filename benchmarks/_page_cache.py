@@ -59,3 +59,10 @@ def _resident_pages(path: Path) -> tuple[int, int]:
         if failed:
             raise OSError(ctypes.get_errno(), f"mincore of {path}")
         return sum(value & 1 for value in bytes(answer)), pages
+
+
+def available_bytes() -> int:
+    """Memory that can be had without swapping; 0 where the system does not tell."""
+    meminfo = Path("/proc/meminfo")
+    words = meminfo.read_text().split() if meminfo.exists() else []
+    return int(words[words.index("MemAvailable:") + 1]) * 1024 if "MemAvailable:" in words else 0

@@ -52,6 +52,7 @@ from benchmarks._compare_rows import (
     read_rows,
     send_rows,
     size_rows,
+    tmpfs_rows,
 )
 from benchmarks._compare_run import Budget, Comparison, Group, say, start_s
 from benchmarks._official import official_rows
@@ -79,6 +80,7 @@ def groups(scale: Scale) -> list[Group]:
     return [
         *first,
         Group("sync", sync),
+        Group("async", tmpfs_rows(), on_tmpfs=True),
         Group("async", alone=[StartRow(), BacklogRow(1_024, "1 KiB", 1.0)]),
         Group("async", official_rows()),
         Group("async", [*size_rows("async"), producers_row()]),
@@ -95,14 +97,15 @@ def selected(group: Group, scale: Scale, texts: list[str]) -> Group:
         in_form = scale.form == "full" or row.is_quick or bool(texts)
         return in_form and (not texts or any(text in row.name for text in texts))
 
-    return Group(group.flush, list(filter(is_wanted, group.rows)), list(filter(is_wanted, group.alone)))
+    rows, alone = list(filter(is_wanted, group.rows)), list(filter(is_wanted, group.alone))
+    return dataclasses.replace(group, rows=rows, alone=alone)
 
 
 def planned_s(wanted: list[Group], scale: Scale, brokers: int) -> float:
     """How long the groups take, at a guess."""
     total = 0.0
     for group in wanted:
-        total += start_s(scale, brokers) if group.rows else 0.0
+        total += start_s(group.scaled(scale), brokers) if group.rows else 0.0
         total += sum(row.rounds(scale) * brokers * row.cost_s(scale) for row in (*group.rows, *group.alone))
     return total
 
