@@ -67,6 +67,8 @@ def test_full_form_has_all_of_quick_and_more() -> None:
         *(
             "pull of 32",
             "pull of 1,024",
+            "tmpfs: send",
+            "tmpfs: pull of 32, 4×8",
             "push consumption",
             "end to end at 20,000/s",
             "1,000 consumers waiting",
