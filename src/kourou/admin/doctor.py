@@ -30,7 +30,6 @@ from kourou.admin.doctor_checks_servers import (
     check_disks,
     check_namesrvs,
     check_stores,
-    check_timer_files,
 )
 from kourou.admin.doctor_checks_topics import check_order_conf, check_permissions, check_spread
 from kourou.admin.doctor_checks_transactions import check_transactions
@@ -51,7 +50,6 @@ _AT_ONE_LOOK: Final[dict[str, Check]] = {
     "disks": check_disks,
     "stores": check_stores,
     "damage": check_damage,
-    "timer files": check_timer_files,
     "permissions": check_permissions,
     "topics on all masters": check_spread,
     "order configuration": check_order_conf,

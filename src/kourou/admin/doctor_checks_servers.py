@@ -31,6 +31,7 @@ _DAMAGE_KEYS: Final = (
     "lostMessages",
     "rebuiltQueueUnits",
     "rebuiltIndexEntries",
+    "rebuiltTimerWheels",
 )
 # Where Docker puts the networks that it makes by itself.
 _DOCKER: Final = tuple(map(ipaddress.ip_network, ("172.17.0.0/16", "172.18.0.0/15", "172.20.0.0/14")))
@@ -218,8 +219,8 @@ async def check_clocks(scene: Scene) -> list[Finding]:
 
 def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
     """Kourou's brokers notice when their clock is set."""
-    count, step = broker.runtime.get("kourouClockSteps", ""), broker.runtime.get("kourouLastClockStepMs", "")
-    at = broker.runtime.get("kourouLastClockStepTimestamp", "")
+    count, step = broker.runtime.get("clockSteps", ""), broker.runtime.get("lastClockStepMs", "")
+    at = broker.runtime.get("lastClockStepTimestamp", "")
     if not (count.isdecimal() and int(count) and at.isdecimal() and step.lstrip("-").isdecimal()):
         return
     way, seconds = "back" if step.startswith("-") else "ahead", abs(int(step)) / 1000
@@ -234,26 +235,6 @@ def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
         "age of lag are wrong across the step",
         cure="find out what sets the clock; NTP that slews (chronyd, after its start) does not step it",
     )
-
-
-async def check_timer_files(scene: Scene) -> list[Finding]:
-    """Files of the timers that were damaged and made anew."""
-    findings = []
-    for broker in scene.brokers:
-        count = broker.runtime.get("kourouTimerFileDamages", "")
-        if count.isdecimal() and int(count):
-            findings.append(
-                Finding(
-                    severity=Severity.WARNING,
-                    check="timer files",
-                    where=broker.where,
-                    what=f"files of its timer wheel were missing or damaged (times since its start: {count})",
-                    meaning="they were derived again and no message is lost, but something damages its files",
-                    cure="the broker's log names the file; look at the disk (dmesg), and at what else writes "
-                    "to the store's folder",
-                )
-            )
-    return findings
 
 
 def _clock(scene: Scene, broker: BrokerView) -> Iterator[Finding]:
@@ -388,6 +369,17 @@ def damage_findings(broker: BrokerView) -> Iterator[Finding]:
             what=f"{rebuilt} entries of its ConsumeQueues and index did not fit the CommitLog and were "
             "rebuilt",
             meaning="nothing is lost, but something wrote into these files, or the disk does not keep them",
+            cure=cure,
+        )
+    if counts["rebuiltTimerWheels"]:
+        yield Finding(
+            severity=Severity.WARNING,
+            check="damage",
+            where=broker.where,
+            what="files of its timer wheel were missing or damaged and were rebuilt (times since its start: "
+            f"{counts['rebuiltTimerWheels']})",
+            meaning="every delayed message is still delivered once, but something wrote into these files, or "
+            "the disk does not keep them",
             cure=cure,
         )
 

@@ -143,6 +143,7 @@ def _damage(services: BrokerServices) -> dict[str, str]:
         "lostMessages": str(damages.lost_messages),
         "rebuiltQueueUnits": str(damages.rebuilt_units),
         "rebuiltIndexEntries": str(damages.rebuilt_entries),
+        "rebuiltTimerWheels": str(services.timers.damage_count if services.timers is not None else 0),
     }
 
 
@@ -178,9 +179,8 @@ def _delay_levels(services: BrokerServices) -> Iterator[tuple[str, str]]:
 
 def _timer(services: BrokerServices) -> dict[str, str]:
     """How far behind the timers are. Tools read these keys without looking first."""
-    timers, read_behind_ms, offset_behind, damage_count = services.timers, 0, 0, 0
+    timers, read_behind_ms, offset_behind = services.timers, 0, 0
     if timers is not None:
-        damage_count = timers.damage_count
         wheel_ms = services.clock_watch.steady_ms() + timers.ahead_ms
         read_behind_ms = max(0, wheel_ms - timers.read_ms - timers.precision_ms)
         offset_behind = services.store.max_offset_in_queue(TIMER_TOPIC, 0) - timers.queue_offset
@@ -190,7 +190,6 @@ def _timer(services: BrokerServices) -> dict[str, str]:
         "timerCongestNum": "0",
         "timerEnqueueTps": "0.0",
         "timerDequeueTps": "0.0",
-        "kourouTimerFileDamages": str(damage_count),
     }
 
 
@@ -198,9 +197,9 @@ def _clock(watch: ClockWatch) -> dict[str, str]:
     """Steps of the wall clock since the start, or found at it. Kourou's own keys; `doctor` reads them."""
     step = watch.last_step
     return {
-        "kourouClockSteps": str(watch.step_count),
-        "kourouLastClockStepMs": str(step.ms if step is not None else 0),
-        "kourouLastClockStepTimestamp": str(step.wall_ms if step is not None else 0),
+        "clockSteps": str(watch.step_count),
+        "lastClockStepMs": str(step.ms if step is not None else 0),
+        "lastClockStepTimestamp": str(step.wall_ms if step is not None else 0),
     }
 
 
