@@ -37,3 +37,14 @@ def monotonic_ms() -> int:
     if _MONOTONIC is None:  # no clock_gettime: Windows
         return time.monotonic_ns() // 1_000_000
     return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
+
+
+def duration_text(ms: int) -> str:
+    """`2d 3h`, `1h 0m 5s`, `1.5s`: for log lines."""
+    if ms < 59_950:
+        return f"{ms / 1000:.1f}s"
+    minutes, seconds = divmod((ms + 500) // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
+    return " ".join(f"{number}{unit}" for number, unit in parts if number)

@@ -13,6 +13,7 @@ from typing import Final
 from kourou.admin.brokers import broker_configs
 from kourou.admin.doctor_findings import Finding, Severity
 from kourou.admin.doctor_scene import BrokerView, Scene
+from kourou.clock import duration_text
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, TopicList, decode_body
 from kourou.protocol.codes import RequestCode
@@ -223,13 +224,13 @@ def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
     at = broker.runtime.get("lastClockStepTimestamp", "")
     if not (count.isdecimal() and int(count) and at.isdecimal() and step.lstrip("-").isdecimal()):
         return
-    way, seconds = "back" if step.startswith("-") else "ahead", abs(int(step)) / 1000
+    way, size = "back" if step.startswith("-") else "ahead", duration_text(abs(int(step)))
     when = datetime.fromtimestamp(int(at) / 1000, UTC)
     yield Finding(
         severity=Severity.WARNING,
         check="clocks",
         where=broker.where,
-        what=f"its clock was set {way} by {seconds:.1f} s, when it then showed {when:%Y-%m-%d %H:%M:%S} UTC "
+        what=f"its clock was set {way} by {size}, to {when:%Y-%m-%d %H:%M:%S} UTC "
         f"(steps since its start: {count})",
         meaning="messages that waited for a delay keep it; timestamps of messages, searches by time and the "
         "age of lag are wrong across the step",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.clock import Clock
+from kourou.clock import Clock, duration_text
 
 _log = logging.getLogger(__name__)
 
@@ -102,14 +102,3 @@ class ClockWatch:
         it lies ahead of both."""
         ages = (self._clock.wall_ms() - born_ms, self.steady_ms() - born_ms)
         return min((age for age in ages if age >= 0), default=None)
-
-
-def duration_text(ms: int) -> str:
-    """`2d 3h`, `1h 0m 5s`, `1.5s`: for log lines."""
-    if ms < 59_950:
-        return f"{ms / 1000:.1f}s"
-    minutes, seconds = divmod((ms + 500) // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
-    return " ".join(f"{number}{unit}" for number, unit in parts if number)

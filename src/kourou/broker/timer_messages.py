@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.clock_watch import duration_text
 from kourou.broker.timer_metrics import TimerMetrics
+from kourou.clock import duration_text
 from kourou.protocol.names import TIMER_TOPIC
 from kourou.protocol.tags import java_hash_code
 from kourou.store.commit_log import CommitLog
@@ -112,9 +112,9 @@ class TimerMessages:
         self.metrics.load(counts, topics, now_ms)
         self.ahead_ms = max(0, self.read_ms - now_ms)
         if self.ahead_ms:
-            _log.warning(
-                "the timer wheel is %s ahead of the clock, which was set back: it goes on from there, so "
-                "that messages wait for what is left of their delay",
+            _log.info(
+                "the timer wheel is %s ahead of the clock, which was set back: it goes on from there until "
+                "no message waits",
                 duration_text(self.ahead_ms),
             )
 

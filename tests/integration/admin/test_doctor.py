@@ -195,7 +195,7 @@ async def test_a_clock_that_was_stepped_and_a_timer_wheel_that_was_rebuilt(tmp_p
             broker.services.timers.damage_count = 1
             found = await the_finding(running, "clocks")
             assert (found["severity"], "broker-b" in found["where"]) == ("warning", True)
-            assert "set back by 3600.0 s" in found["what"] and "start: 2" in found["what"]
+            assert "set back by 1h, to" in found["what"] and "start: 2" in found["what"]
             found = await the_finding(running, "damage")
             assert (found["severity"], "broker-b" in found["where"]) == ("warning", True)
 

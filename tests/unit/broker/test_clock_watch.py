@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.broker.clock_watch import ClockWatch, duration_text
+from kourou.broker.clock_watch import ClockWatch
+from kourou.clock import duration_text
 from kourou.testing.clock import FakeClock
 
 NOW_MS = 1_700_000_000_000
