@@ -30,9 +30,11 @@ from tests.integration.kernel.kernel_kit import build, build_problem
 
 TOPICS = ("orders", "logs")
 QUEUES = 2
-MESSAGES = 1200
+MESSAGES = 600
 UNIT_BYTES = 20
-QUEUE_FILE_UNITS = 100
+QUEUE_FILE_UNITS = 50
+LOG_FILE_BYTES = 64 * 1024
+INDEX_SLOTS = 32
 ZEROS = bytes(4096)
 RANDOM = random.Random(18).randbytes(4096)
 INSIDE = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING)
@@ -63,10 +65,10 @@ def kernel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def config(root: Path) -> MessageStoreConfig:
     return MessageStoreConfig(
         root=root,
-        commit_log_file_bytes=128 * 1024,
+        commit_log_file_bytes=LOG_FILE_BYTES,
         consume_queue_file_bytes=QUEUE_FILE_UNITS * UNIT_BYTES,
-        index_slots=64,
-        index_entries=256,
+        index_slots=INDEX_SLOTS,
+        index_entries=4 * INDEX_SLOTS,
     )
 
 
@@ -179,11 +181,11 @@ def assert_consumed(store: MessageStore, stored: dict[Key, Stored], lost: set[Ke
 # -- the CommitLog -------------------------------------------------------------------------------
 
 STRETCHES = {
-    "first file": [50_000],
-    "end of a file": [128 * 1024 - 2048],
-    "last file": [2 * 128 * 1024 + 1000],
+    "first file": [25_000],
+    "end of a file": [LOG_FILE_BYTES - 2048],
+    "last file": [2 * LOG_FILE_BYTES + 1000],
     "start of the log": [0],
-    "several places": [10_000, 20_000, 140_000, 300_000],
+    "several places": [5_000, 20_000, 70_000, 150_000],
 }
 
 
@@ -191,9 +193,9 @@ def overwrite(root: Path, begin: int, raw: bytes) -> Stretch:
     """Write into the log, over the border of two files if need be."""
     for offset in range(0, len(raw), 512):
         at = begin + offset
-        path = root / "commitlog" / f"{at // (128 * 1024) * 128 * 1024:020d}"
+        path = root / "commitlog" / f"{at // LOG_FILE_BYTES * LOG_FILE_BYTES:020d}"
         with path.open("r+b") as file:
-            file.seek(at % (128 * 1024))
+            file.seek(at % LOG_FILE_BYTES)
             file.write(raw[offset : offset + 512])
     return begin, begin + len(raw)
 
@@ -214,10 +216,14 @@ def test_a_damaged_stretch_of_the_log_does_not_block_its_queues(
     assert_consumed(store, stored, lost)
     assert named_as_lost(caplog) == lost
     assert store.damages.lost_messages == len(lost)
-    named = [r for r in caplog.records if "no valid record from" in r.getMessage()]
-    assert len(named) == len(store.damages.damages) >= len(stretches)
+    named = [r.getMessage() for r in caplog.records if "no valid record from" in r.getMessage()]
+    # Not with every pull; a stretch that turns out to be longer is reported once more.
+    assert len(stretches) <= len(named) == len(set(named)) <= 2 * len(stretches)
+    assert len(store.damages.damages) == len(stretches)
     for key in lost:
-        assert store.look_message(stored[key].phy_offset) is None
+        # Random bytes in the properties alone are seen by the unit only.
+        looked = store.look_message(stored[key].phy_offset)
+        assert looked is None or (raw is RANDOM and number_of(looked.body) == stored[key].number)
     store.close()
     caplog.clear()
     store = open_store(root, kernel)  # what is known is not said again
@@ -247,7 +253,7 @@ def test_a_stretch_that_is_damaged_in_use_does_not_block_its_queues(
     path = log_paths(root)[0]
     before = path.stat().st_mtime_ns
     while path.stat().st_mtime_ns == before:  # the system's time of writes goes in steps
-        stretch = overwrite(root, 40_000, RANDOM)
+        stretch = overwrite(root, 30_000, RANDOM)
     run_steps(store.watch.look_steps())
     lost = hit(stored, [stretch])
     assert_consumed(store, stored, lost)
@@ -266,7 +272,7 @@ def test_a_stretch_that_is_damaged_in_use_does_not_block_its_queues(
 def test_what_is_put_back_from_a_copy_is_served_again(
     root: Path, sound_store: Path, stored: dict[Key, Stored], caplog: pytest.LogCaptureFixture
 ) -> None:
-    overwrite(root, 140_000, RANDOM)
+    overwrite(root, 70_000, RANDOM)
     store = open_store(root)
     assert len(consume(store)) < len(stored)
     store.close()
@@ -333,19 +339,18 @@ QUEUE_DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("which", ["all files", "first files", "last files"])
+@pytest.mark.parametrize("which", [slice(None), slice(1)], ids=["all files", "first files"])
 @pytest.mark.parametrize("damage", QUEUE_DAMAGES)
 def test_a_damaged_consume_queue_skips_nothing(
     root: Path,
     stored: dict[Key, Stored],
     kernel: Kernel | None,
     damage: str,
-    which: str,
+    which: slice,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for folder in sorted({path.parent for path in queue_files(root)}):
-        files = sorted(folder.iterdir())
-        for path in {"all files": files, "first files": files[:1], "last files": files[-1:]}[which]:
+        for path in sorted(folder.iterdir())[which]:
             QUEUE_DAMAGES[damage](path)
     store = open_store(root, kernel)
     assert_consumed(store, stored, set())
@@ -389,10 +394,28 @@ def test_pulls_from_the_middle_of_a_damaged_queue_are_served(root: Path, stored:
     for path in queue_files(root):
         random_file(path)
     store = open_store(root)
-    for queue_offset in (250, 120, 121, 60, 299):
+    for queue_offset in (125, 60, 61, 30, 149):
         result = store.get_message("orders", 1, queue_offset, 1)
         (message,) = decode_records(b"".join(result.buffers))
         assert number_of(message.body) == stored["orders", 1, queue_offset].number
+    store.close()
+
+
+def test_a_queue_that_was_deleted_and_made_anew_is_rebuilt_without_what_was_before(folder: Path) -> None:
+    """The log still has the records of the deleted topic, with the same offsets."""
+    store = open_store(folder / "store")
+    put_numbered(store, 0, 200)
+    store.delete_topic("orders")
+    put_numbered(store, 200, 100)
+    store.close()
+    for path in queue_files(folder / "store"):
+        random_file(path)
+    store = open_store(folder / "store")
+    consumed = consume(store)
+    assert [number for key, number in consumed.items() if key[0] == "orders"] == [
+        number for queue_id in range(QUEUES) for number in range(200, 300) if number % 4 == 2 * queue_id
+    ]
+    assert sum(key[0] == "logs" for key in consumed) == 150
     store.close()
 
 
@@ -415,8 +438,8 @@ def test_tag_filters_see_what_the_records_say(root: Path, stored: dict[Key, Stor
 def both(root: Path) -> Iterator[Stretch]:
     for path in queue_files(root):
         random_units(path)
-    yield overwrite(root, 70_000, RANDOM)
-    yield overwrite(root, 200_000, ZEROS)
+    yield overwrite(root, 35_000, RANDOM)
+    yield overwrite(root, 100_000, ZEROS)
 
 
 def test_log_and_queues_damaged_together(
@@ -431,7 +454,6 @@ def test_log_and_queues_damaged_together(
 
 # -- the index -----------------------------------------------------------------------------------
 
-INDEX_SLOTS = 64
 FIRST_ENTRY = 40 + INDEX_SLOTS * 4 + 20
 
 
@@ -443,7 +465,7 @@ def overwrite_bytes(path: Path, position: int, raw: bytes) -> None:
 
 def random_slots(path: Path) -> None:
     rand = random.Random(path.name)
-    slots = [rand.randrange(0, 200).to_bytes(4, "big") for _ in range(INDEX_SLOTS)]
+    slots = [rand.randrange(0, 100).to_bytes(4, "big") for _ in range(INDEX_SLOTS)]
     overwrite_bytes(path, 40, b"".join(slots))
 
 
@@ -453,17 +475,17 @@ def zero_slots(path: Path) -> None:
 
 def random_entries(path: Path) -> None:
     rand = random.Random(path.name)
-    for index in rand.sample(range(150), 20):
+    for index in rand.sample(range(100), 15):
         overwrite_bytes(path, FIRST_ENTRY + index * 20, rand.randbytes(20))
 
 
 def wrong_links(path: Path) -> None:
-    for index in range(10, 140, 7):
+    for index in range(10, 100, 7):
         overwrite_bytes(path, FIRST_ENTRY + index * 20 + 16, (index // 2).to_bytes(4, "big"))
 
 
 def wrong_hashes(path: Path) -> None:
-    for index in range(10, 140, 7):
+    for index in range(10, 100, 7):
         overwrite_bytes(path, FIRST_ENTRY + index * 20, (index * 7919).to_bytes(4, "big"))
 
 
@@ -490,7 +512,7 @@ def assert_found(store: MessageStore, count: int = MESSAGES) -> None:
         assert [message.msg_id for message in found] == [f"ID{number}"]
 
 
-@pytest.mark.parametrize("which", [slice(0, 1), slice(2, 3), slice(-1, None), slice(None)], ids=str)
+@pytest.mark.parametrize("which", [slice(0, 1), slice(None)], ids=["first file", "all files"])
 @pytest.mark.parametrize("damage", INDEX_DAMAGES)
 def test_a_damaged_index_finds_every_message(
     root: Path, damage: str, which: slice, caplog: pytest.LogCaptureFixture
@@ -512,7 +534,7 @@ def test_an_index_whose_records_are_gone_is_built_again_at_the_next_start(
     root: Path, stored: dict[Key, Stored], caplog: pytest.LogCaptureFixture
 ) -> None:
     paths = sorted((root / "index").iterdir())
-    stretch = overwrite(root, 20_000, ZEROS)
+    stretch = overwrite(root, 15_000, ZEROS)
     lost = {stored[key].number for key in hit(stored, [stretch])}
     random_entries(paths[0])
     for _ in range(2):

@@ -21,13 +21,13 @@ from kourou.protocol.record import (
     STORE_TIMESTAMP_POS,
     SYS_FLAG_POS,
     Buffer,
-    decode_record,
     record_mark,
 )
 from kourou.store.commit_log import CommitLog
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import UNIT, CqUnit
 from kourou.store.log_file import LogFile
+from kourou.store.message_lookup import decode_sound_record
 from kourou.transport.request import Request
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RecordReads:
         raw = self._records.get(phy_offset)
         if raw is None:
             raw = self._record_nowait(phy_offset)
-        return raw if raw and _is_sound(raw) else None
+        return raw if raw and _is_sound(raw, phy_offset) else None
 
     def store_time(self, phy_offset: int) -> int:
         """When the record at `phy_offset` was stored; -1 when it is gone or has to come from disk."""
@@ -227,9 +227,9 @@ def _read_record(log_file: LogFile, phy_offset: int) -> bytes:
     return log_file.file.pread(size, phy_offset - log_file.start_phy_offset)
 
 
-def _is_sound(raw: bytes) -> bool:
+def _is_sound(raw: bytes, phy_offset: int) -> bool:
     try:
-        decode_record(raw, verify_body_crc=True)
+        decode_sound_record(raw, phy_offset)
     except ProtocolError:
         return False
     return True

@@ -334,14 +334,13 @@ class ConsumeQueue:
         verified = self._verified
         return verified is None or verified.find(0, queue_offset // CHUNK_UNITS, -(-end // CHUNK_UNITS)) >= 0
 
-    def mark_verified(self, first: int, end: int) -> None:
-        """The units from `first` to before `end` fit their records; whole chunks, but at the ends of the
-        queue. In any thread."""
+    def verified_chunks(self) -> bytearray:
+        """A byte for each chunk of doubtful units, not 0 if it was verified. A verifier takes it before it
+        reads, and marks chunks in it: if all are in doubt again by then, it has no effect. In any thread."""
         verified = self._verified
         if verified is None:
             verified = self._verified = bytearray(-(-self._doubtful_end // CHUNK_UNITS))
-        chunks = range(first // CHUNK_UNITS, min(-(-end // CHUNK_UNITS), len(verified)))
-        verified[chunks.start : chunks.stop] = b"\x01" * len(chunks)
+        return verified
 
     def distrust(self, queue_offset: int) -> bool:
         """Have every unit verified before it is read again: something else has written to the files, as the

@@ -83,10 +83,17 @@ class KnownDamages:
         """How many bytes of the log hold no records."""
         return sum(damage.end_phy_offset - damage.phy_offset for damage in self.damages)
 
+    def is_known(self, phy_offset: int, end_phy_offset: int) -> bool:
+        """Whether all of these bytes are known to be damaged."""
+        return any(
+            known.phy_offset <= phy_offset and end_phy_offset <= known.end_phy_offset
+            for known in list(self.damages)
+        )
+
     def note(self, damage: Damage) -> None:
         """Report a damaged stretch of the log and remember it, unless it is known."""
         with self._lock:
-            if any(known.covers(damage) for known in self.damages):
+            if self.is_known(damage.phy_offset, damage.end_phy_offset):
                 return
             _log.error("%s", damage)
             self.damages[:] = [known for known in self.damages if not damage.covers(known)] + [damage]

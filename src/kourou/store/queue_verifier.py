@@ -55,6 +55,8 @@ _READ_BYTES: Final = 4 * 1024 * 1024
 """Records of one check; a larger one is checked alone."""
 _GAP_BYTES: Final = 8 * 1024
 """Records closer together than this are read in one go."""
+_REBUILT_UNITS: Final = 65_536
+"""More are not kept of one walk over the whole log; what follows is found from there."""
 _SCRATCH_BYTES: Final = 8 * 1024 * 1024
 _FIRST_PIECE_BYTES: Final = 128 * 1024
 _EXT_ADDRESS_END: Final = -(1 << 31)
@@ -94,7 +96,7 @@ class QueueVerifier:
         self._files = files
         self._log = log
         self._queue_files = queue_files
-        self._damages = damages
+        self.damages = damages
         self._delay_levels = delay_levels
         self.kernel = kernel
         self.has_ext = has_ext
@@ -105,6 +107,7 @@ class QueueVerifier:
     def verify(self, queue: ConsumeQueue, queue_offset: int, count: int) -> None:
         """Have these units, which are in the files, fit their records, or be blank. May wait for the disk;
         OSError when it fails."""
+        verified = queue.verified_chunks()
         with closing(LogSnapshot(self._files, self._log)) as log:
             check = _QueueCheck(self, queue, log)
             first, end = check.range_of(queue_offset, count)
@@ -116,7 +119,9 @@ class QueueVerifier:
                     units = check.units(first, end)
                     is_right = check.fits(first, units)
                     self._rebuild(queue, check, first, units, is_right)
-        queue.mark_verified(first, end)
+        # Whole chunks, but at the ends of the queue, where there is no more of them.
+        chunks = range(first // CHUNK_UNITS, min(-(-end // CHUNK_UNITS), len(verified)))
+        verified[chunks.start : chunks.stop] = b"\x01" * len(chunks)
 
     def _rebuild(
         self, queue: ConsumeQueue, check: _QueueCheck, first: int, units: Units, is_right: Bools
@@ -158,9 +163,9 @@ class QueueVerifier:
             queue.topic, queue.queue_id, self._queue_files.start_of(first * UNIT_BYTES)
         )
         if rebuilt:
-            self._damages.note_rebuilt(queue.topic, queue.queue_id, path, first, rebuilt)
+            self.damages.note_rebuilt(queue.topic, queue.queue_id, path, first, rebuilt)
         for first_lost, last_lost in _runs(lost):
-            self._damages.note_lost(queue.topic, queue.queue_id, first_lost, last_lost)
+            self.damages.note_lost(queue.topic, queue.queue_id, first_lost, last_lost)
 
     # -- for the checks --------------------------------------------------------------------------
 
@@ -184,7 +189,7 @@ class QueueVerifier:
     def note_damage(self, log: LogSnapshot, bad: BadRecord, end_phy_offset: int) -> None:
         log_file = log.file_at(bad.phy_offset)
         if log_file is not None:
-            self._damages.note(Damage(log_file.path, bad.phy_offset, end_phy_offset, bad.reason))
+            self.damages.note(Damage(log_file.path, bad.phy_offset, end_phy_offset, bad.reason))
 
     def scanner(self, log: LogSnapshot) -> LogScanner:
         return LogScanner(log, self._delay_levels, max_record_bytes=MAX_RECORD_BYTES)
@@ -317,14 +322,17 @@ class _QueueCheck:
         # Nothing in front of them fits. The log may still have records of a topic that was deleted and made
         # anew: only the last row that counts from its start belongs to this queue. So all is walked.
         high = self._place_behind(end)
+        known_end = self._queue.flushed_queue_offset if high is None else high[0]
+        known_end = min(known_end, end + _REBUILT_UNITS)
         found: dict[int, bytes] = {}
         last = -1
         for queue_offset, unit in self._records(self._log.min_phy_offset, self._limit(high)):
             if queue_offset <= last:
                 found.clear()
             last = queue_offset
-            found[queue_offset] = unit
-        return found, self._queue.flushed_queue_offset if high is None else high[0]
+            if first <= queue_offset < known_end:
+                found[queue_offset] = unit
+        return found, known_end
 
     def _find_between(self, first: int, end: int, low: int, high: int) -> tuple[dict[int, bytes], int]:
         found: dict[int, bytes] = {}
@@ -380,7 +388,7 @@ class _QueueCheck:
                     if str(columns.topics[row], "utf-8", "replace") != self._queue.topic:
                         continue
                     found = scanner.record_at(int(columns.phy_offsets[row]))
-                    if isinstance(found, DispatchRequest):
+                    if isinstance(found, DispatchRequest) and not self._is_torn(scanner, found, limit):
                         yield found.queue_offset, _unit_of(found)
                 phy_offset += piece.end
                 continue
@@ -393,9 +401,28 @@ class _QueueCheck:
                 self._verifier.note_damage(self._log, found, end)
                 phy_offset = end
             else:
-                if self._is_mine(found):
+                if self._is_mine(found) and not self._is_torn(scanner, found, limit):
                     yield found.queue_offset, _unit_of(found)
                 phy_offset += found.size
+
+    def _is_torn(self, scanner: LogScanner, record: DispatchRequest, limit: int) -> bool:
+        """Whether a record was overwritten in its properties, which no checksum covers: its unit has other
+        tags, all else is the same, and what follows it is damaged."""
+        end = record.phy_offset + record.size
+        if self._verifier.damages.is_known(record.phy_offset, end):
+            return True
+        unit = self.units(record.queue_offset, record.queue_offset + 1)
+        if (
+            (int(unit.phy_offsets[0]), int(unit.sizes[0])) != (record.phy_offset, record.size)
+            or int(unit.tags_codes[0]) == record.tags_code
+            or not self._has_codes
+            or end >= limit
+            or not isinstance(scanner.record_at(end), BadRecord)
+        ):
+            return False
+        bad = BadRecord(record.phy_offset, "its tags have changed, and no record follows")
+        self._verifier.note_damage(self._log, bad, scanner.next_record(end, limit) or limit)
+        return True
 
     def _is_mine(self, request: DispatchRequest) -> bool:
         queue = self._queue

@@ -181,7 +181,8 @@ class Recovery:
         dispatched again."""
         if self._log.file_at(known.phy_offset) is None:
             return False
-        if not isinstance(self._scanner.record_at(known.phy_offset), DispatchRequest):
+        records = self._scanner.records(known.phy_offset, known.end_phy_offset)
+        if any(isinstance(found, BadRecord) for found in records):
             return True
         _log.warning("damage from %d on is mended", known.phy_offset)
         self._start.go_back_to(known.phy_offset)
