@@ -29,6 +29,7 @@ from kourou.client.transaction_producer import AsyncTransactionProducer
 from kourou.client.transaction_state import TransactionState
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
+from tests.crash.rounds import NIGHTLY
 
 from . import wire
 from .lanes import KOUROU, Lane
@@ -301,6 +302,13 @@ async def _read_all(consumer: AsyncPullConsumer, topic: str) -> list[MessageExt]
 
 ADAPTERS: Final[dict[str, Adapter]] = {"async": AsyncAdapter(), "plain": PlainAdapter()}
 """Both kinds, by name."""
+
+
+def kits_at(lane: Lane) -> list[ClientKit]:
+    """Kits of both kinds; at Apache's brokers, outside of nightly runs, of the async clients alone."""
+    names = ADAPTERS if NIGHTLY or lane.broker == KOUROU else ("async",)
+    return [ClientKit(ADAPTERS[name], lane) for name in names]
+
 
 LANES_OF_KITS: Final = {KOUROU: f"5.5.0-{KOUROU}", "4.9.7": "4.9.8-4.9.7", "5.5.0": "5.5.0-5.5.0"}
 """The lane that has a broker; which client it has beside ours makes no difference."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ import pytest
 pytest.register_assert_rewrite(f"{__package__}.broker_pair")
 
 from . import apache, artifacts, go_client  # noqa: E402
-from .client_kit import ADAPTERS, LANES_OF_KITS, ClientKit  # noqa: E402
+from .client_kit import ADAPTERS, LANES_OF_KITS, ClientKit, kits_at  # noqa: E402
 from .java_session import CLIENT_SETS, AdminSession, ClientSession  # noqa: E402
-from .lanes import Lane, running_lanes  # noqa: E402
+from .lanes import ALL_LANES, KOUROU, Lane, Lanes  # noqa: E402
 from .messaging_session import GO, Messaging, go_messaging, java_messaging  # noqa: E402
 
 
@@ -92,14 +93,20 @@ def messaging(request: pytest.FixtureRequest) -> Callable[[str], Messaging]:
 
 
 @pytest.fixture(scope="session")
-def lanes(
+def shared_lanes(
     tmp_path_factory: pytest.TempPathFactory,
     messaging: Callable[[str], Messaging],
     admins: dict[str, AdminSession],
-) -> Iterator[dict[str, Lane]]:
-    """Every official client at our broker and at Apache's, by name."""
-    with running_lanes(tmp_path_factory.mktemp("lanes"), messaging, admins) as running:
-        yield running
+) -> Iterator[Lanes]:
+    """Brokers and official clients for the whole run, each started when it is asked for."""
+    with ExitStack() as servers:
+        yield Lanes(tmp_path_factory.mktemp("lanes"), messaging, admins, servers)
+
+
+@pytest.fixture(scope="session")
+def lanes(shared_lanes: Lanes) -> dict[str, Lane]:
+    """Every official client at our broker, and in a nightly run at Apache's, by name."""
+    return {name: shared_lanes[name] for name in ALL_LANES}
 
 
 @pytest.fixture(params=list(LANES_OF_KITS))
@@ -110,15 +117,24 @@ def kit_broker(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=list(ADAPTERS))
-def kit(request: pytest.FixtureRequest, lanes: dict[str, Lane], kit_broker: str) -> ClientKit:
+def kit(request: pytest.FixtureRequest, shared_lanes: Lanes, kit_broker: str) -> ClientKit:
     """Our clients of one kind, async or plain, at a broker."""
-    return ClientKit(ADAPTERS[request.param], lanes[LANES_OF_KITS[kit_broker]])
+    return ClientKit(ADAPTERS[request.param], shared_lanes[LANES_OF_KITS[kit_broker]])
 
 
 @pytest.fixture
-def kits(lanes: dict[str, Lane], kit_broker: str) -> list[ClientKit]:
-    """Our clients of both kinds at a broker, for scenarios that run side by side."""
-    return [ClientKit(adapter, lanes[LANES_OF_KITS[kit_broker]]) for adapter in ADAPTERS.values()]
+def kits(shared_lanes: Lanes, kit_broker: str) -> list[ClientKit]:
+    """Our clients of the kinds that this run has at a broker, for scenarios that run side by side."""
+    return kits_at(shared_lanes[LANES_OF_KITS[kit_broker]])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The plain clients do nothing but call the async ones: at Apache's brokers they run by night."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if parameters.get("kit") == "plain" and parameters["kit_broker"] != KOUROU:
+            item.add_marker(pytest.mark.nightly)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,18 +1,19 @@
-"""Lanes: one scenario, run by each official client at our broker and, beside it, at Apache's of its version.
+"""Lanes: one scenario, run by each official client at our broker and, as a reference, at Apache's.
 
-A lane is a client with a broker. What a scenario asks of our broker it asks of Apache's in the same run: a
+A lane is a client with a broker. In a nightly run a scenario asks of Apache's broker what it asks of ours: a
 test that fails in both lanes of a client is wrong, and one that fails in ours alone has found a difference.
 Brokers have one name server of ours each, and short delay levels. Lanes with the same broker or the same
 client share them, so that scenarios of all lanes can wait at the same time; names keep them apart.
 
-Where client and broker are both Apache's, a lane is a reference: nothing in it is ours but the scenario. What
-fails there is reported as an expected failure, and does not fail the run.
+Where client and broker are both Apache's, a lane is a reference: nothing in it is ours but the scenario. It
+runs in nightly runs only (KOUROU_NIGHTLY=1); what fails there is reported as an expected failure, and does
+not fail the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
+
+from tests.crash.rounds import NIGHTLY
 
 from . import apache
 from .broker_cluster import BrokerCluster, LaunchBroker, running_broker
@@ -52,12 +55,20 @@ PROPERTIES: Final = {
 # The version of Apache's broker and of mqadmin that goes with a client; the Go client is of neither.
 _VERSION_OF: Final = {"4.9.8": "4.9.7", "5.5.0": "5.5.0", GO: "5.5.0"}
 
-JAVA_LANES: Final = tuple(
-    f"{client}-{broker}" for client in CLIENT_SETS for broker in (KOUROU, _VERSION_OF[client])
-)
-"""The lanes of the Java client, by name."""
-ALL_LANES: Final = (*JAVA_LANES, f"{GO}-{KOUROU}", f"{GO}-{_VERSION_OF[GO]}")
-"""All lanes, by name."""
+
+def lanes_of(*clients: str) -> tuple[str, ...]:
+    """The names of the lanes of official clients in this run."""
+    return tuple(
+        f"{client}-{broker}"
+        for client in clients
+        for broker in ((KOUROU, _VERSION_OF[client]) if NIGHTLY else (KOUROU,))
+    )
+
+
+JAVA_LANES: Final = lanes_of(*CLIENT_SETS)
+"""The lanes of the Java client in this run, by name."""
+ALL_LANES: Final = (*JAVA_LANES, *lanes_of(GO))
+"""All lanes of official clients in this run, by name."""
 
 
 def for_lanes(names: Iterable[str]) -> pytest.MarkDecorator:
@@ -139,28 +150,46 @@ class Lane:
         return self.admin.run(command, "-n", self.cluster.namesrv, *arguments)
 
 
-@contextmanager
-def running_lanes(
-    work_dir: Path, clients: Callable[[str], Messaging], admins: Mapping[str, AdminSession]
-) -> Iterator[dict[str, Lane]]:
-    """Every lane by its name."""
-    with ExitStack() as brokers:
-        clusters = {
-            name: brokers.enter_context(
-                running_broker(work_dir / name, properties=PROPERTIES, launch_broker=launch)
-            )
-            for name, launch in LAUNCHERS.items()
-        }
-        lanes = [
-            Lane(name, clients(client), clusters[broker], admins[_VERSION_OF[client]])
-            for name, (client, broker) in ((name, name.split("-")) for name in ALL_LANES)
-        ]
-        for lane in lanes:
+class Lanes:
+    """Lanes by name, official clients' or ours; brokers and clients start when a lane needs them first."""
+
+    def __init__(
+        self,
+        work_dir: Path,
+        clients: Callable[[str], Messaging],
+        admins: Mapping[str, AdminSession],
+        servers: ExitStack,
+    ) -> None:
+        self._work_dir = work_dir
+        self._clients = clients
+        self._admins = admins
+        self._servers = servers
+        self._clusters: dict[str, BrokerCluster] = {}
+        self._lanes: dict[str, Lane] = {}
+
+    def __getitem__(self, name: str) -> Lane:
+        """A lane, with its producer."""
+        if name not in self._lanes:
+            client, broker = name.split("-")
+            lane = Lane(name, self._clients(client), self.cluster(broker), self._admins[_VERSION_OF[client]])
             lane.client.namesrv = lane.cluster.namesrv
             lane.client.start_producer(lane.sender, group="senders", selector="queue")
-        yield {lane.name: lane for lane in lanes}
-        for lane in lanes:
-            lane.client.stop(lane.sender)
+            self._lanes[name] = lane
+        return self._lanes[name]
+
+    def cluster(self, broker: str) -> BrokerCluster:
+        """A broker, ours or Apache's of a version; beside Apache's there is Apache's name server, too."""
+        if broker not in self._clusters:
+            work_dir = self._work_dir / broker
+            theirs = [] if broker == KOUROU else [apache.start_namesrv(broker, work_dir)]
+            for namesrv in theirs:
+                self._servers.callback(namesrv.kill)
+            self._clusters[broker] = self._servers.enter_context(
+                running_broker(
+                    work_dir, properties=PROPERTIES, more_namesrvs=theirs, launch_broker=LAUNCHERS[broker]
+                )
+            )
+        return self._clusters[broker]
 
 
 def _launch_apache(

@@ -23,11 +23,11 @@ from kourou.client.strategies import (
 )
 from kourou.protocol.message import MessageExt
 
-from .broker_cluster import BrokerCluster, running_broker
+from .broker_cluster import BrokerCluster
 from .cluster import wait_until
 from .java_session import AdminSession
 from .kourou_broker import BROKER_NAME
-from .lanes import KOUROU, LAUNCHERS, PROPERTIES
+from .lanes import KOUROU, Lanes
 from .messaging_session import Messaging, bodies
 
 pytestmark = pytest.mark.interop
@@ -46,14 +46,9 @@ STRATEGIES: Final[list[AllocateStrategy]] = [
 
 
 @pytest.fixture(scope="module", params=[KOUROU, JAVA])
-def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerCluster]:
+def cluster(request: pytest.FixtureRequest, shared_lanes: Lanes) -> BrokerCluster:
     """Our broker, and Apache's."""
-    name: str = request.param
-    work_dir = tmp_path_factory.mktemp(f"client-consumer-{name}")
-    with running_broker(work_dir, properties=PROPERTIES, launch_broker=LAUNCHERS[name]) as running:
-        yield running
+    return shared_lanes.cluster(request.param)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from kourou.client.transaction_state import TransactionState
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.message import Message, MessageExt
 
-from .client_kit import ADAPTERS, ClientKit, Inbox, together, until
-from .lanes import JAVA_LANES, Lane
+from .client_kit import ClientKit, Inbox, kits_at, together, until
+from .lanes import KOUROU, Lanes
 from .transactions import TransactionProducer, start_producer
 
 pytestmark = pytest.mark.interop
@@ -24,12 +24,17 @@ _COMPRESSED: Final = MessageSysFlag.COMPRESSED.value
 
 
 @pytest.fixture
-def java_kits(lanes: dict[str, Lane], lane_name: str) -> list[ClientKit]:
-    """Our clients of both kinds at the broker of a lane whose Java client takes part."""
-    return [ClientKit(adapter, lanes[lane_name]) for adapter in ADAPTERS.values()]
+def java_kits(shared_lanes: Lanes, lane_name: str) -> list[ClientKit]:
+    """Our clients at the broker of a lane whose Java client takes part."""
+    return kits_at(shared_lanes[lane_name])
 
 
-every_java_lane = pytest.mark.parametrize("lane_name", JAVA_LANES)
+# Each version of client and broker once; which client is at which broker makes no difference to ours.
+_LANES: Final = (f"5.5.0-{KOUROU}", "4.9.8-4.9.7")
+_NIGHTLY_LANES: Final = (f"4.9.8-{KOUROU}", "5.5.0-5.5.0")
+every_java_lane = pytest.mark.parametrize(
+    "lane_name", [*_LANES, *(pytest.param(name, marks=pytest.mark.nightly) for name in _NIGHTLY_LANES)]
+)
 _CHECKED: Final = {"commit": TransactionState.COMMIT, "rollback": TransactionState.ROLLBACK}
 
 

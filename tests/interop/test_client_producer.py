@@ -1,22 +1,20 @@
-"""Our producers at Apache's name server and broker, of both versions: what is sent is there, as it was."""
+"""Our producers at Apache's name server and broker, of both versions: what is sent is there, as it was.
+
+Not here: what does not depend on the name server (test_client_conformance.py).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from kourou.client.producer import AsyncProducer
 from kourou.client.send_result import SendResult
-from kourou.client.transaction_producer import AsyncTransactionProducer
-from kourou.client.transaction_state import TransactionState
-from kourou.errors import MessageRefusedError, NoReplyError, ResponseError
+from kourou.errors import MessageRefusedError, ResponseError
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pull import PullMessageRequestHeader
@@ -24,17 +22,12 @@ from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.record import decode_records
 from kourou.transport.client import RemotingClient
 
-from . import apache, wire
+from . import apache
+from .lanes import Lanes
 
 pytestmark = pytest.mark.interop
 
 QUEUES: Final = 4
-# Halves are asked about soon, in 5.x sooner than their end is noted down there (transactionOpBatchInterval).
-_PROPERTIES: Final = {
-    "transactionTimeOut": "500",
-    "transactionCheckInterval": "500",
-    "recallMessageEnable": "true",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +74,11 @@ class Servers:
         return found
 
 
-@pytest.fixture(scope="module", params=apache.VERSIONS)
-def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    version: str = request.param
-    work_dir: Path = tmp_path_factory.mktemp(f"apache-{version}")
-    with ExitStack() as stack:
-        namesrv = stack.enter_context(apache.start_namesrv(version, work_dir))
-        broker = stack.enter_context(
-            apache.start_broker(version, work_dir, [namesrv.address], properties=_PROPERTIES)
-        )
-        # Apache's 5.5.0 may find no name server in its first round; a change of its permission makes it
-        # register now.
-        wire.set_config(broker.address, brokerPermission=6)
-        wire.wait_route(namesrv.address, "TBW102", broker.address)
-        yield Servers(version, namesrv.address, broker.address)
+@pytest.fixture(params=apache.VERSIONS)
+def servers(request: pytest.FixtureRequest, shared_lanes: Lanes) -> Servers:
+    cluster = shared_lanes.cluster(request.param)
+    _, namesrv = cluster.namesrvs
+    return Servers(request.param, namesrv.address, cluster.broker.address)
 
 
 async def test_every_way_to_send(servers: Servers) -> None:
@@ -130,17 +114,6 @@ async def test_every_way_to_send(servers: Servers) -> None:
         assert producer.stats().failed == producer.stats().retried == 0
 
 
-async def test_delays(servers: Servers) -> None:
-    async with AsyncProducer("senders", namesrv=servers.namesrv) as producer:
-        await producer.send(Message("delays", b"level", delay_time_level=1))
-        if servers.version.startswith("5"):
-            timer = await producer.send(Message("delays", b"timer", delay_time_ms=60_000))
-            assert timer.recall_handle is not None
-            assert await producer.recall("delays", timer.recall_handle) == timer.msg_id
-        (late,) = await servers.until_stored("delays", 1)
-        assert late.body == b"level"
-
-
 async def test_refusals_are_told(servers: Servers) -> None:
     async with AsyncProducer(
         "senders", namesrv=servers.namesrv, max_message_bytes=8 * 1024 * 1024
@@ -157,48 +130,3 @@ async def test_refusals_are_told(servers: Servers) -> None:
             handle = base64.urlsafe_b64encode(b"v1 refused broker-a 1700000000000 NONE").decode()
             with pytest.raises(ResponseError):
                 await producer.recall("refused", handle)
-
-
-async def test_transactions(servers: Servers) -> None:
-    asked: list[MessageExt] = []
-
-    def check(message: MessageExt) -> TransactionState:
-        asked.append(message)
-        return TransactionState.COMMIT if message.body == b"checked" else TransactionState.ROLLBACK
-
-    topic = "transactions"
-    async with AsyncTransactionProducer("tx-senders", namesrv=servers.namesrv, check=check) as producer:
-        async with producer.transaction(Message(topic, b"committed"), timeout_ms=10_000) as committed:
-            assert await servers.stored(topic) == []
-        with pytest.raises(ZeroDivisionError):
-            async with producer.transaction(Message(topic, b"rolled back")):
-                _ = 1 // 0
-        async with producer.transaction(Message(topic, b"checked", tags="T")) as unknown:
-            unknown.unknown()
-        async with producer.transaction(Message(topic, b"dropped")) as dropped:
-            dropped.unknown()
-        found = {message.msg_id: message for message in await servers.until_stored(topic, 2)}
-        assert {message.body for message in found.values()} == {b"committed", b"checked"}
-        assert set(found) == {committed.msg_id, unknown.msg_id}
-        assert found[unknown.msg_id].tags == "T"
-        async with asyncio.timeout(30):
-            while dropped.msg_id not in {message.msg_id for message in asked}:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        assert {message.topic for message in asked} == {topic}
-        assert {message.msg_id for message in asked} == {unknown.msg_id, dropped.msg_id}
-        assert len(await servers.stored(topic)) == 2
-
-
-async def test_request_and_reply(servers: Servers) -> None:
-    topic = "requests"
-    async with (
-        AsyncProducer("askers", namesrv=servers.namesrv) as asker,
-        AsyncProducer("repliers", namesrv=servers.namesrv) as replier,
-    ):
-        asking = asyncio.ensure_future(asker.request(Message(topic, b"ping"), timeout_ms=20_000))
-        (request,) = await servers.until_stored(topic, 1)
-        await replier.send(replier.reply_to(request, b"pong" * 2_000), timeout_ms=10_000)
-        reply = await asking
-        assert reply.body == b"pong" * 2_000
-        with pytest.raises(NoReplyError):
-            await asker.request(Message(topic, b"anybody?"), timeout_ms=500)

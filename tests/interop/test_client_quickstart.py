@@ -18,7 +18,7 @@ pytestmark = pytest.mark.interop
 DOCUMENT = Path(__file__).parents[2] / "docs" / "quickstart.md"
 
 
-@pytest.mark.parametrize("jars", ["client-4.9.8", "server-5.5.0"])
+@pytest.mark.parametrize("jars", [pytest.param("client-4.9.8", marks=pytest.mark.nightly), "server-5.5.0"])
 def test_the_java_program_of_the_quick_start(jars: str, tmp_path: Path) -> None:
     (program,) = re.findall(r"^```java\n(.*?)^```", DOCUMENT.read_text(), re.S | re.M)
     with LocalCluster() as mq:

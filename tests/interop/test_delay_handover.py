@@ -29,7 +29,7 @@ pytestmark = pytest.mark.interop
 Work = Callable[[RemotingClient, str], Awaitable[None]]
 
 TOPIC = "TopicTest"
-LEVELS = "1s 20s"
+LEVELS = "1s 10s"
 SIZES = {
     "mappedFileSizeCommitLog": 16 * 1024 * 1024,
     "mappedFileSizeConsumeQueue": 20 * 5000,
@@ -60,7 +60,7 @@ async def send_all(client: RemotingClient, address: str) -> None:
     await send(client, address, "level-soon", "DELAY\x011")
     await send(client, address, "timer-soon", "TIMER_DELAY_MS\x011000")
     await send(client, address, "level-late", "DELAY\x012")
-    await send(client, address, "timer-late", "TIMER_DELAY_SEC\x0120")
+    await send(client, address, "timer-late", "TIMER_DELAY_SEC\x0110")
 
 
 async def keys_after(client: RemotingClient, address: str, count: int, more_s: float = 0) -> list[str]:

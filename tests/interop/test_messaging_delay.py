@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from .lanes import DELAY_LEVELS_S, Lane, every_lane, for_lanes
+from .lanes import DELAY_LEVELS_S, Lane, every_lane, for_lanes, lanes_of
 from .messaging_session import CommandFailed, Fields, bodies
 
 pytestmark = pytest.mark.interop
@@ -20,7 +20,7 @@ _COUNT: Final = 5 * len(_LEVELS)
 _LAST_LEVEL: Final = len(DELAY_LEVELS_S)
 # A level is looked at every 100 ms, and the machine is busy.
 _LATE_MS: Final = 10_000
-_TIMER_LANES: Final = ("5.5.0-kourou", "5.5.0-5.5.0")
+_TIMER_LANES: Final = lanes_of("5.5.0")
 _TIMERS: Final = {"delaySec": 2, "delayMs": 2_700}
 _AHEAD_MS: Final = 3_300
 _DAY_S: Final = 86_400
