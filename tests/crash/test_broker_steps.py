@@ -98,4 +98,4 @@ def delay_lives(folder: Path, *, seconds: float, full: int) -> None:
 def test_a_broker_killed_at_every_step_keeps_its_promises(
     lives: Callable[..., None], steps: int, tmp_path: Path
 ) -> None:
-    lives(tmp_path, seconds=30, full=3 * steps if NIGHTLY else steps)
+    lives(tmp_path, seconds=10, full=3 * steps if NIGHTLY else steps)

@@ -26,7 +26,7 @@ from tests.crash.delay_checks import (
 from tests.crash.delay_process import LONGEST_MS, NUMBERS, STEPS, DyingSender
 from tests.crash.dying_client import Journal, Lives, Steps
 from tests.crash.killed_broker import KilledBroker, live_until_death
-from tests.crash.rounds import NIGHTLY, replayable, seeds
+from tests.crash.rounds import replayable, seeds
 from tests.crash.stored_log import stored_records
 
 LEVELS_MS = (1_000, 2_000)
@@ -96,7 +96,7 @@ class DelayKill:
 
 @pytest.mark.slow
 def test_delayed_messages_come_once_over_kills(tmp_path: Path) -> None:
-    for seed in seeds("kill -9 with delayed messages", seconds=25, full=100 if NIGHTLY else 20):
+    for seed in seeds("kill -9 with delayed messages", seconds=10, full=100):
         with replayable(seed):
             folder = tmp_path / str(seed)
             folder.mkdir()

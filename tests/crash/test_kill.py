@@ -22,7 +22,7 @@ from kourou.store.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.testing.crash_writer import QUEUES, TOPIC, crash_config, now_ms, number_of
 from tests.crash.ledger import read_queue
-from tests.crash.rounds import NIGHTLY, replayable, seeds
+from tests.crash.rounds import replayable, seeds
 
 
 class Writer:
@@ -126,6 +126,6 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
     kill_rounds(tmp_path / "store", seconds=3, full=3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_kill_9_loses_nothing_acknowledged_over_many_rounds(tmp_path: Path) -> None:
-    kill_rounds(tmp_path / "store", seconds=30, full=100 if NIGHTLY else 20)
+    kill_rounds(tmp_path / "store", seconds=0, full=100)

@@ -34,7 +34,7 @@ from tests.crash.consumer_process import (
 from tests.crash.delay_checks import assert_none_early, assert_none_waits, assert_store_with_levels_ok
 from tests.crash.dying_client import Journal, Lives, Steps
 from tests.crash.killed_broker import KilledBroker, live_until_death
-from tests.crash.rounds import NIGHTLY, replayable, seeds
+from tests.crash.rounds import replayable, seeds
 from tests.crash.stored_log import stored_records
 from tests.e2e.broker.broker_kit import send_header
 
@@ -204,4 +204,4 @@ def kill_rounds(folder: Path, *, seconds: float, full: int) -> None:
 
 @pytest.mark.slow
 def test_attempts_count_right_whenever_consumers_are_killed(tmp_path: Path) -> None:
-    kill_rounds(tmp_path, seconds=30, full=60 if NIGHTLY else 10)
+    kill_rounds(tmp_path, seconds=10, full=60)

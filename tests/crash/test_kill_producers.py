@@ -28,7 +28,7 @@ from kourou.testing.store_check import assert_store_ok
 from tests.crash import numbered
 from tests.crash.dying_client import Journal, Lives, Steps
 from tests.crash.killed_broker import live_until_death
-from tests.crash.rounds import NIGHTLY, replayable, seeds
+from tests.crash.rounds import replayable, seeds
 from tests.crash.test_kill_transactions import killed_broker
 from tests.crash.transaction_process import NUMBERS, STEPS, DyingProducer, decided
 from tests.e2e.broker.broker_kit import pull_header
@@ -140,4 +140,4 @@ def kill_rounds(folder: Path, *, seconds: float, full: int) -> None:
 
 @pytest.mark.slow
 def test_transactions_end_as_decided_whenever_producers_are_killed(tmp_path: Path) -> None:
-    kill_rounds(tmp_path, seconds=25, full=100 if NIGHTLY else 15)
+    kill_rounds(tmp_path, seconds=10, full=100)

@@ -24,7 +24,7 @@ from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_records
 from kourou.testing.store_check import assert_store_ok
 from tests.crash.killed_broker import KilledBroker
-from tests.crash.rounds import NIGHTLY, replayable, seeds
+from tests.crash.rounds import replayable, seeds
 from tests.e2e.broker.broker_kit import pull_header
 from tests.e2e.broker.transaction_kit import COMMIT, ROLLBACK, TransactionProducer, now_ms
 
@@ -143,4 +143,4 @@ def kill_rounds(folder: Path, *, seconds: float, full: int) -> None:
 
 @pytest.mark.slow
 def test_every_transaction_has_one_outcome_whenever_the_broker_is_killed(tmp_path: Path) -> None:
-    kill_rounds(tmp_path, seconds=30, full=100 if NIGHTLY else 30)
+    kill_rounds(tmp_path, seconds=10, full=100)

@@ -99,9 +99,9 @@ def test_power_loss_at_random_calls(folder: Path) -> None:
     lives(folder, seconds=3, full=50)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_power_loss_at_very_many_random_calls(folder: Path) -> None:
-    lives(folder, seconds=20, full=1_200)
+    lives(folder, seconds=0, full=1_200)
 
 
 # -- at every sync -------------------------------------------------------------------------------

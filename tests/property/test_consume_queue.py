@@ -225,7 +225,7 @@ ConsumeQueueMachine.TestCase.settings = settings(max_examples=100, stateful_step
 TestConsumeQueue = ConsumeQueueMachine.TestCase
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_consume_queues_for_long() -> None:
     run_state_machine_as_test(
         ConsumeQueueMachine, settings=settings(max_examples=500, stateful_step_count=50, deadline=None)

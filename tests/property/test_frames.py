@@ -176,6 +176,6 @@ def test_fuzzed_frames_raise_only_protocol_errors() -> None:
     fuzz(20_000)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_200_000_fuzzed_frames_raise_only_protocol_errors() -> None:
     fuzz(200_000)
