@@ -91,11 +91,11 @@ def write(results: Sequence[Result], wall_s: float) -> Path:
             ]
         )
     )
-    return REPORT.relative_to(ROOT)
+    return REPORT
 
 
 def _row(result: Result) -> str:
     counts = result.counts or Counts()
     outcome = f"{result.outcome}: {result.reason}" if result.reason else result.outcome
-    times = "| |" if result.outcome == NOT_RUN else f"| {result.wall_s:.0f} | {result.cpu_s:.0f} |"
+    times = "| | |" if result.outcome == NOT_RUN else f"| {result.wall_s:.0f} | {result.cpu_s:.0f} |"
     return f"| {result.name} | {outcome} {times} {counts.passed} | {counts.failed} | {counts.skipped} |"

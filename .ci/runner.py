@@ -130,6 +130,7 @@ def run_tasks(
                 elif all(name in results for name in task.after) and _fits(task, running, cores):
                     pending.remove(task)
                     running.append(_Running(task, folder))
+                    print(f"-- {task.name}", flush=True)
             time.sleep(_POLL_S)
     finally:
         for each in running:

@@ -47,6 +47,7 @@ _PYTEST = (
 # Pipelines have Spark sessions of their own: each of these files in a process of its own, as a command is.
 _PIPELINE_FILES = ("test_pipeline_*.py", "test_docs_pipelines_*.py", "test_docs_sql_stats.py")
 
+_WAITS = 0.6  # cores of a suite that waits for timers and other processes for much of its time
 _AFTER_TESTS = ("tests", "interop set-up")
 _AFTER_EXTRAS = ("extras set-up", "interop set-up")
 _AFTER_KERNEL = ("kernel set-up", "interop set-up")
@@ -68,6 +69,15 @@ def found(pattern: str) -> list[str]:
     paths = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
     assert paths, f".ci/suites.py: there is no {pattern}"
     return paths
+
+
+def naming(*words: str, but: str = "tests/interop/") -> list[str]:
+    """The files of tests with one of these words: to collect all tests takes a quarter of a minute."""
+    return [
+        path
+        for path in found("tests/**/test_*.py")
+        if not path.startswith(but) and any(word in (ROOT / path).read_text("utf-8") for word in words)
+    ]
 
 
 def extras(*names: str) -> list[str]:
@@ -115,16 +125,23 @@ def ci_tasks() -> list[Task]:
             after=("set-up", "packages"),
             is_suite=True,
         ),
-        suite("slow tests", ("-m", f"slow and {_ELSEWHERE}"), after=_AFTER_TESTS, expected_s=300),
-        interop("client", "test_client_*.py", expected_s=500),
-        interop("messaging", "test_messaging_*.py", "test_delay_handover.py", expected_s=400),
-        interop("broker", "test_broker_*.py", expected_s=300),
-        interop("mqadmin", "test_mqadmin.py", expected_s=150),
-        interop("name server", "test_namesrv*.py", expected_s=120),
-        interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=120),
+        # The demo has a part with Spark, if it is there.
+        suite(
+            "slow tests",
+            ("-m", f"slow and {_ELSEWHERE}", *naming("mark.slow")),
+            after=_AFTER_EXTRAS,
+            cores=_WAITS,
+            expected_s=400,
+        ),
+        interop("messaging", "test_messaging_*.py", "test_delay_handover.py", cores=_WAITS, expected_s=300),
+        interop("broker", "test_broker_*.py", cores=_WAITS, expected_s=250),
+        interop("client", "test_client_*.py", expected_s=170),
+        interop("mqadmin", "test_mqadmin.py", expected_s=80),
+        interop("name server", "test_namesrv*.py", expected_s=80),
+        interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=80),
         suite(
             "integrations",
-            ("-m", "integration", "tests/e2e/client"),
+            ("-m", "integration", *found("tests/e2e/client")),
             env={"KOUROU_REQUIRE_INTEGRATIONS": "1"},
             after=_AFTER_EXTRAS,
             expected_s=60,
@@ -132,8 +149,9 @@ def ci_tasks() -> list[Task]:
         *spark_suites(),
         suite(
             "kernel: broker",
-            ("tests/e2e/broker", "tests/e2e/test_broker_bad_input.py", "tests/crash"),
+            (*found("tests/e2e/broker"), *found("tests/e2e/test_broker_bad_input.py"), *found("tests/crash")),
             env=_KERNEL,
+            cores=_WAITS,
             after=_AFTER_KERNEL,
             expected_s=150,
         ),
@@ -142,7 +160,8 @@ def ci_tasks() -> list[Task]:
             *("test_broker_sending.py", "test_broker_consuming.py"),
             env=_KERNEL,
             after=_AFTER_KERNEL,
-            expected_s=100,
+            cores=_WAITS,
+            expected_s=90,
         ),
     ]
 
@@ -156,9 +175,12 @@ def spark_suites() -> Iterator[Task]:
         "tests/unit/test_doc_examples.py",
         "tests/integration/test_doc_programs.py",
     )
-    yield suite("spark: unit tests", unit, **options, expected_s=60)
+    yield suite(
+        "spark: unit tests", [path for each in unit for path in found(each)], **options, expected_s=60
+    )
     pipelines = [path for pattern in _PIPELINE_FILES for path in found(f"tests/spark/{pattern}")]
     others = [path for path in found("tests/spark/test_*.py") if path not in pipelines]
+    others += found("tests/e2e/test_demo.py")
     yield suite("spark", ("-m", "spark", *others), **options, expected_s=400)
     for path in pipelines:
         name = Path(path).stem.removeprefix("test_").replace("_", " ")
@@ -171,7 +193,8 @@ def nightly_tasks() -> list[Task]:
 
     def loops(name: str, *paths: str, **options: object) -> Task:
         arguments = ("-m", _ELSEWHERE, *paths)
-        return suite(name, arguments, **{"after": after, "limit_s": 2_700, "expected_s": 900, **options})
+        options = {"after": after, "cores": _WAITS, "limit_s": 2_700, "expected_s": 900, **options}
+        return suite(name, arguments, **options)
 
     def all_interop(name: str, *patterns: str, **options: object) -> Task:
         return interop(name, *patterns, **{"after": after, **options})
@@ -182,14 +205,18 @@ def nightly_tasks() -> list[Task]:
         *(loops(f"crash: {Path(path).stem.removeprefix('test_').replace('_', ' ')}", path) for path in crash),
         suite(
             "property tests",
-            ("-m", f"hypothesis and {_ELSEWHERE}"),
+            ("-m", f"hypothesis and {_ELSEWHERE}", *naming("hypothesis")),
             after=after,
             limit_s=2_700,
             expected_s=900,
         ),
         suite(
             "slow tests",
-            ("-m", f"(slow or nightly) and {_ELSEWHERE}", "--ignore=tests/crash", "tests"),
+            (
+                "-m",
+                f"(slow or nightly) and {_ELSEWHERE}",
+                *naming("mark.slow", "mark.nightly", but="tests/crash/"),
+            ),
             after=after,
             expected_s=600,
         ),
@@ -199,11 +226,19 @@ def nightly_tasks() -> list[Task]:
         all_interop("broker", "test_broker_*.py", expected_s=700),
         all_interop("mqadmin", "test_mqadmin.py", "test_namesrv*.py", expected_s=300),
         all_interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=600),
-        all_interop("with the kernel", "test_*.py", env=_KERNEL, expected_s=800),
+        # Without references, which have no kernel.
+        all_interop("with the kernel", "test_*.py", env={**_KERNEL, "KOUROU_NIGHTLY": "0"}, expected_s=800),
         loops("kernel: crash", "tests/crash", env={**_KERNEL, "KOUROU_NIGHTLY_LOOP_S": "60"}),
         suite(
             "spark: nightly",
             ("-m", "nightly and spark", "tests/spark"),
+            env=_SPARK,
+            after=after,
+            expected_s=600,
+        ),
+        suite(
+            "spark: kills",
+            ("-m", "spark and not nightly", *found("tests/spark/test_*kill*.py")),
             env=_SPARK,
             after=after,
             expected_s=600,
@@ -227,8 +262,8 @@ def main() -> int:
     if unknown:
         parser.error(f"there is no task {', '.join(sorted(unknown))}; --list prints all")
     os.environ["KOUROU_REQUIRE_INTEROP"] = "1"
-    run = run_ci if options.which == "ci" else run_nightly
-    return run(needed(tasks, options.names))
+    chosen = needed(tasks, options.names)
+    return run_ci(chosen) if options.which == "ci" else run_nightly(chosen, is_whole=not options.names)
 
 
 def needed(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
@@ -268,8 +303,8 @@ def run_ci(tasks: Sequence[Task]) -> int:
     return verdict("CI", results)
 
 
-def run_nightly(tasks: Sequence[Task]) -> int:
-    """Run the nightly suites, but for those of this commit that passed already, and write the report."""
+def run_nightly(tasks: Sequence[Task], *, is_whole: bool) -> int:
+    """Run the nightly suites, but for those of this commit that passed already; a whole run has a report."""
     folder = ROOT / "build" / "nightly"
     journal = nightly_report.Journal(folder / "results.jsonl")
     began = time.monotonic()
@@ -282,7 +317,8 @@ def run_nightly(tasks: Sequence[Task]) -> int:
     results = run_tasks(tasks, folder, cores=cores(), limit_s=_LIMIT_S, finished=finished, done=done)
     wall_s = time.monotonic() - began
     print(summary(results, wall_s))
-    print(f"the report: {nightly_report.write(results, wall_s)}")
+    if is_whole:
+        print(f"the report: {nightly_report.write(results, wall_s)}")
     return verdict("Nightly", results)
 
 

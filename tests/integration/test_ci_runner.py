@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 import pytest
 
-_PATH: Final = Path(__file__).parents[2] / ".ci" / "runner.py"
+_FOLDER: Final = Path(__file__).parents[2] / ".ci"
+_MODULES: Final = ("runner", "nightly_report", "suites")
 
 
 @pytest.fixture(scope="module")
-def runner() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ci_runner", _PATH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["ci_runner"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+def modules() -> Iterator[dict[str, ModuleType]]:
+    """What is in .ci, which is no package."""
+    path = list(sys.path)
+    sys.path.insert(0, str(_FOLDER))
+    yield {name: importlib.import_module(name) for name in _MODULES}
+    sys.path[:] = path
+    for name in _MODULES:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def runner(modules: dict[str, ModuleType]) -> ModuleType:
+    return modules["runner"]
 
 
 def suite(runner: ModuleType, name: str, cases: str, status: int = 0, **options: Any) -> Any:
@@ -117,3 +125,47 @@ def test_what_passed_before_is_not_run_again(runner: ModuleType, tmp_path: Path)
     done = {"done": runner.Result("done", runner.OK, counts=runner.Counts(passed=3))}
     results = run(runner, tmp_path, runner.Task("done", ("false",), is_suite=True), done=done)
     assert results == done
+
+
+def test_an_interrupted_nightly_run_knows_what_passed_on_its_commit(
+    modules: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, runner = modules["nightly_report"], modules["runner"]
+    counts = runner.Counts(passed=3)
+    passed = runner.Result("good", runner.OK, "", 2.0, 1.0, counts, ((1.5, "c::a"),), ("loop: 3 rounds",))
+
+    def journal(commit: str) -> Any:
+        monkeypatch.setattr(report, "commit", lambda: commit)
+        return report.Journal(tmp_path / "results.jsonl")
+
+    journal("abc").add(passed)
+    journal("abc").add(runner.Result("bad", runner.FAILED, "exit status 1"))
+    assert journal("abc").passed() == {"good": passed}
+    assert journal("def").passed() == journal("abc+changes").passed() == {}
+
+
+def test_the_nightly_report_has_suites_counts_and_fault_loops(
+    modules: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, runner = modules["nightly_report"], modules["runner"]
+    monkeypatch.setattr(report, "REPORT", tmp_path / "nightly.md")
+    monkeypatch.setattr(report, "commit", lambda: "abc")
+    results = [
+        runner.Result("good", runner.OK, "", 2.0, 1.0, runner.Counts(passed=3), (), ("loop: 3 rounds",)),
+        runner.Result("late", runner.NOT_RUN, "the time for the whole run was over"),
+    ]
+    report.write(results, 120)
+    lines = (tmp_path / "nightly.md").read_text().splitlines()
+    assert "commit abc" in lines[2] and "**failed**, 3 passed, 1 failed" in lines[2]
+    assert "| good | ok | 2 | 1 | 3 | 0 | 0 |" in lines
+    assert "| late | not run: the time for the whole run was over | | | 0 | 0 | 0 |" in lines
+    assert "- good: loop: 3 rounds" in lines
+
+
+@pytest.mark.parametrize("which", ["ci_tasks", "nightly_tasks"])
+def test_every_task_comes_after_tasks_that_there_are(modules: dict[str, ModuleType], which: str) -> None:
+    tasks = getattr(modules["suites"], which)()
+    names = [task.name for task in tasks]
+    assert len(set(names)) == len(names)
+    assert {name for task in tasks for name in task.after} <= set(names)
+    assert all("{junit}" in " ".join(task.command) for task in tasks if task.is_suite)
