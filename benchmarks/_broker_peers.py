@@ -42,7 +42,10 @@ STORE = {
     "autoCreateTopicEnable": "true",
     # Nothing is to be deleted while it is read, however full the disk.
     "diskMaxUsedSpaceRatio": "95",
-    # By default Apache's answers a pull with 32 messages at most: it may give as many as are asked for.
+}
+# By default a pull brings 32 messages at most. Of ours loadgen negotiates more, where a row asks for more;
+# Apache's have to be told to give them.
+APACHE_LIMITS = {
     "maxTransferCountOnMessageInMemory": "1024",
     "maxTransferBytesOnMessageInMemory": str(4 * 1024 * 1024),
     "maxTransferCountOnMessageInDisk": "1024",
@@ -148,6 +151,7 @@ def launch(
         server = launch_kourou_broker(work_dir, [namesrv], properties, python=python_of(name))
     else:
         version = name.removeprefix("Apache ")
+        properties = {**APACHE_LIMITS, **properties}
         server = apache.start_broker(
             version, work_dir, [namesrv], properties=properties, jvm_options=JVM_OPTIONS, wait=False
         )

@@ -130,7 +130,7 @@ def setting(scale: Scale) -> str:
         "headers as the Java client's, index on, the same file sizes for all, at most "
         f"{allow_open_files():,} open files; load from loadgen.c on the same machine; c×w: "
         f"connections and requests in flight on each. Apache's with {' '.join(JVM_OPTIONS)}, and with the "
-        "limits of a pull raised from 32 messages to 1,024, as ours has them. "
+        "limits of a pull raised from 32 messages to 1,024, which loadgen negotiates with ours. "
         f"Medians of up to {scale.rounds} rounds of {scale.seconds:g} s, the brokers in turn within each "
         f"round.{quick} In the last columns more than 1 means that ours is better: more messages, less CPU, "
         "time or memory; in brackets the smallest and the largest of the rounds."

@@ -109,6 +109,7 @@ async def read_all(client: RemotingClient, address: str, topic: str, count: int)
             suspend_timeout_millis=5_000,
             subscription="*",
             sub_version=0,
+            kourou_large_pull=True,
         )
         answer = await client.call(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header), 15_000)
         found += decode_records(answer.body) if answer.code == 0 else []

@@ -238,7 +238,8 @@ def test_a_pull_consumer_reads_what_it_asks_for(cluster: BrokerCluster, java: Me
         pulled: Fields = java.ask("pull", **{**queue, **options})
         return pulled
 
-    first = pull(offset=0, max=32)
+    # As Apache's brokers: 32 at most (maxTransferCountOnMessageInMemory), whatever the client asks for.
+    first = pull(offset=0, max=50)
     assert bodies(first["messages"]) == bodies(sent[:32])
     assert [first[name] for name in ("status", "next", "min", "max")] == ["FOUND", 32, 0, 50]
     assert bodies(pull(offset=32)["messages"]) == bodies(sent[32:])
@@ -268,6 +269,17 @@ def test_a_pull_waits_for_the_next_message(
     assert (pulled["status"], bodies(pulled["messages"])) == ("FOUND", bodies(sent))
     assert _SETTLE_S * 900 < pulled["tookMs"] < 5_000
     other.stop("other")
+    java.stop(group)
+
+
+def test_a_new_group_begins_at_the_first_offset_of_an_empty_queue(
+    cluster: BrokerCluster, java: Messaging
+) -> None:
+    """Not found, which the client shows as -1, has a push consumer begin at the end a moment later."""
+    topic, group = cluster.new_topic("empty"), cluster.new_name("group")
+    java.ask("start-pull", name=group, group=group, namesrv=cluster.namesrv)
+    java.ask("queues", consumer=group, topic=topic)
+    assert java.ask("committed", consumer=group, topic=topic, broker=BROKER_NAME, queue=2) == 0
     java.stop(group)
 
 
