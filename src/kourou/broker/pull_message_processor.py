@@ -143,9 +143,10 @@ class PullMessageProcessor:
             return
         reader = self._reader
         limits = self._limits(header)
-        wanted = reader.units_wanted(
-            min(header.max_msg_nums, limits.max_messages), is_filtered=target.codes is not None
-        )
+        max_messages = header.max_msg_nums
+        if max_messages > limits.max_messages:
+            max_messages = limits.max_messages
+        wanted = reader.units_wanted(max_messages, is_filtered=target.codes is not None)
         units = b"" if queue is None else queue.read_units_nowait(header.queue_offset, wanted)
         is_old = units is not None and reader.is_old(units)
         has_turn = is_old and self._turns.take_nowait()

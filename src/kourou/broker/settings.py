@@ -80,10 +80,8 @@ def retention_config(config: BrokerConfig) -> RetentionConfig:
 def transfer_limits(config: BrokerConfig) -> TransferLimits:
     """What one pull of a client gets that has not negotiated more."""
     return TransferLimits(
-        config.max_transfer_count_on_message_in_memory,
-        config.max_transfer_bytes_on_message_in_memory,
-        config.max_transfer_count_on_message_in_disk,
-        config.max_transfer_bytes_on_message_in_disk,
+        (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
+        (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
         memory_bytes() * config.access_message_in_memory_max_ratio // 100,
     )
 

@@ -24,7 +24,7 @@ from kourou.store.cq_unit import BLANK_SIZE, MANY, UNIT, UNIT_BYTES, unit_arrays
 from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.store.kernel import Kernel
 from kourou.store.log_regions import REGION_BYTES, LogWindow
-from kourou.store.transfer_limits import MAX_MESSAGES, TransferLimits
+from kourou.store.transfer_limits import MAX_MESSAGES, Room, TransferLimits, smaller_room
 
 TagsFilter = Callable[[int], bool]
 """Whether a record with this tags code may match; decided from the ConsumeQueue alone."""
@@ -46,11 +46,10 @@ _NO_PHY_OFFSET: Final = 1 << 62
 
 
 class _Rooms(NamedTuple):
-    """Messages and bytes that there is room for: until a unit points to `memory_phy_offset` or behind it, and
-    from there on."""
+    """The room until a unit points to `memory_phy_offset` or behind it, and the one from there on."""
 
-    first: tuple[int, int]
-    in_memory: tuple[int, int]
+    first: Room
+    in_memory: Room
     memory_phy_offset: int
 
 
@@ -73,6 +72,8 @@ class MessageReader:
     def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
         """How many units a read of `max_messages` looks at. With a filter that does not depend on how
         many are asked for: it may let none of them pass."""
+        if not is_filtered and 0 < max_messages <= MAX_MESSAGES:
+            return max_messages
         return max(1, self._max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
 
     def is_old(self, units: bytes) -> bool:
@@ -114,34 +115,31 @@ class MessageReader:
             units = queue.read_units(queue_offset, wanted)
             if self._is_overwritten(units) and queue.distrust(queue_offset):
                 units = queue.read_units(queue_offset, wanted)
+        if not units:
+            return _missing(queue, queue_offset)
         if limits is None:
             limits = self._limits
+        first_unit = UNIT.unpack_from(units)
         memory_phy_offset = self._log.max_phy_offset - limits.memory_bytes
-        is_on_disk = bool(units) and UNIT.unpack_from(units)[0] < memory_phy_offset
-        most, most_bytes = limits.room(max_messages, max_bytes, is_on_disk=is_on_disk)
+        is_on_disk = first_unit[0] < memory_phy_offset
+        most, most_bytes = limits.on_disk if is_on_disk else limits.in_memory
+        if max_messages < most:
+            most = max_messages
+        if max_bytes and max_bytes < most_bytes:
+            most_bytes = max_bytes
         # Units of both kinds have to be looked at one by one.
-        is_one_kind = (
-            not is_on_disk or UNIT.unpack_from(units, len(units) - UNIT_BYTES)[0] < memory_phy_offset
-        )
-        if self._kernel is not None and not is_filtered and units and is_one_kind:
-            gathered = self._gather(self._kernel, queue, queue_offset, units, most, most_bytes)
+        is_one_kind = not is_on_disk or _last_phy_offset(units) < memory_phy_offset
+        if self._kernel is not None and not is_filtered and is_one_kind:
+            gathered = self._gather(self._kernel, queue, queue_offset, units, first_unit, most, most_bytes)
             if gathered is not None:
                 return gathered
         result = GetMessageResult(
             GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset, queue.min_queue_offset, queue.max_queue_offset
         )
-        if not units:
-            # A file of the queue is missing. Asking the same again would find nothing for ever.
-            per_file = queue.units_per_file
-            result.status = GetMessageStatus.OFFSET_FOUND_NULL
-            result.next_begin_offset = min(
-                queue_offset - queue_offset % per_file + per_file, queue.max_queue_offset
-            )
-            return result
         if is_filtered or not is_one_kind or not self._take_all(result, units, most, most_bytes):
             rooms = _Rooms(
                 (most, most_bytes),
-                limits.room(max_messages, max_bytes, is_on_disk=False),
+                smaller_room(limits.in_memory, max_messages, max_bytes),
                 memory_phy_offset if is_on_disk else _NO_PHY_OFFSET,
             )
             self._take_some(result, queue, units, rooms, tags_filter, judge, found)
@@ -181,12 +179,13 @@ class MessageReader:
         queue: ConsumeQueue,
         queue_offset: int,
         units: bytes,
+        first_unit: tuple[int, int, int],
         max_messages: int,
         max_bytes: int,
     ) -> GetMessageResult | None:
         """The same by the compiled kernel, in one copy; None where not all of them are in memory, or they are
         better not copied."""
-        phy_offset, size, _ = UNIT.unpack_from(units)
+        phy_offset, size, _ = first_unit
         log = self._log
         if phy_offset >= log.window_phy_offset:
             window = log.window_at(phy_offset)
@@ -351,6 +350,20 @@ class MessageReader:
     def _matches(self, record_filter: RecordFilter, phy_offset: int, size: int) -> bool:
         record = self._log.read_nowait(phy_offset, size) or self._log.read(phy_offset, size)
         return record is not None and record_filter(record)
+
+
+def _last_phy_offset(units: bytes) -> int:
+    phy_offset: int = UNIT.unpack_from(units, len(units) - UNIT_BYTES)[0]
+    return phy_offset
+
+
+def _missing(queue: ConsumeQueue, queue_offset: int) -> GetMessageResult:
+    """The answer where a file of the queue is missing. Asking the same again would find nothing for ever."""
+    per_file = queue.units_per_file
+    next_offset = min(queue_offset - queue_offset % per_file + per_file, queue.max_queue_offset)
+    return GetMessageResult(
+        GetMessageStatus.OFFSET_FOUND_NULL, next_offset, queue.min_queue_offset, queue.max_queue_offset
+    )
 
 
 def _outside(queue: ConsumeQueue | None, queue_offset: int) -> GetMessageResult:

@@ -197,9 +197,9 @@ def by_apaches_rule(store: MessageStore, limits: TransferLimits, asked: int, tag
     units = UNIT.iter_unpack(queue.read_units(0, queue.max_queue_offset))
     for number, (phy_offset, size, code) in enumerate(units):
         if store.log.max_phy_offset - phy_offset > limits.memory_bytes:
-            most, most_bytes = limits.disk_messages, limits.disk_transfer_bytes
+            most, most_bytes = limits.on_disk
         else:
-            most, most_bytes = limits.memory_messages, limits.memory_transfer_bytes
+            most, most_bytes = limits.in_memory
         if given and (len(given) + 1 > asked or total + size > most_bytes or len(given) > most - 1):
             break
         if not tags or code == tags_code(tags):
@@ -217,7 +217,7 @@ def test_a_pull_ends_where_apaches_does(
     store = kit.open(commit_log_file_bytes=1 << 20, consume_queue_file_bytes=100 * 20)
     fill(store, 40, tags="ab")
     for memory_bytes in (0, 199, 200, 201, 6_000, 6_999, 7_000, 7_001, 7_999, 8_000, 1 << 40):
-        limits = TransferLimits(32, 3_000, disk_messages, disk_bytes, memory_bytes)
+        limits = TransferLimits((32, 3_000), (disk_messages, disk_bytes), memory_bytes)
         found = store.reader.get_message(
             store.queues.find("orders", 0),
             0,
