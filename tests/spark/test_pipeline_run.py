@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +13,7 @@ from click.testing import CliRunner, Result
 from kourou import Message, MessageQueue, Producer
 from kourou.cli.main import app
 from kourou.testing import LocalCluster
-from tests.child_process import dies_with_parent
 from tests.needed import need_module
-from tests.spark.conftest import need_spark
 
 need_module("pyspark")
 need_module("yaml")
@@ -28,7 +21,6 @@ need_module("yaml")
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUN_TIMEOUT_S = 240
 JSON = '{format: json, schema: "id string NOT NULL, amount double"}'
 
 
@@ -320,40 +312,40 @@ def test_a_step_that_raises_is_named(
     assert "step a: raising_steps:f raised ValueError: not today" in result.stderr
 
 
-# -- a process of its own --------------------------------------------------------------------------
+# -- failures while it runs ------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_it_in_order(mq: LocalCluster, declare: Callable[..., Path]) -> None:
-    need_spark()
-    file = declare(sinks="[{console: true}]", trigger="")
+def test_an_error_of_a_udf_is_not_reported_as_a_bad_record(
+    spark: SparkSession, mq: LocalCluster, declare: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "dividing_steps.py").write_text(
+        "from pyspark.sql.functions import col, udf\n\n\n@udf('double')\ndef ratio(number):\n"
+        "    return 1 / number\n\n\ndef f(frame):\n    return frame.withColumn('r', ratio(col('amount')))\n"
+    )
+    send(mq, order(0))
+    result = run(declare(steps="[{name: a, python: 'dividing_steps:f'}]"))
+    assert result.exit_code == 1
+    words = "step a: ZeroDivisionError: float division by zero (dividing_steps.py:6, in ratio)"
+    assert f"kourou pipeline run: topic-out failed: {words}" in result.stderr.splitlines()
+
+
+def test_a_column_that_the_table_lacks_is_not_reported_as_a_bad_record(
+    spark: SparkSession, mq: LocalCluster, declare: Callable[..., Path], tmp_path: Path
+) -> None:
+    """With Derby, which comes with Spark."""
+    log = str(tmp_path / "derby.log")  # else it is where the tests are run
+    spark.sparkContext._jvm.System.setProperty("derby.stream.error.file", log)  # type: ignore[union-attr]
+    url = f"jdbc:derby:{tmp_path / 'db'};create=true"
+    table = {"url": url, "dbtable": "orders"}
+    spark.createDataFrame([("o0",)], "id string").write.format("jdbc").options(**table).save()
     send(mq, order(1))
-    command = [
-        *dies_with_parent(),
-        sys.executable,
-        "-m",
-        "kourou.cli.main",
-        "pipeline",
-        "run",
-        str(file),
-        "--json",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        limit = threading.Timer(RUN_TIMEOUT_S, process.kill)
-        limit.start()
-        try:
-            assert process.stdout is not None
-            lines = []
-            for text in process.stdout:
-                lines.append(json.loads(text))
-                if lines[-1]["type"] == "progress" and len(lines) > 1:
-                    os.kill(process.pid, signal.SIGINT)
-                    break
-            rest, errors = process.communicate()
-        finally:
-            limit.cancel()
-            process.kill()
-    lines += [json.loads(text) for text in rest.splitlines()]
-    assert process.returncode == 0, errors
-    assert lines[-1]["type"] == "summary" and lines[-1]["ended"] == "stopped" and lines[-1]["rows"] == 1
-    assert [line["row"]["id"] for line in lines if line["type"] == "row"] == ["o1"]
+    sink = f"jdbc: '{url}', dbtable: orders"
+    steps = "[{name: a, sql: 'SELECT id, amount FROM orders'}]"
+    result = run(declare(sinks=f"[{{{sink}}}]", steps=steps))
+    assert result.exit_code == 1
+    told = "kourou pipeline run: jdbc-orders failed: table orders has no column amount; "
+    assert any(line.startswith(told) for line in result.stderr.splitlines()), result.stderr
+    # Straight into the table, the words are Spark's or the database's.
+    result = run(declare(sinks=f"[{{{sink}, name: plain, delivery: at-least-once}}]", steps=steps))
+    (line,) = [line for line in result.stderr.splitlines() if "plain failed: " in line]
+    assert "amount" in line and "bad record" not in line and "coalesce" not in line

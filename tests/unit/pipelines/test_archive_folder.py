@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,14 +18,6 @@ from kourou.spark.pipelines.archive import ArchiveRequest  # noqa: E402
 from kourou.spark.pipelines.archive_folder import ensure_archive, open_archive  # noqa: E402
 from kourou.spark.pipelines.replay import ReplayRequest, wanted_topics  # noqa: E402
 from kourou.spark.pipelines.replay_state import ReplayState  # noqa: E402
-
-LOCKING = """
-import sys
-from kourou.spark.pipelines.archive_folder import open_archive
-with open_archive(sys.argv[1]).locked():
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
 
 
 def test_an_archive_is_what_it_was_made_as(tmp_path: Path) -> None:
@@ -146,22 +136,6 @@ def test_an_archive_without_messages_is_told(tmp_path: Path) -> None:
     archive.save()
     with pytest.raises(ConfigError, match="the archive has no messages yet"):
         wanted_topics(archive, ())
-
-
-def test_only_one_process_archives_and_a_kill_ends_its_lock(tmp_path: Path) -> None:
-    archive = ensure_archive(tmp_path / "a", topics=["a"])
-    archive.save()
-    other = subprocess.Popen(
-        [sys.executable, "-c", LOCKING, str(tmp_path / "a")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with other:
-        assert other.stdout is not None and other.stdout.readline() == b"locked\n"
-        with pytest.raises(ConfigError, match=f"process {other.pid} archives to it"), archive.locked():
-            pass
-        other.kill()
-        other.wait()
-        with archive.locked():
-            pass
 
 
 def test_the_same_replay_is_not_done_by_two_at_once(tmp_path: Path) -> None:

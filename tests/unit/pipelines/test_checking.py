@@ -116,7 +116,8 @@ def test_a_file_that_is_right(folder: Path) -> None:
     assert prices.options == {"url": "jdbc:h2:mem:x", "dbtable": "prices", "user": "me"}
     sql, python = spec.steps
     assert isinstance(sql, SqlStep) and isinstance(python, PythonStep)
-    assert python.inputs == ("enriched",) and not python.takes_session
+    assert (python.module, python.function_name) == ("some_steps", "clean")
+    assert python.before == ("orders", "customers", "prices", "enriched")
     out, lake, jdbc, console = spec.sinks
     assert isinstance(out, TopicSink) and out.rows.origin == "cleaned" and out.rows.name == "topic-out"
     assert out.message.parts == {"key": "id"} and out.message.columns == ("id", "amount")
@@ -188,8 +189,8 @@ def test_every_mistake_is_told_at_once_with_its_line(folder: Path) -> None:
         ),
         (12, "step enriched: sql: there is no source or step ordres; did you mean orders?"),
         (12, "step enriched: sql: later comes later; a step may read what is before it"),
-        (13, "step later: python: some_steps has no clen; did you mean clean?"),
         (13, "step later: input: there is no source or step enrichd; did you mean enriched?"),
+        (13, "step later: python: some_steps has no clen; did you mean clean?"),
         (15, "sink 1 (topic): from: there is no source or step entriched; did you mean enriched?"),
         (15, "sink 1 (topic): there is no key ky; did you mean key?"),
         (16, "sink 2 (parquet): mode: 'complete': for parquet in a stream it is append"),
@@ -265,12 +266,6 @@ def test_avro_needs_its_jar(folder: Path) -> None:
     spec = load(folder, small(sources=sources, jars="spark-avro_2.13.jar"))
     assert spec.topics[0].value is not None and spec.topics[0].value.fields == ("id",)
     assert spec.jars == (str(folder / "spark-avro_2.13.jar"),)
-
-
-def test_a_function_of_two_gets_the_session_and_all_frames(folder: Path) -> None:
-    spec = load(folder, small(steps="[{name: a, sql: SELECT 1}, {name: x, python: 'some_steps:both'}]"))
-    step = spec.steps[1]
-    assert isinstance(step, PythonStep) and step.takes_session and step.inputs == ("orders", "a")
 
 
 @pytest.mark.parametrize(("word", "trigger"), [("availableNow", "availableNow"), ("once", "once")])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import signal
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +14,11 @@ from tests.needed import need_module
 
 need_module("pyspark")
 
-from kourou.spark.pipelines.pipeline_session import _plain_interrupts  # noqa: E402
+from kourou.spark.pipelines.pipeline_session import (  # noqa: E402
+    _plain_interrupts,
+    _prepare,
+    pipeline_session,
+)
 
 
 def test_ctrl_c_is_an_interrupt_and_pythons_own(caplog: pytest.LogCaptureFixture) -> None:
@@ -28,8 +35,45 @@ def test_ctrl_c_is_an_interrupt_and_pythons_own(caplog: pytest.LogCaptureFixture
 
 
 def test_what_py4j_logs_is_not_seen_and_what_others_log_is(caplog: pytest.LogCaptureFixture) -> None:
-    with _plain_interrupts():
-        logging.error("Exception while sending command.")
-        logging.getLogger("kourou.spark").error("a stream is started again")
-    logging.error("after it")
-    assert caplog.messages == ["a stream is started again", "after it"]
+    _prepare()
+    place = {"pathname": "/venv/py4j/java_gateway.py", "levelno": logging.ERROR, "levelname": "ERROR"}
+    record = logging.makeLogRecord({**place, "msg": "Exception while sending command."})
+    logging.getLogger().handle(record)
+    logging.getLogger("kourou.spark").error("a stream is started again")
+    logging.error("a root record")
+    assert caplog.messages == ["a stream is started again", "a root record"]
+
+
+@pytest.mark.parametrize("has_gateway", [False, True])
+def test_ctrl_c_while_spark_starts_leaves_no_jvm(
+    has_gateway: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = []
+
+    class Jvm(subprocess.Popen[bytes]):
+        def __init__(self) -> None:
+            """Nothing is started."""
+
+        def __del__(self) -> None:
+            """And nothing left behind."""
+
+        def kill(self) -> None:
+            killed.append(self)
+
+        def wait(self, timeout: float | None = None) -> int:
+            return -9
+
+    def launch_gateway(*_words: object, **_options: object) -> None:
+        proc = Jvm()
+        if has_gateway:
+            monkeypatch.setattr("pyspark.SparkContext._gateway", SimpleNamespace(proc=proc))
+            del proc
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setattr("kourou.spark.pipelines.pipeline_session.local_session", launch_gateway)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), pipeline_session("test"):
+        raise AssertionError("it began")
+    assert len(killed) == 1 and not list(tmp_path.iterdir())

@@ -17,7 +17,6 @@ from kourou.spark.pipelines.pipeline_errors import PipelineError  # noqa: E402
 from kourou.spark.pipelines.pipeline_watch import (  # noqa: E402
     PipelineWatch,
     WholeProgress,
-    failure_words,
     together,
 )
 from kourou.spark.pipelines.progress import ProgressOutput, Reading  # noqa: E402
@@ -131,15 +130,3 @@ def test_rows_written_together_are_known_if_those_of_all_are() -> None:
     # One that has read nothing has written nothing.
     assert together([first, Reading()]).rows_written == 4
     assert together([first, Reading(rows=3)]).rows_written is None
-
-
-def test_words_about_a_bad_record_are_what_is_told() -> None:
-    words = "source orders: topic 'orders', broker 'broker-a', queue 1, offset 7: the value is no JSON object"
-    text = (
-        "[STREAM_FAILED] Query [id = x] terminated with exception: [USER_RAISED_EXCEPTION] "
-        f"kourou bad record: {words}; it begins with x\x01 SQLSTATE: P0001\n\tat org.apache.spark"
-    )
-    shown = f"{words}; it begins with x\N{REPLACEMENT CHARACTER}. "
-    assert (
-        failure_words(text) == f"{shown}badRecords says where such records go instead of ending the pipeline"
-    )

@@ -13,7 +13,7 @@ from typing import Final
 
 from kourou.errors import KourouError
 
-_TRACEBACK: Final = "Traceback (most recent call last):"
+TRACEBACK: Final = "Traceback (most recent call last):"
 # Where the words end and stacks begin.
 _STACKS: Final = re.compile(
     r"^\s*(at [\w$.<>/]+\(|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|Caused by: |== SQL|== DataFrame"
@@ -23,14 +23,19 @@ _WRAPPERS: Final = re.compile(
     r"^(?:\[STREAM_FAILED\] )?Query .{0,200}? terminated with exception: "
     r"|^Job aborted due to stage failure: |^Job aborted\.? ?"
     r"|^Task \d+ in stage [\d.]+ failed \d+ times?, most recent failure: "
+    r"|^An error occurred while calling [\w.$]+\.\s*: "
     r"|^Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^)]*\): "
     r"|^(?:java|javax|scala|org|py4j)(?:\.\w+)+\.\w*(?:Exception|Error|Failure)\w*: "
 )
 _ERROR_LINE: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<words>.*)$", re.S)
+# Python's names for what the JVM raised; its words are complete.
+_JVM_KIND: Final = re.compile(r"(?:pyspark\.errors|py4j\.protocol)(?:\.\w+)+")
 _KOUROU: Final = re.compile(r"kourou(?:\.\w+)+")
 _KOUROU_ERROR: Final = re.compile(r"kourou(?:\.\w+)+: ")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
+# The words of `raise_error`, which may quote any value.
+_RAISED_BY_QUERY: Final = "[USER_RAISED_EXCEPTION] "
 # Spark's analysed plan follows the words.
 _PLAN: Final = re.compile(r";\s*\n\s*['~!+:A-Z].*$", re.S)
 _PLACE: Final = re.compile(r"\.?; line (\d+) pos (\d+);?\s*$")
@@ -47,7 +52,7 @@ def plain_reason(error: BaseException | str) -> str:
     if isinstance(error, KourouError):
         return str(error)
     text = str(error)
-    reason = _from_traceback(text) if _TRACEBACK in text else _first_words(text)
+    reason = _from_traceback(text) if TRACEBACK in text else _first_words(text)
     reason = _PLACE.sub(r" (line \1, pos \2)", _PLAN.sub("", _SQLSTATE.sub("", reason))).strip()
     if not reason:
         return _NO_REASON if isinstance(error, str) else f"{type(error).__name__}"
@@ -68,20 +73,27 @@ def pipeline_errors(doing: str) -> Iterator[None]:
 
 def _from_traceback(text: str) -> str:
     """The words of the innermost error of a Python process."""
-    lines = text.rpartition(_TRACEBACK)[2].splitlines()
+    lines = text.rpartition(TRACEBACK)[2].splitlines()
     # Lines of a stack are indented; the error follows at the margin, and may have several lines.
     begin = next((at for at, line in enumerate(lines) if line and not line[0].isspace()), len(lines))
     words = "\n".join(_until_stack(lines[begin:]))
     match = _ERROR_LINE.match(words)
     if match is None:
         return words
+    if _JVM_KIND.fullmatch(match["kind"]):
+        return _unwrapped(match["words"])
     return match["words"] if _KOUROU.fullmatch(match["kind"]) else f"{_last(match['kind'])}: {match['words']}"
 
 
 def _first_words(text: str) -> str:
-    words = "\n".join(_until_stack(text.strip().splitlines()))
+    return _unwrapped("\n".join(_until_stack(text.strip().splitlines())))
+
+
+def _unwrapped(words: str) -> str:
     while (shorter := _WRAPPERS.sub("", words, count=1).lstrip()) != words:
         words = shorter
+    if words.startswith(_RAISED_BY_QUERY):
+        return words.removeprefix(_RAISED_BY_QUERY)
     ours = _KOUROU_ERROR.search(words)
     return words[ours.end() :] if ours else _CONDITION.sub("", words)
 

@@ -11,9 +11,11 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -58,14 +60,14 @@ def pipeline_session(
     # Spark makes a folder for tables that nobody asked for; not where the command is run.
     ours = {**_QUIET, "spark.sql.warehouse.dir": str(warehouse), **(settings or {})}
     try:
-        with _told_start(), _stderr_to(log):
-            spark = _start(app_name, master, ours, fast_start, log)
-        try:
-            with _plain_interrupts():
+        with _plain_interrupts():
+            with _told_start(), _stderr_to(log):
+                spark = _start(app_name, master, ours, fast_start, log)
+            try:
                 yield spark
-        finally:
-            with suppress(Exception):  # a JVM that is gone already
-                spark.stop()
+            finally:
+                with suppress(Exception):  # a JVM that is gone already
+                    spark.stop()
     except PipelineError as error:
         shutil.rmtree(warehouse, ignore_errors=True)
         raise PipelineError(f"{error}\nSpark's log: {log}") from error
@@ -84,6 +86,7 @@ def _prepare() -> bool:
         raise ConfigError(f"{_INSTALL} ({error})") from error
     for name in _LOGGERS_OF_RAISED:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_py4js)
     # Not the active session: that is one of a thread, and a session of another thread is not ours to stop.
     return SparkContext._active_spark_context is not None
 
@@ -92,10 +95,29 @@ def _start(
     app_name: str, master: str, settings: Mapping[str, str], fast_start: bool, log: Path
 ) -> SparkSession:
     try:
-        return local_session(app_name, master=master, settings=settings, fast_start=fast_start)
+        spark = local_session(app_name, master=master, settings=settings, fast_start=fast_start)
     except ConfigError as error:
         tail = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-_TAIL_LINES:]
         raise ConfigError(*error.problems, *tail) from error
+    except KeyboardInterrupt as interrupt:
+        _kill_jvm(interrupt)
+        raise
+    _interrupt_plainly()  # PySpark has put its own handler in place
+    return spark
+
+
+def _kill_jvm(interrupt: KeyboardInterrupt) -> None:
+    """End a JVM whose start was interrupted: where PySpark still waits for it, it would never end by itself.
+    PySpark has it in its gateway once it answers, and before that in a variable of what waits."""
+    from pyspark import SparkContext
+
+    found = [getattr(SparkContext._gateway, "proc", None)]
+    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
+        found += frame.f_locals.values()
+    for process in found:
+        if isinstance(process, subprocess.Popen):
+            process.kill()
+            process.wait()
 
 
 @contextmanager
@@ -114,22 +136,29 @@ def _told_start() -> Iterator[None]:
 @contextmanager
 def _plain_interrupts() -> Iterator[None]:
     """Ctrl-C is a KeyboardInterrupt and no more. PySpark's own handler calls the JVM, perhaps from within a
-    call to it, and Py4J logs what comes of that with all its stacks, to the root logger."""
-    root = logging.getLogger()
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_main else None
-    root.addFilter(_no_record)
+    call to it."""
+    before = signal.getsignal(signal.SIGINT)
+    _interrupt_plainly()
     try:
         yield
     finally:
-        root.removeFilter(_no_record)
-        if is_main:
+        if _is_main_thread():
             signal.signal(signal.SIGINT, before)
 
 
-def _no_record(_record: logging.LogRecord) -> bool:
-    """Of a logger itself; what others hand on to it goes to its handlers without being asked for here."""
-    return False
+def _interrupt_plainly() -> None:
+    if _is_main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Py4J logs to the root logger, with all stacks, whatever comes of an interrupted call or a JVM that has
+    ended; the caller is told by an exception."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager

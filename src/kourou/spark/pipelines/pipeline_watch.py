@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
+from kourou.spark.pipelines.failure_words import failure_words
+from kourou.spark.pipelines.pipeline_errors import PipelineError
 from kourou.spark.pipelines.progress import Ending, PipelineProgress, ProgressOutput, Reading, Summary
 from kourou.spark.pipelines.query_start import start_query
 from kourou.spark.pipelines.query_watch import QueryWatch, StopWish, noted_signals
-from kourou.spark.pipelines.values import BAD_RECORD
+from kourou.spark.pipelines.spec import StepSpec
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:
@@ -59,13 +60,16 @@ class PipelineWatch:
         beside: Collection[str],
         progress: WholeProgress,
         written: Mapping[str, WrittenRows] | None = None,
+        steps: Sequence[StepSpec] = (),
     ) -> None:
         """`starts` begin queries; `beside` names those whose rows are not counted: those of bad records.
-        `written` has the rows of those queries whose sinks count for themselves."""
+        `written` has the rows of those queries whose sinks count for themselves. A failure names the one of
+        `steps` that it comes from."""
         self._starts = starts
         self._beside = beside
         self._progress = progress
         self._written = written or {}
+        self._steps = steps
         self._queries: dict[str, StreamingQuery] = {}
         self._parts: dict[str, _Part] = {}
         self._watches: dict[str, QueryWatch] = {}
@@ -120,7 +124,7 @@ class PipelineWatch:
     def _words(self, name: str) -> str:
         error = self._queries[name].exception()
         others = "" if len(self._queries) == 1 else "; the other sinks were stopped"
-        return f"{name} failed: {failure_words(str(error))}{others}"
+        return f"{name} failed: {failure_words(str(error), self._steps)}{others}"
 
     def _look(self) -> None:
         for watch in self._watches.values():
@@ -168,16 +172,6 @@ def together(readings: list[Reading]) -> Reading:
         lag_seconds=max(seconds, default=None),
         rows_written=sum(written) if is_known else None,
     )
-
-
-def failure_words(text: str) -> str:
-    """Why Spark failed; of a bad record only the words about it."""
-    _, mark, words = text.partition(BAD_RECORD)
-    if not mark:
-        return plain_reason(text)
-    line = words.splitlines()[0].partition(" SQLSTATE:")[0].rstrip()
-    shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in line)
-    return f"{shown}. badRecords says where such records go instead of ending the pipeline"
 
 
 def _pause(query: StreamingQuery) -> None:

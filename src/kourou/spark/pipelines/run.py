@@ -1,8 +1,8 @@
 """`kourou pipeline run`: a declared pipeline from its file to its end.
 
-First the file is checked, then the servers are asked; only then Spark starts, and every source, step and sink
-is made before the first row is read. Then each sink is a query of its own, or, without a stream, is written
-once.
+First the file is checked, then the servers are asked; only then Spark starts, the modules of steps are
+imported, and every source, step and sink is made before the first row is read. Then each sink is a query of
+its own, or, without a stream, is written once.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from kourou.errors import ConfigError, KourouError
 from kourou.spark.pipelines import bad_records
 from kourou.spark.pipelines.checking import load_pipeline
 from kourou.spark.pipelines.document import PipelineFileError
+from kourou.spark.pipelines.failure_words import failure_words
 from kourou.spark.pipelines.jdbc import java_words
 from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
 from kourou.spark.pipelines.pipeline_session import pipeline_session
-from kourou.spark.pipelines.pipeline_watch import PipelineWatch, WholeProgress, failure_words
+from kourou.spark.pipelines.pipeline_watch import PipelineWatch, WholeProgress
 from kourou.spark.pipelines.progress import ProgressOutput, Summary
 from kourou.spark.pipelines.reachable import check_servers
 from kourou.spark.pipelines.sinks import SinkRun, stream_writer
 from kourou.spark.pipelines.sources import read_source
 from kourou.spark.pipelines.spec import PipelineSpec, PythonStep
+from kourou.spark.pipelines.step_functions import import_steps
 from kourou.spark.pipelines.steps import run_step
 from kourou.spark.source_client import close_shared_clients
 
@@ -111,6 +113,7 @@ class PipelineRun:
         """Make all DataFrames, and views of them. PipelineError names the line of what Spark refuses."""
         spec = self._spec
         self._make_importable()
+        calls = import_steps(spec)
         for source in spec.sources:
             with self._at(source.line, f"source {source.name}"):
                 found = read_source(self._spark, source, spec)
@@ -120,7 +123,7 @@ class PipelineRun:
                     self._bad[source.name] = bad
         for step in spec.steps:
             with self._at(step.line, f"step {step.name}"):
-                self._add(step.name, run_step(self._spark, step, self.frames))
+                self._add(step.name, run_step(self._spark, step, self.frames, calls))
         self._prepare_sinks()
 
     def _prepare_sinks(self) -> None:
@@ -190,7 +193,7 @@ class PipelineRun:
         for sink, spec in zip(self._sinks, self._spec.sinks, strict=True):
             starts[sink.name] = partial(self._started, spec.rows.line, f"sink {sink.name}", sink.start)
         written = {sink.name: sink.written for sink in self._sinks if sink.written is not None}
-        with PipelineWatch(starts, beside, progress, written) as watch:
+        with PipelineWatch(starts, beside, progress, written, self._spec.steps) as watch:
             watch.start()
             return watch.wait()
 
@@ -222,7 +225,7 @@ class PipelineRun:
         try:
             return sink.write() or 0
         except PySparkException as error:
-            raise PipelineError(failure_words(str(error))) from error
+            raise PipelineError(failure_words(str(error), self._spec.steps)) from error
 
     def _write_bad(self, bad: DataFrame) -> None:
         options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder

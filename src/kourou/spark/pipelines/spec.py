@@ -102,16 +102,27 @@ class SqlStep:
 
 @dataclass(frozen=True, slots=True)
 class PythonStep:
-    """A function of DataFrames. With `takes_session` it is called as `function(spark, frames)`, else as
-    `function(frame)`."""
+    """A function of DataFrames, `path` as `package.module:function`; how it is called its import shows."""
 
     name: str
     line: int
     path: str
-    function: StepFunction
+    path_line: int
     inputs: tuple[str, ...]
-    takes_session: bool
+    """Those that were asked for; empty: by the function."""
+    before: tuple[str, ...]
+    """All that it may use."""
     watermark: Watermark | None = None
+
+    @property
+    def module(self) -> str:
+        """Where the function is."""
+        return self.path.partition(":")[0]
+
+    @property
+    def function_name(self) -> str:
+        """What it is called there."""
+        return self.path.partition(":")[2]
 
 
 StepSpec = SqlStep | PythonStep

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
 from kourou.spark.pipelines.sources import marked
-from kourou.spark.pipelines.spec import PythonStep, SqlStep, StepSpec
+from kourou.spark.pipelines.spec import SqlStep, StepSpec
+from kourou.spark.pipelines.step_functions import StepCall
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def run_step(spark: SparkSession, step: StepSpec, frames: dict[str, DataFrame]) -> DataFrame:
-    """What a step makes; its name in `frames` and the view are the caller's to give."""
-    frame = spark.sql(step.sql) if isinstance(step, SqlStep) else _call(spark, step, frames)
+def run_step(
+    spark: SparkSession, step: StepSpec, frames: Mapping[str, DataFrame], calls: Mapping[str, StepCall]
+) -> DataFrame:
+    """What a step makes; its name in `frames` and the view are the caller's to give. `calls` has the
+    functions of Python steps."""
+    if isinstance(step, SqlStep):
+        frame = spark.sql(step.sql)
+    else:
+        frame = _called(spark, step.path, calls[step.name], frames)
     return marked(frame, step.watermark)
 
 
-def _call(spark: SparkSession, step: PythonStep, frames: dict[str, DataFrame]) -> DataFrame:
+def _called(spark: SparkSession, path: str, call: StepCall, frames: Mapping[str, DataFrame]) -> DataFrame:
     from pyspark.sql import DataFrame
 
-    given = {name: frames[name] for name in step.inputs}
+    given = {name: frames[name] for name in call.inputs}
     try:
-        if step.takes_session:
-            frame = step.function(spark, given)
+        if call.takes_session:
+            frame = call.function(spark, given)
         else:
-            frame = step.function(given[step.inputs[0]])
+            frame = call.function(given[call.inputs[0]])
     except Exception as error:
-        raise PipelineError(f"{step.path} raised {type(error).__name__}: {plain_reason(error)}") from error
+        raise PipelineError(f"{path} raised {type(error).__name__}: {plain_reason(error)}") from error
     if not isinstance(frame, DataFrame):
-        raise PipelineError(f"{step.path} gave {type(frame).__name__}, and has to give a DataFrame")
+        raise PipelineError(f"{path} gave {type(frame).__name__}, and has to give a DataFrame")
     return frame

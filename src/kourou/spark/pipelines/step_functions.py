@@ -1,0 +1,197 @@
+"""The Python functions of steps: outlined without running their modules, and imported once Spark runs.
+
+A step module may do at import what needs a session: `@udf`, `col(…)`, a schema in DDL, or the session itself,
+which would then have other settings than the pipeline's. So modules are imported after the session has
+started. What can be seen in their source is checked before: that the module is found, parses, finds what it
+imports, and has a function that takes (frame) or (spark, frames).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Final
+
+from kourou.spark.pipelines.document import PipelineFileError, nearest
+from kourou.spark.pipelines.spec import PipelineSpec, PythonStep, StepFunction
+
+_SIGNATURE: Final = "it has to take (frame), or (spark, frames)"
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES: Final = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """How a step is called: `function(spark, frames)` with `takes_session`, else `function(frame)`."""
+
+    function: StepFunction
+    inputs: tuple[str, ...]
+    takes_session: bool
+
+
+class StepError(Exception):
+    """What is wrong with a step's function."""
+
+
+# -- before Spark starts ---------------------------------------------------------------------------
+
+
+def check_source(step: PythonStep, folder: str) -> None:
+    """StepError: the source of the step's module shows that it cannot be run. `folder` is the pipeline's."""
+    make_importable(folder)
+    try:
+        spec = _find(step.module)
+        source = None if spec.origin is None or spec.loader is None else _source(spec)
+        outline = None if source is None else ast.parse(source, str(spec.origin))
+    except (ImportError, SyntaxError, ValueError) as error:
+        raise _import_failed(step, error) from error
+    if outline is None:
+        return  # compiled, or made otherwise: the import shows what it has
+    for name in _needed_packages(outline):
+        if not _is_there(name):
+            raise _import_failed(step, ModuleNotFoundError(f"No module named {name!r}"))
+    _check_outline(step, outline)
+
+
+def make_importable(folder: str) -> None:
+    """Modules beside the file are found, and stay importable: a step may import more while it runs."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+
+
+def _find(module: str) -> ModuleSpec:
+    """The module's place. Unlike importlib's find_spec, this runs no package that it lies in."""
+    first, *inner = module.split(".")
+    spec = importlib.util.find_spec(first)
+    name = first
+    for part in inner:
+        if spec is None or spec.submodule_search_locations is None:
+            break
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    if spec is None or spec.name != module:
+        raise ModuleNotFoundError(f"No module named {name!r}")
+    return spec
+
+
+def _source(spec: ModuleSpec) -> str | None:
+    get_source = getattr(spec.loader, "get_source", None)
+    return None if get_source is None else get_source(spec.name)
+
+
+def _needed_packages(outline: ast.Module) -> Iterator[str]:
+    """What is imported whenever the module is; an import within `try` or `if` may fail."""
+    for statement in outline.body:
+        if isinstance(statement, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+            yield statement.module.partition(".")[0]
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return package in sys.modules or importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _check_outline(step: PythonStep, outline: ast.Module) -> None:
+    bound = list(_bindings(outline))
+    names = {name for name, _ in bound}
+    if step.function_name not in names:
+        if "*" in names or "__getattr__" in names:
+            return
+        functions = [name for name, node in bound if isinstance(node, _FUNCTIONS)]
+        raise _no_function(step, functions)
+    nodes = [node for name, node in bound if name == step.function_name]
+    node = nodes[-1]
+    # What a decorator, a branch or a second definition makes of it only the import shows.
+    if len(nodes) > 1 or node not in outline.body:
+        return
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+        raise StepError(f"{step.path} is no function")
+    if isinstance(node, _FUNCTIONS) and not node.decorator_list and not _may_fit(node.args):
+        raise StepError(f"{step.path}({ast.unparse(node.args)}): {_SIGNATURE}")
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The names that a module binds, each with its statement; `*` for those of another module."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, (*_FUNCTIONS, ast.ClassDef)):
+            yield inner.name, inner
+        elif isinstance(inner, ast.Import | ast.ImportFrom):
+            for alias in inner.names:
+                yield alias.asname or alias.name.partition(".")[0], inner
+        elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            yield inner.id, node
+        if not isinstance(inner, _SCOPES):
+            yield from _bindings(inner)
+
+
+def _may_fit(arguments: ast.arguments) -> bool:
+    """Whether a function can be called with one argument or two."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    most = 2 if arguments.vararg else len(positional)
+    return required <= 2 and most >= 1 and None not in arguments.kw_defaults
+
+
+# -- once it runs ----------------------------------------------------------------------------------
+
+
+def import_steps(spec: PipelineSpec) -> dict[str, StepCall]:
+    """The functions of a pipeline's Python steps, by step. PipelineFileError: what is wrong with each."""
+    calls, mistakes = {}, []
+    for step in spec.steps:
+        if isinstance(step, PythonStep):
+            try:
+                calls[step.name] = _imported(step)
+            except StepError as error:
+                mistakes.append((step.path_line, f"step {step.name}: python: {error}"))
+    if mistakes:
+        raise PipelineFileError(str(spec.file), mistakes)
+    return calls
+
+
+def _imported(step: PythonStep) -> StepCall:
+    try:
+        module = importlib.import_module(step.module)
+    # Whatever a module of the user's raises is reported, and the mistakes of other steps with it.
+    except (Exception, SystemExit) as error:
+        raise _import_failed(step, error) from error
+    function = getattr(module, step.function_name, None)
+    if function is None:
+        raise _no_function(step, [name for name, value in vars(module).items() if inspect.isfunction(value)])
+    if not callable(function):
+        raise StepError(f"{step.path} is no function")
+    takes_session = _takes_session(step, function)
+    inputs = step.inputs or tuple(step.before if takes_session else step.before[-1:])
+    if not takes_session and len(inputs) != 1:
+        raise StepError(f"{step.path} takes one frame, and its input names {len(inputs)}")
+    return StepCall(function, inputs, takes_session)
+
+
+def _takes_session(step: PythonStep, function: StepFunction) -> bool:
+    signature = inspect.signature(function)
+    for arguments, answer in (((None, None), True), ((None,), False)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return answer
+    raise StepError(f"{step.path}{signature}: {_SIGNATURE}")
+
+
+def _import_failed(step: PythonStep, error: BaseException) -> StepError:
+    return StepError(f"{step.module} cannot be imported: {type(error).__name__}: {error}")
+
+
+def _no_function(step: PythonStep, functions: list[str]) -> StepError:
+    return StepError(f"{step.module} has no {step.function_name}; {nearest(step.function_name, functions)}")
