@@ -44,8 +44,11 @@ _PYTEST = (
     "faulthandler_timeout=240",
     "--junitxml={junit}",
 )
-# Pipelines have Spark sessions of their own: each of these files in a process of its own, as a command is.
-_PIPELINE_FILES = ("test_pipeline_*.py", "test_docs_pipelines_*.py", "test_docs_sql_stats.py")
+# These start JVMs of their own. All other files share one session, in one process.
+_JVM_FILES = (
+    *("cluster", "connect", "driver_kill", "lake_killed", "pipeline_jdbc", "pipeline_process"),
+    "source_million",
+)
 
 _WAITS = 0.6  # cores of a suite that waits for timers and other processes for much of its time
 _AFTER_TESTS = ("tests", "interop set-up")
@@ -170,7 +173,9 @@ def spark_suites() -> Iterator[Task]:
     """Spark over our topics, and pipelines."""
     options = {"env": _SPARK, "after": _AFTER_EXTRAS}
     unit = (
+        "tests/unit/spark",
         "tests/unit/pipelines",
+        "tests/integration/spark",
         "tests/unit/cli/test_pipeline_sql.py",
         "tests/unit/test_doc_examples.py",
         "tests/integration/test_doc_programs.py",
@@ -178,13 +183,11 @@ def spark_suites() -> Iterator[Task]:
     yield suite(
         "spark: unit tests", [path for each in unit for path in found(each)], **options, expected_s=60
     )
-    pipelines = [path for pattern in _PIPELINE_FILES for path in found(f"tests/spark/{pattern}")]
-    others = [path for path in found("tests/spark/test_*.py") if path not in pipelines]
-    others += found("tests/e2e/test_demo.py")
-    yield suite("spark", ("-m", "spark", *others), **options, expected_s=400)
-    for path in pipelines:
-        name = Path(path).stem.removeprefix("test_").replace("_", " ")
-        yield suite(f"spark: {name}", ("-m", "spark", path), **options, expected_s=100)
+    own_jvms = [path for name in _JVM_FILES for path in found(f"tests/spark/test_{name}.py")]
+    shared = [path for path in found("tests/spark/test_*.py") if path not in own_jvms]
+    own_jvms += found("tests/e2e/test_demo.py")
+    yield suite("spark: one session", ("-m", "spark", *shared), **options, expected_s=300)
+    yield suite("spark: processes", ("-m", "spark", *own_jvms), **options, expected_s=200)
 
 
 def nightly_tasks() -> list[Task]:

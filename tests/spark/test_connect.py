@@ -5,6 +5,7 @@ The server is of the pip-installed PySpark, started as docs/spark-cluster.md say
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from kourou import Message, Producer
 from kourou.spark.java import find_java
+from kourou.spark.worker_python import quick_python
 from kourou.testing import LocalCluster
 from tests.interop.ports import free_port
 from tests.interop.process import ServerProcess
@@ -69,7 +71,7 @@ def connect_server(folder: Path) -> ServerProcess:
         log_path=folder / "server.log",
         environment={
             "JAVA_HOME": str(find_java().home),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": quick_python(sys.executable, os.environ),
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
     )

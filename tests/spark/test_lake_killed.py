@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.rounds import NIGHTLY
 from tests.needed import need_module
 from tests.unit.pipelines.lake_kit import FORMATS, numbers_in, pq, table_of
 
@@ -23,7 +23,7 @@ from tests.spark.lake_child import ROWS  # noqa: E402
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("KOUROU_LAKE_KILLS", "6"))
+KILLS = 20 if NIGHTLY else 2
 NO_END = 1_000_000  # batches that no writer gets to before it is killed
 TIMEOUT_S = 300
 

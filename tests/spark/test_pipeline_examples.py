@@ -66,6 +66,8 @@ def run(
         return result
 
     yield run_file
+    # What an example sets stays in a session that goes on.
+    spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
 
 
 def values(mq: LocalCluster, topic: str) -> list[dict[str, Any]]:

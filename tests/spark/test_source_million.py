@@ -16,7 +16,8 @@ from tests.spark import driver_main
 from tests.spark.conftest import need_spark
 from tests.spark.driver_process import DriverProcess, wait_for
 
-pytestmark = pytest.mark.slow
+# test_driver_kill.py has the steps of a batch; this one has the numbers.
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 COUNT = int(os.environ.get("KOUROU_SPARK_MESSAGES", "1000000"))
 QUEUES = 4
 # A driver takes twenty seconds from its start to its first batch.

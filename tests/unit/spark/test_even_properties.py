@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.protocol.record import RecordEncoder, decode_records
@@ -53,7 +53,6 @@ def alike(draw: st.DrawFn) -> list[bytes]:
     ]
 
 
-@settings(max_examples=300)
 @given(alike())
 def test_rows_are_those_of_the_reference(properties: list[bytes]) -> None:
     check(properties)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.errors import ConfigError, ProtocolError
@@ -28,7 +28,7 @@ from kourou.spark.arrow_batches import BatchBuilder  # noqa: E402
 from kourou.spark.record_spans import RecordSpans, record_bounds  # noqa: E402
 from tests.spark.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 COMPRESSED_BITS = 0x701
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 BUILDER = BatchBuilder(SCHEMA)
@@ -84,7 +84,6 @@ def check(raw: bytes, topic: str | None = None) -> None:
     assert found == [reference_row(message, topic, "broker-a") for message in decode_records(raw)]
 
 
-@settings(max_examples=300)
 @given(st.lists(likely_records(), max_size=8), st.booleans())
 def test_rows_are_those_of_the_reference(raws: list[bytes], is_one_topic: bool) -> None:
     check(b"".join(raws), "orders" if is_one_topic else None)
@@ -101,7 +100,6 @@ def test_any_records_give_their_rows(raws: list[bytes]) -> None:
     check(b"".join(plain))
 
 
-@settings(max_examples=300)
 @given(st.lists(likely_records(), min_size=1, max_size=4), st.data())
 def test_damage_is_found_exactly_where_decoding_finds_it(raws: list[bytes], data: st.DataObject) -> None:
     broken = bytearray(b"".join(raws))
