@@ -54,6 +54,14 @@ def test_readers_that_share_a_topic_get_each_message_once(
     assert pulled(load, topic, "-c", conns, "-w", window, "-n", most) == MESSAGES
 
 
+@pytest.mark.parametrize(("most", "answers"), [(32, 20), (1024, 4)])
+def test_a_pull_of_more_than_32_messages_is_negotiated(load: Loadgen, most: int, answers: int) -> None:
+    topic = f"Large-{most}"
+    load.run("send", "-t", topic, *WHERE, "-C", "-c", 1, "-w", 16, "-N", MESSAGES)
+    once = load.run("pull", "-t", topic, *WHERE, "-1", "-W", 0, "-d", 30, "-n", most, timeout_s=60)
+    assert (once.raw["messages"], once.raw["codes"]) == (MESSAGES, {"0": answers})
+
+
 def test_one_way_sends_are_all_stored(load: Loadgen) -> None:
     sent = load.run("send", "-t", "OneWay", *WHERE, "-C", "-c", 2, "-w", 16, "-o", "-d", 0.2, "-W", 0)
     assert sent.troubles == []
