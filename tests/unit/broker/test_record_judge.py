@@ -124,3 +124,27 @@ def test_a_reader_stops_where_the_judge_does(kit: StoreKit) -> None:
         assert part.next_begin_offset > at
         at, found = part.next_begin_offset, found + part.message_count
     assert found == 1
+
+
+def test_what_a_pull_has_found_in_earlier_steps_counts(kit: StoreKit) -> None:
+    store = kit.open()
+    size = fill(store, 400)[0][1]
+    queue = store.queues.find("orders", 0)
+    judge = judge_of(store, "n = 5 OR n > 390")
+    first = store.reader.get_message(queue, 0, 3, judge=judge)
+    assert first.message_count == 1 and not first.is_full
+
+    def rest(max_messages: int, max_bytes: int | None = None) -> tuple[int, bool]:
+        found, result = first, None
+        while result is None or (not result.is_full and result.next_begin_offset < 400):
+            judge.renew()
+            begin = first.next_begin_offset if result is None else result.next_begin_offset
+            result = store.reader.get_message(
+                queue, begin, max_messages, max_bytes=max_bytes, judge=judge, found=found
+            )
+        return result.message_count, result.is_full
+
+    assert rest(3) == (2, True)
+    assert rest(32, 4 * (size + 4)) == (3, True)
+    assert rest(1) == (0, True)
+    assert rest(32) == (9, False)
