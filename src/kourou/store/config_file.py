@@ -7,6 +7,7 @@ Not here: what is in the files (config_tables.py), when they are written (broker
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -65,10 +66,17 @@ class JsonConfigFile:
         if self._is_sound is None:
             self._is_sound = self._looks_sound()
         if not self._files.exists(self.path.parent):
+            self._check_root(self.path.parent.parent)
             self._files.make_folder(self.path.parent)
             self._files.sync_folder(self.path.parent.parent)
         self._files.replace(self.path, data, backup=self.backup_path if self._is_sound else None)
         self._is_sound = True
+
+    def _check_root(self, root: Path) -> None:
+        """FileNotFoundError if the folder of the store is not there: an open store has one, so that it was
+        moved away or removed, and must not be made anew."""
+        if not self._files.is_folder(root):
+            raise FileNotFoundError(errno.ENOENT, f"{root} was moved or removed", str(root))
 
     def _read(self, path: Path, decode: Callable[[bytes], T]) -> tuple[T | None, str | None]:
         """The decoded content, or None and what is wrong with it, if it is there at all."""

@@ -119,7 +119,8 @@ class LogWatch:
             loss = log_file.find_loss() or log_file.find_misnaming(self._files.identity(log_file.path))
             if loss is not None:
                 look.losses.append((log_file, loss))
-            look.modified_ns[log_file] = log_file.file.status().modified_ns
+            else:
+                look.modified_ns[log_file] = log_file.file.status().modified_ns
 
     def _conclude(self, look: _Look) -> None:
         self._note_problem(look.problem)

@@ -172,3 +172,14 @@ def test_whichever_call_fails_old_or_new_is_loaded(tmp_path: Path, error: int) -
             assert JsonConfigFile(Files(), path).load() in (OLD, NEW)
             file.store(NEW)
         assert JsonConfigFile(Files(), path).load() == NEW
+
+
+def test_the_folder_of_a_store_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    file = JsonConfigFile(Files(), root / "config" / "topics.json")
+    file.store(b"{}")
+    root.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match="was moved or removed"):
+        file.store(b"{}")
+    assert not root.exists()
