@@ -52,9 +52,13 @@ DELAY_STEPS = [
 RETRY_STEPS = _LOG_STEPS + _note_steps("consumerOffset.json") + _note_steps("delayOffset.json")
 
 
+_STRIDE = 17  # prime
+
+
 def step_of(steps: list[str], seed: int) -> str:
-    """Seeds that follow each other walk over all steps."""
-    return steps[seed % len(steps)]
+    """Seeds that follow each other walk over all steps, with a stride: the first few are spread over them."""
+    assert len(steps) % _STRIDE, "some steps would have no turn"
+    return steps[seed * _STRIDE % len(steps)]
 
 
 def transaction_lives(folder: Path, *, seconds: float, full: int) -> None:
