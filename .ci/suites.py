@@ -94,21 +94,32 @@ def extras(*names: str) -> list[str]:
     return packages
 
 
+def retried(*command: str) -> tuple[str, ...]:
+    """A command that is tried three times: package indexes can be unreachable for a moment."""
+    return (
+        "bash",
+        "-c",
+        'for pause in 5 20 0; do "$@" && exit; sleep $pause; done; exit 1',
+        "retried",
+        *command,
+    )
+
+
 def set_up(extras_after: Sequence[str]) -> Iterator[Task]:
     """What suites need; Spark, other extras and the kernel after what has to work without them."""
     yield Task("packages", ("bash", ".ci/interop-setup", "packages"), cores=0, expected_s=9_000)
-    yield Task("set-up", ("make", ".venv/.ready"), expected_s=9_000)
+    yield Task("set-up", retried("make", ".venv/.ready"), expected_s=9_000)
     # Waits for the network, where there is anything to do at all.
     artifacts = ("bash", ".ci/interop-setup", "artifacts")
     yield Task("interop set-up", artifacts, cores=0, expected_s=9_000, after=("packages", "set-up"))
-    install = (*_PIP, "-c", "constraints.txt", *extras("integration-test", "spark-test"))
+    install = retried(*_PIP, "-c", "constraints.txt", *extras("integration-test", "spark-test"))
     yield Task("extras set-up", install, expected_s=8_000, after=extras_after)
     # Not into .venv: suites with the kernel run beside suites without it.
     build = f"{' '.join(_PIP)} --upgrade --target {_KERNEL_FOLDER} ./kernel"
     check = f"{PYTHON} -c 'from kourou.store.kernel import installed_kernel as k; assert k(), \"no kernel\"'"
     yield Task(
         "kernel set-up",
-        ("bash", "-c", f"{build} && {check}"),
+        retried("bash", "-c", f"{build} && {check}"),
         expected_s=8_000,
         after=extras_after,
         env=_KERNEL,
