@@ -208,7 +208,7 @@ def run_cases(folder: Path, flush: FlushDiskType, *, seconds: float) -> None:
 @pytest.mark.skipif(NIGHTLY, reason="the next test has all cases")
 @pytest.mark.parametrize("flush", [SYNC, ASYNC], ids=["sync", "async"])
 def test_no_error_of_the_disk_loses_what_was_acknowledged(folder: Path, flush: FlushDiskType) -> None:
-    run_cases(folder, flush, seconds=2)
+    run_cases(folder, flush, seconds=1)
 
 
 @pytest.mark.nightly

@@ -96,7 +96,7 @@ def lives(folder: Path, *, seconds: float, full: int) -> None:
 
 
 def test_power_loss_at_random_calls(folder: Path) -> None:
-    lives(folder, seconds=3, full=50)
+    lives(folder, seconds=1.5, full=50)
 
 
 @pytest.mark.nightly
@@ -145,7 +145,7 @@ def test_power_loss_at_some_syncs(folder: Path, flush: FlushDiskType) -> None:
     each_round(
         f"power loss at syncs, {flush.value}",
         lambda seed: crash_at_sync(folder / "short", flush, random.Random(seed).choice(points), seed),
-        seconds=2,
+        seconds=1,
         full=100,
     )
 

@@ -106,6 +106,6 @@ def test_one_outcome_whenever_the_power_goes(folder: Path) -> None:
     each_round(
         "power loss with transactions",
         lambda seed: asyncio.run(live_and_die(folder / str(seed), seed)),
-        seconds=4,
+        seconds=2,
         full=500 if NIGHTLY else 60,
     )

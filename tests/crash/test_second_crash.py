@@ -83,7 +83,7 @@ def test_a_second_crash_goes_on_where_the_first_recovery_was(
         files.crash(keep_all)
         shutil.rmtree(folder / str(seed))
 
-    each_round("second crash in recovery", one_round, seconds=1.5, full=300)
+    each_round("second crash in recovery", one_round, seconds=0.75, full=300)
 
 
 # -- for real ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.protocol.batch import BatchEntry, encode_batch_entries
@@ -227,7 +227,6 @@ def _bodies(draw: st.DrawFn) -> bytes:
     return body
 
 
-@settings(max_examples=150)
 @given(
     st.lists(_bodies(), min_size=1, max_size=3),
     st.sampled_from(["0", "1", "4", "8", "16"]),

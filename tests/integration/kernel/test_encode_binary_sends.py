@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.protocol.codes import LanguageCode, SerializeType
@@ -348,7 +348,6 @@ _FRAMES = st.one_of(
 )
 
 
-@settings(max_examples=250)
 @given(st.lists(st.lists(_FRAMES, min_size=1, max_size=4), min_size=1, max_size=2))
 def test_any_sends_come_out_the_same(twins: Twins, reads: list[list[bytes]]) -> None:
     first = b"" if len(reads) == 1 else binary(binary_send())

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.errors import StorageError
@@ -371,14 +371,12 @@ def _headers(draw: st.DrawFn) -> bytes:
 _FRAMES = st.builds(frame, _headers(), st.binary(max_size=40), st.sampled_from([0, 0, 0, 1]))
 
 
-@settings(max_examples=250)
 @given(st.lists(st.lists(_FRAMES, min_size=1, max_size=4), min_size=1, max_size=3))
 def test_any_sends_come_out_the_same(twins: Twins, reads: list[list[bytes]]) -> None:
     first = b"" if len(reads) == 1 else frame(send())
     twins.feed_together([first + b"".join(frames) for frames in reads])
 
 
-@settings(max_examples=150)
 @given(st.lists(_FRAMES, min_size=1, max_size=4), st.lists(st.integers(1, 500), max_size=6))
 def test_any_sends_in_parts_come_out_the_same(twins: Twins, frames: list[bytes], sizes: list[int]) -> None:
     data, parts = frame(send()) + b"".join(frames), []
