@@ -152,11 +152,11 @@ class ScheduleService:
 
     def _due(self, units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:
         """The first ones that are due, of a size that one pass may carry."""
-        steady_of = self._watch.steady_of
+        steps, steady_of = self._watch.steps, self._watch.steady_of
         count = size_bytes = 0
         for unit in units:
             size_bytes += unit.size
-            due_ms = steady_of(unit.tags_code, unit.phy_offset)
+            due_ms = steady_of(unit.tags_code, unit.phy_offset) if steps else unit.tags_code
             if due_ms > now_ms or (count and size_bytes > DELIVERY_BYTES):
                 break
             count += 1

@@ -105,7 +105,7 @@ class TimerMessages:
         """Take over what the files say; `topics` are those that messages may wait for. `has_messages`:
         whether the timer topic holds any, which the files should know of. Waits for the disk."""
         try:
-            counts = self._load_files(has_messages)
+            counts = self._load_files()
         except TimerDamageError as damage:
             self.rebuild(now_ms, damage if has_messages else None)
             counts = {}
@@ -118,7 +118,7 @@ class TimerMessages:
                 duration_text(self.ahead_ms),
             )
 
-    def _load_files(self, has_messages: bool) -> dict[int, int]:
+    def _load_files(self) -> dict[int, int]:
         """How many messages wait, by topic. TimerDamageError: the files cannot be believed."""
         checkpoint = load_timer_checkpoint(self._files, self._check_path)
         if checkpoint is None:
@@ -129,15 +129,18 @@ class TimerMessages:
             )
         if checkpoint.last_read_ms <= 0 or min(checkpoint.log_pos, checkpoint.queue_offset) < 0:
             raise TimerDamageError(self._check_path, "it holds no progress")
+        checkpoint = checkpoint._replace(last_read_ms=self._floor(checkpoint.last_read_ms))
         self._log = TimerLog(self._files, self._log.folder, self._length_of_files(checkpoint))
         wheel_problem = self._wheel.load()
         log = self._commit_log
         found = waiting_units(
             self._log, checkpoint, min_phy_offset=log.min_phy_offset, max_phy_offset=log.max_phy_offset
         )
-        self.read_ms = self._floor(checkpoint.last_read_ms)
+        if any(slot_ms % self.precision_ms for slot_ms in found.slots):
+            raise TimerDamageError(self._wheel.path, "its slots are of another length (timerPrecisionMs)")
+        self.read_ms = checkpoint.last_read_ms
         is_wrong = self._wheel.correct(self.read_ms, found.slots, checkpoint.log_pos)
-        if is_wrong or (wheel_problem and has_messages):
+        if is_wrong or (wheel_problem and checkpoint.log_pos):
             self.damage_count += 1
             problem = wheel_problem or "it does not fit the timer log"
             _log.warning("%s: %s; it is derived from the timer log again", self._wheel.path, problem)
@@ -245,7 +248,6 @@ class TimerMessages:
         come are still occupied."""
         return now_ms - self.read_ms < TIMER_WHEEL_SLOTS * self.precision_ms
 
-    @property
     def is_empty(self) -> bool:
         """Whether no message waits. Looks at all slots."""
         return self._wheel.first_pos(self.read_ms) is None

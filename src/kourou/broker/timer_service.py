@@ -159,7 +159,8 @@ class TimerService:
         if timers.ahead_ms == self._watch.stepped_ms or now_s - self._looked_s < _REJOIN_S:
             return
         self._looked_s = now_s
-        if (queue is None or timers.queue_offset == queue.max_queue_offset) and timers.is_empty:
+        is_entered = queue is None or timers.queue_offset == queue.max_queue_offset
+        if is_entered and await self._services.in_disk_thread(timers.is_empty):
             timers.ahead_ms = self._watch.stepped_ms
             await self._services.in_disk_thread(timers.restart_at, self._wheel_ms())
             _log.info("no timer message waits: the timer wheel goes by the clock again")
@@ -351,7 +352,7 @@ class TimerService:
             await self._flush()
         if now_s - self._expired_s > _DELETE_EXPIRED_S:
             self._expired_s = now_s
-            self._timers.find_first()
+            await self._services.in_disk_thread(self._timers.find_first)
             await self._services.in_disk_thread(self._timers.delete_expired)
             await self._save_metrics()
 

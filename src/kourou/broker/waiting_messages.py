@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC
+from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
+    from kourou.broker.timer_messages import TimerMessages
 
 
 def waiting_phy_offset(services: BrokerServices) -> int | None:
@@ -20,7 +22,17 @@ def waiting_phy_offset(services: BrokerServices) -> int | None:
         unit = queue.unit(max(next_offset, queue.min_queue_offset))
         if unit is not None and unit.is_message:
             found.append(unit.phy_offset)
-    timer = None if services.timers is None else services.timers.oldest_phy_offset()
-    if timer is not None:
-        found.append(timer)
+    if services.timers is not None:
+        found += _waiting_timers(services, services.timers)
     return min(found, default=None)
+
+
+def _waiting_timers(services: BrokerServices, timers: TimerMessages) -> Iterator[int]:
+    """The oldest one on the wheel, and the next one to be entered: all of them, while it is rebuilt."""
+    on_wheel = timers.oldest_phy_offset()
+    if on_wheel is not None:
+        yield on_wheel
+    queue = services.store.queues.find(TIMER_TOPIC, 0)
+    unit = None if queue is None else queue.unit(max(timers.queue_offset, queue.min_queue_offset))
+    if unit is not None and unit.is_message:
+        yield unit.phy_offset

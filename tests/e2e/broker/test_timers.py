@@ -189,24 +189,6 @@ async def test_two_kills_in_a_row_deliver_nothing_twice(tmp_path: Path) -> None:
         assert count_in(peer) == 1
 
 
-async def test_lost_files_of_the_wheel_lose_no_message(tmp_path: Path) -> None:
-    clock = FakeClock()
-    async with clocked(tmp_path, clock) as peer:
-        await send(peer, "TIMER_DELAY_SEC\x0110", "A")
-        await send(peer, "TIMER_DELAY_SEC\x0160", "B")
-        clock.advance(12_000)
-        await pulled(peer, 1)
-    store = tmp_path / "store"
-    for path in (store / "timerwheel", store / "config" / "timercheck", *(store / "timerlog").iterdir()):
-        path.unlink()
-    clock.advance(60_000)
-    async with clocked(tmp_path, clock) as peer:
-        found = await pulled(peer, 2)
-        await settle()
-        assert count_in(peer) == 2
-        assert [message.properties["UNIQ_KEY"] for message in found] == ["A", "B"]
-
-
 async def test_how_far_the_timers_are_can_be_asked(tmp_path: Path) -> None:
     clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:

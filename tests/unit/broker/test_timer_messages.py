@@ -279,3 +279,25 @@ def test_a_file_of_numbers_that_is_damaged_is_written_anew(kit: Kit) -> None:
     text = (kit.store.config.root / "config" / "timermetrics").read_text()
     assert json.loads(text)["timingCount"]["T"] == {"count": 1, "timeStamp": NOW_MS}
     timers.close()
+
+
+def test_slots_of_another_length_are_rebuilt(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+    timers = kit.open(timer_precision_ms=100)
+    timers.enter(kit.entry(NOW_MS + 5_300, 1), NOW_MS)
+    run_steps(timers.flush_steps(NOW_MS))
+    timers.close()
+    again = kit.open(NOW_MS + 1_000)
+    assert (again.is_rebuilt, again.queue_offset) == (True, 0)
+    assert "timerPrecisionMs" in caplog.text
+    again.close()
+
+
+def test_a_unit_can_wait_in_a_wheel_that_stands_still_for_months(kit: Kit) -> None:
+    """`timerStopDequeue`: the delay of a unit, from when it was entered to its slot, has 32 bits."""
+    timers = kit.open()
+    now_ms = NOW_MS + 90 * DAY_MS
+    timers.enter(kit.entry(NOW_MS + 89 * DAY_MS, 1), now_ms)
+    timers.enter(kit.entry(NOW_MS, 2), now_ms)
+    assert not timers.has_room(now_ms)
+    assert kit.taken(timers, NOW_MS + 1_000) == [(NOW_MS, 2)]
+    timers.close()
