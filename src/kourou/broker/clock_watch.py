@@ -71,7 +71,10 @@ class ClockWatch:
         wall_ms = self._clock.wall_ms()
         drift_ms = wall_ms - self.steady_ms() - self._stepped_ms
         if abs(drift_ms) < STEP_MS:
-            self._base_ms += drift_ms
+            # Both are cut to milliseconds at different moments. Steady time stays at wall time or one
+            # behind it, so that no timestamp says that a message came early.
+            if drift_ms not in (0, 1):
+                self._base_ms += drift_ms
             return
         step = ClockStep(drift_ms, self._log_end(), wall_ms)
         self._stepped_ms += drift_ms
