@@ -108,7 +108,26 @@ def test_a_look_at_what_is_there(stats: Stats, mq: LocalCluster) -> None:
 def test_all_topics_and_messages_without_keys(stats: Stats) -> None:
     rows = rows_of(stats("--json"))
     assert {row["topic"] for row in rows} == {"orders", "plain"}
-    assert next(row for row in rows if row["topic"] == "plain")["top_keys"] == []
+    plain = next(row for row in rows if row["topic"] == "plain")
+    assert (plain["top_keys"], plain["top_keys_approximate"]) == ([], False)
+
+
+def test_a_minute_with_many_keys_has_approximate_top_keys(spark: SparkSession) -> None:
+    """More keys than the sketch tracks: all alike, and with one that stands out."""
+    from kourou.spark.pipelines.stats import per_minute
+
+    times = "'x' AS value, timestamp'2026-01-01' AS born_timestamp, timestamp'2026-01-01' AS store_timestamp"
+    even = f"SELECT concat('k', id % 20000) AS key, topic, {times} FROM range(40000)"
+    hot = f"SELECT 'hot' AS key, 'uneven' AS topic, {times} FROM range(3000)"
+    topics = "LATERAL VIEW explode(array('even', 'uneven')) AS topic"
+    messages = spark.sql(f"{even} {topics} UNION ALL {hot}")
+    rows = {row["topic"]: row for row in per_minute(messages, top=2).collect()}
+    assert all(row["top_keys_approximate"] for row in rows.values())
+    assert len(rows["even"]["top_keys"]) == 2
+    (first, second) = rows["uneven"]["top_keys"]
+    # A lower bound: 43,000 messages, and no more than about 3.5 / 16,384 of them may be missing.
+    assert first["key"] == "hot" and 2_980 <= first["messages"] <= 3_000
+    assert second["messages"] <= 2
 
 
 def test_a_table_for_people(stats: Stats) -> None:

@@ -26,6 +26,8 @@ _NAMES: Final = {
 }
 _TOPIC: Final = "topic"
 _TOP_KEYS: Final = "top_keys"
+_APPROXIMATE: Final = "top_keys_approximate"
+"""A sign before the keys in place of a column."""
 _LEAST_FIRST: Final = (_TOP_KEYS, "p50_ms", "max_ms", "bytes/s", "msgs/s", "p99_ms", "bytes")
 """What is left out where there is no room; minute, topic and messages stay."""
 _LEAST_WIDTHS: Final = {_TOPIC: 16, _TOP_KEYS: 12}
@@ -54,6 +56,7 @@ class StatsTable:
 
     def print_rows(self, names: Sequence[str], are_numbers: Sequence[bool], rows: Iterable[Row]) -> int:
         """Write a table with all rows."""
+        names, are_numbers, rows = _with_sign(names, are_numbers, rows)
         short = [_NAMES.get(name, name) for name in names]
         cells = [
             tuple(
@@ -71,6 +74,25 @@ class StatsTable:
             [are_numbers[at] for at in kept],
             [tuple(_cut(row[at], room[short[at]]) for at in kept) for row in cells],
         )
+
+
+def _with_sign(
+    names: Sequence[str], are_numbers: Sequence[bool], rows: Iterable[Row]
+) -> tuple[Sequence[str], Sequence[bool], Iterable[Row]]:
+    """The table with `≈` before keys that are approximate, and without the column that says so."""
+    if _APPROXIMATE not in names:
+        return names, are_numbers, rows
+    flag, keys = names.index(_APPROXIMATE), names.index(_TOP_KEYS)
+    kept = [at for at in range(len(names)) if at != flag]
+
+    def cell(row: Row, at: int) -> str | None:
+        return f"≈ {row[at]}" if at == keys and row[flag] == "true" else row[at]
+
+    return (
+        [names[at] for at in kept],
+        [are_numbers[at] for at in kept],
+        [tuple(cell(row, at) for at in kept) for row in rows],
+    )
 
 
 def compact(number: str) -> str:

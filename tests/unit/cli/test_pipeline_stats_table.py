@@ -134,3 +134,12 @@ def test_programs_get_all_digits() -> None:
 )
 def test_numbers_are_short(number: str, short: str) -> None:
     assert compact(number) == short
+
+
+def test_keys_that_are_approximate_have_a_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    names, are_numbers = [*NAMES, "top_keys_approximate"], [*ARE_NUMBERS, False]
+    rows = [(*BUSY, "true"), (*BUSY, "false")]
+    assert StatsTable(TablePrinter(), lambda: None).print_rows(names, are_numbers, rows) == 2
+    head, _, approximate, exact = capsys.readouterr().out.splitlines()
+    assert head.rstrip().endswith("top_keys")
+    assert "  ≈ customer-100017: 5123" in approximate and "  customer-100017: 5123" in exact

@@ -26,6 +26,7 @@ from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput
 from kourou.spark.pipelines.query_start import start_query
 from kourou.spark.pipelines.row_texts import as_json, as_texts, number_columns, text_rows
 from kourou.spark.pipelines.sql import RowPrinter
+from kourou.spark.pipelines.top_keys import TOP_KEYS_TYPE, top_keys
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:
@@ -142,21 +143,29 @@ def per_minute(messages: DataFrame, *, top: int, window_seconds: int = 60) -> Da
         f.sum(f.octet_length("value")).alias("bytes"),
         f.expr(f"percentile_approx({latency_ms}, array(0.5, 0.99))").alias("latency"),
         f.expr(f"max({latency_ms})").alias("latency_max_ms"),
-        f.expr(f"approx_top_k(key, {top}) FILTER (WHERE key IS NOT NULL)").alias("top"),
+        f.expr("approx_top_k_accumulate(key) FILTER (WHERE key IS NOT NULL)").alias("sketch"),
     )
-    return grouped.select(
-        f.col("window.start").alias("minute"),
-        "topic",
-        "messages",
-        "bytes",
-        f.round(f.col("messages") / window_seconds, 2).alias("messages_per_second"),
-        f.round(f.col("bytes") / window_seconds, 1).alias("bytes_per_second"),
-        f.col("latency")[0].alias("latency_p50_ms"),
-        f.col("latency")[1].alias("latency_p99_ms"),
-        "latency_max_ms",
-        f.expr("transform(top, each -> named_struct('key', each.item, 'messages', each.count))").alias(
-            "top_keys"
-        ),
+    # Not by functools.partial: Spark takes type hints of such a function for those of a pandas UDF.
+    named = f.udf(lambda sketch: top_keys(sketch, top), TOP_KEYS_TYPE)
+    return (
+        grouped.select(
+            f.col("window.start").alias("minute"),
+            "topic",
+            "messages",
+            "bytes",
+            f.round(f.col("messages") / window_seconds, 2).alias("messages_per_second"),
+            f.round(f.col("bytes") / window_seconds, 1).alias("bytes_per_second"),
+            f.col("latency")[0].alias("latency_p50_ms"),
+            f.col("latency")[1].alias("latency_p99_ms"),
+            "latency_max_ms",
+            named("sketch.sketch").alias("top"),
+        )
+        .select(
+            "*",
+            f.col("top.keys").alias("top_keys"),
+            f.col("top.is_approximate").alias("top_keys_approximate"),
+        )
+        .drop("top")
     )
 
 
@@ -249,7 +258,8 @@ def batch_writer(request: StatsRequest) -> Callable[[DataFrame, int], int]:
     """What is done with the minutes of a batch; it gives how many there were."""
     from kourou.spark.pipelines.lake import LakeTable, lake_writer
 
-    table = None if request.parquet is None else LakeTable("parquet", request.parquet)
+    # Tables of before have no `top_keys_approximate`.
+    table = None if request.parquet is None else LakeTable("parquet", request.parquet, merge_schema=True)
     to_lake = None if table is None else lake_writer(table, app_id=TITLE)
 
     def write(batch: DataFrame, batch_id: int) -> int:
