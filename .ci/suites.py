@@ -245,7 +245,7 @@ def nightly_tasks() -> list[Task]:
         loops("kernel: crash", "tests/crash", env={**_KERNEL, "KOUROU_NIGHTLY_LOOP_S": "60"}),
         suite(
             "spark: nightly",
-            ("-m", "nightly and spark", "tests/spark"),
+            ("-m", "spark and (nightly or crash)", "tests/spark"),
             env=_SPARK,
             after=after,
             expected_s=600,

@@ -15,7 +15,7 @@ from tests.spark import driver_main
 from tests.spark.conftest import need_spark
 from tests.spark.driver_process import DriverProcess, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
 COUNT = 30_000
 MESSAGES_A_BATCH = 3_000
 SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "500"}
