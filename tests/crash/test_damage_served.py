@@ -12,14 +12,14 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from kourou.protocol.record import decode_record, decode_records
 from kourou.protocol.tags import tags_code
 from kourou.store.check import check_store
-from kourou.store.files import Files
+from kourou.store.files import Files, OpenFile
 from kourou.store.get_message_result import GetMessageStatus
 from kourou.store.kernel import Kernel
 from kourou.store.message_store import MessageStore
@@ -282,6 +282,29 @@ def test_what_is_put_back_from_a_copy_is_served_again(
     assert_consumed(store, stored, set())
     store.close()
     assert check_store(Files(), root).ok
+
+
+def test_what_retention_deletes_while_it_is_verified_is_not_damaged(
+    root: Path, stored: dict[Key, Stored], caplog: pytest.LogCaptureFixture
+) -> None:
+    class DeletingFiles(Files):
+        """Deletes the first file of the log when the verifier is about to open it."""
+
+        store: MessageStore | None = None
+
+        def open(self, path: Path, **options: Any) -> OpenFile:
+            if self.store is not None and path == log_paths(root)[0]:
+                store, self.store = self.store, None
+                store.log.delete_first()
+            return super().open(path, **options)
+
+    files = DeletingFiles()
+    store = MessageStore.open(config(root), files, lambda: 1_700_000_000_000)
+    files.store = store
+    gone = hit(stored, [(0, LOG_FILE_BYTES)])
+    assert consume(store) == {key: message.number for key, message in stored.items() if key not in gone}
+    assert files.store is None and not store.damages.damages and not named_as_lost(caplog)
+    store.close()
 
 
 # -- ConsumeQueues -------------------------------------------------------------------------------

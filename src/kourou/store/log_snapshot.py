@@ -20,12 +20,14 @@ MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
 
 
 class LogSnapshot:
-    """The files of a log as they are now, for one thread that does not own the log: it opens them itself,
-    and a file that is removed meanwhile is no longer there."""
+    """The files of a log as they are now, for one thread that does not own the log: it opens them itself.
+    FileNotFoundError when the log has deleted one meanwhile: take another snapshot. StorageError when the log
+    has lost one."""
 
     def __init__(self, files: Files, log: CommitLog) -> None:
         self._files = files
-        self._log_files = list(log.log_files)
+        # Copied first: the owner may remove one meanwhile.
+        self._log_files = [log_file for log_file in list(log.log_files) if not log_file.is_deleted]
         self._starts = [log_file.start_phy_offset for log_file in self._log_files]
         self._open: dict[int, OpenFile] = {}
         self._maps: dict[int, memoryview] = {}
@@ -45,24 +47,23 @@ class LogSnapshot:
         log_file = self.file_at(phy_offset)
         if log_file is None or phy_offset + size_bytes > log_file.end_phy_offset:
             return None
-        file = self._file(log_file)
-        raw = b"" if file is None else file.pread(size_bytes, phy_offset - log_file.start_phy_offset)
+        raw = self._file(log_file).pread(size_bytes, phy_offset - log_file.start_phy_offset)
         return raw if len(raw) == size_bytes else None
 
     def read_into(self, target: memoryview, phy_offset: int) -> bool:
         """The same into memory that is there already; False when it is not filled."""
         log_file = self.file_at(phy_offset)
-        file = None if log_file is None else self._file(log_file)
-        if log_file is None or file is None:
+        if log_file is None:
             return False
-        return file.pread_into(target, phy_offset - log_file.start_phy_offset) == len(target)
+        position = phy_offset - log_file.start_phy_offset
+        return self._file(log_file).pread_into(target, position) == len(target)
 
     def view(self, low: int, high: int) -> memoryview | None:
         """Bytes of one file through a map, if they are in memory."""
         log_file = self.file_at(low)
-        file = None if log_file is None else self._file(log_file)
-        if log_file is None or file is None:
+        if log_file is None:
             return None
+        file = self._file(log_file)
         begin, end = low - log_file.start_phy_offset, high - log_file.start_phy_offset
         if not file.is_resident(begin, end) or file.length() < end:
             return None
@@ -78,16 +79,16 @@ class LogSnapshot:
             self._maps[log_file.start_phy_offset] = mapped
         return mapped[begin:end]
 
-    def _file(self, log_file: LogFile) -> OpenFile | None:
+    def _file(self, log_file: LogFile) -> OpenFile:
         file = self._open.get(log_file.start_phy_offset)
         if file is None:
             try:
                 file = self._files.open(log_file.path, writable=False)
             except FileNotFoundError:
-                file = None
+                self._check_kept(log_file, None)
+                raise
             self._check_kept(log_file, file)
-            if file is not None:
-                self._open[log_file.start_phy_offset] = file
+            self._open[log_file.start_phy_offset] = file
         return file
 
     @staticmethod

@@ -13,7 +13,6 @@ Not here: which units are in doubt (consume_queue.py), what is known of damage (
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import closing
 from functools import lru_cache
@@ -45,8 +44,6 @@ from kourou.store.unit_blocks import CHUNK_UNITS
 if TYPE_CHECKING:
     from kourou.store.consume_queue import ConsumeQueue
     from kourou.store.queue_files import QueueFiles
-
-_log = logging.getLogger(__name__)
 
 _AHEAD_UNITS: Final = 1024
 """Up to so many units are verified at once if their records lie close together."""
@@ -108,20 +105,27 @@ class QueueVerifier:
         """Have these units, which are in the files, fit their records, or be blank. May wait for the disk;
         OSError when it fails."""
         verified = queue.verified_chunks()
-        with closing(LogSnapshot(self._files, self._log)) as log:
-            check = _QueueCheck(self, queue, log)
-            first, end = check.range_of(queue_offset, count)
-            units = check.units(first, end)
-            is_right = check.fits(first, units)
-            if not is_right.all():
-                with self._rebuilding:
-                    # Another thread may have been here.
-                    units = check.units(first, end)
-                    is_right = check.fits(first, units)
-                    self._rebuild(queue, check, first, units, is_right)
+        try:
+            first, end = self._verify(queue, queue_offset, count)
+        except FileNotFoundError:  # the log has deleted a file meanwhile, which is now left out
+            first, end = self._verify(queue, queue_offset, count)
         # Whole chunks, but at the ends of the queue, where there is no more of them.
         chunks = range(first // CHUNK_UNITS, min(-(-end // CHUNK_UNITS), len(verified)))
         verified[chunks.start : chunks.stop] = b"\x01" * len(chunks)
+
+    def _verify(self, queue: ConsumeQueue, queue_offset: int, count: int) -> tuple[int, int]:
+        """The same; from which unit to which that was."""
+        with closing(LogSnapshot(self._files, self._log)) as log:
+            check = _QueueCheck(self, queue, log)
+            first, end = check.range_of(queue_offset, count)
+            if check.fits(first, check.units(first, end)).all():
+                return first, end
+        with self._rebuilding, closing(LogSnapshot(self._files, self._log)) as log:
+            # Again: another thread may have rebuilt them, and the log may have deleted their records.
+            check = _QueueCheck(self, queue, log)
+            units = check.units(first, end)
+            self._rebuild(queue, check, first, units, check.fits(first, units))
+        return first, end
 
     def _rebuild(
         self, queue: ConsumeQueue, check: _QueueCheck, first: int, units: Units, is_right: Bools
