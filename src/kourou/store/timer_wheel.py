@@ -9,7 +9,7 @@ The slots are in memory; `dirty_pages` and `write_pages` carry what changed to t
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -49,6 +49,7 @@ class TimerWheel:
         self._precision_ms = precision_ms
         self._slots = mmap.mmap(-1, _SIZE_BYTES)  # pages that nobody uses take no memory
         self._dirty: set[int] = set()
+        self._is_blank = True  # nothing was put since it was made: a search would read 37 MB of zeros
 
     @property
     def path(self) -> Path:
@@ -65,6 +66,7 @@ class TimerWheel:
                 piece = file.pread(min(_LOAD_BYTES, _SIZE_BYTES - position), position)
                 if piece != _ZEROS[: len(piece)]:
                     self._slots[position : position + len(piece)] = piece
+                    self._is_blank = False
         length = self._files.length(self._path)
         return None if length == _SIZE_BYTES else f"it is {length} bytes long instead of {_SIZE_BYTES}"
 
@@ -81,9 +83,12 @@ class TimerWheel:
         position = self._position(time_ms)
         _SLOT.pack_into(self._slots, position, time_ms // self._precision_ms, *slot, 0)
         self._dirty.add(position // _PAGE_BYTES)
+        self._is_blank = False
 
     def first_pos(self, time_ms: int) -> int | None:
         """Where the oldest unit lies of all slots from a time on; None when they are empty."""
+        if self._is_blank:
+            return None
         columns = np.frombuffer(self._slots, dtype=_COLUMNS)
         is_waiting = (columns["time"] >= time_ms // self._precision_ms) & (columns["last_pos"] >= 0)
         found = columns["first_pos"][is_waiting]
@@ -93,6 +98,8 @@ class TimerWheel:
 
     def next_ms(self, time_ms: int) -> int | None:
         """The time of the first slot that is not empty, from a time on; None when all are."""
+        if self._is_blank:
+            return None
         columns = np.frombuffer(self._slots, dtype=_COLUMNS)
         found = columns["time"][
             (columns["time"] >= time_ms // self._precision_ms) & (columns["last_pos"] >= 0)
@@ -104,12 +111,8 @@ class TimerWheel:
     def correct(self, time_ms: int, slots: Mapping[int, Slot], sure_pos: int) -> bool:
         """Have the slots from a time on be `slots`; True when one was wrong that was on disk for certain:
         whose units lie below `sure_pos` of the TimerLog."""
-        columns = np.frombuffer(self._slots, dtype=_COLUMNS)
-        found = np.flatnonzero(columns["time"] >= time_ms // self._precision_ms)
-        times, lasts = columns["time"][found].tolist(), columns["last_pos"][found].tolist()
-        del columns
         is_wrong = False
-        for index, time, last_pos in zip(found.tolist(), times, lasts, strict=True):
+        for index, time, last_pos in self._filled(time_ms):
             if time * self._precision_ms not in slots or time % _SLOTS != index:
                 is_wrong = is_wrong or 0 <= last_pos < sure_pos or time % _SLOTS != index
                 self._empty(index)
@@ -121,6 +124,16 @@ class TimerWheel:
                 self.put(slot_ms, slot)
         return is_wrong
 
+    def _filled(self, time_ms: int) -> Iterable[tuple[int, int, int]]:
+        """Index, time and last_pos of the slots from a time on."""
+        if self._is_blank:
+            return ()
+        columns = np.frombuffer(self._slots, dtype=_COLUMNS)
+        found = np.flatnonzero(columns["time"] >= time_ms // self._precision_ms)
+        times, lasts = columns["time"][found].tolist(), columns["last_pos"][found].tolist()
+        del columns  # the map cannot be closed while it looks at it
+        return zip(found.tolist(), times, lasts, strict=True)
+
     def _empty(self, index: int) -> None:
         position = index * _SLOT.size
         self._slots[position : position + _SLOT.size] = bytes(_SLOT.size)
@@ -128,7 +141,7 @@ class TimerWheel:
 
     def clear(self) -> None:
         """Empty all slots, and remove the file."""
-        self._slots, self._dirty = mmap.mmap(-1, _SIZE_BYTES), set()
+        self._slots, self._dirty, self._is_blank = mmap.mmap(-1, _SIZE_BYTES), set(), True
         if self._files.exists(self._path):
             self._files.remove(self._path)
             self._files.sync_folder(self._path.parent)

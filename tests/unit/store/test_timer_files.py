@@ -42,6 +42,15 @@ def test_a_slot_is_where_apache_looks_for_it(tmp_path: Path) -> None:
     wheel.close()
 
 
+def test_a_wheel_that_nothing_was_put_into_is_not_searched(tmp_path: Path) -> None:
+    """Each stop of a broker without timer messages once read 37 MB of zeros."""
+    wheel = TimerWheel(Files(), tmp_path / "timerwheel", 1000)
+    wheel.close()  # whatever looks at the slots fails from here on
+    assert wheel.first_pos(NOW_MS) is None
+    assert wheel.next_ms(NOW_MS) is None
+    assert not wheel.correct(NOW_MS, {}, 0)
+
+
 def test_a_wheel_is_read_again(tmp_path: Path) -> None:
     wheel = TimerWheel(Files(), tmp_path / "timerwheel", 1000)
     wheel.load()  # no file yet
