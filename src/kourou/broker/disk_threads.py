@@ -44,7 +44,15 @@ class DiskThreads:
 
     async def _run_to_its_end(self, function: Callable[[], T]) -> T:
         # Also when whoever waits is cancelled: the same files may be written next, by somebody else.
-        running = self._loop.run_in_executor(self._threads, function)
+        try:
+            running = self._loop.run_in_executor(self._threads, function)
+        except RuntimeError as error:
+            if "interpreter shutdown" not in str(error):
+                raise
+            # The program ends without a stop. Its thread pools are gone, and this loop is parked next
+            # (transport/event_loop.py): an error here would only be logged.
+            await asyncio.Event().wait()
+            raise
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

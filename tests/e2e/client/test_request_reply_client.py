@@ -128,9 +128,10 @@ async def test_a_request_that_cannot_be_sent_is_no_timeout(tmp_path: Path) -> No
 async def test_a_reply_to_somebody_who_is_gone_is_an_error(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, producing(running.namesrv_addr) as replier:
         async with AsyncProducer("Askers", namesrv=running.namesrv_addr) as asker:
+            await asker.send(Message(TOPIC, b"connected"))
             with pytest.raises(NoReplyError):
-                await asker.request(Message(TOPIC, b"ping"), timeout_ms=100)
-        (request,) = all_stored(running.broker)
+                await asker.request(Message(TOPIC, b"ping"), timeout_ms=500)
+        (request,) = [each for each in all_stored(running.broker) if each.body == b"ping"]
         with pytest.raises(SendFailedError, match="channel of <.*> not found"):
             await replier.send(reply_to(request, b"pong"))
 

@@ -33,6 +33,18 @@ loop = LoopThread("left-alone")
 loop.start()
 loop.submit(tick)
 """
+WRITES = (
+    TEST_KIT
+    + """
+from kourou.broker.disk_threads import DiskThreads
+async def write():
+    threads = DiskThreads()
+    while True:
+        await threads.run(int)
+loop.submit(write).add_done_callback(lambda done: print("failed:", done.exception()))
+atexit.register(time.sleep, 0.1)  # before the loop is parked, but after the end of thread pools
+"""
+)
 HELD = TEST_KIT + "loop.hold()"
 FORKED = (
     CLIENT
@@ -67,6 +79,7 @@ consumer.start()
     [
         pytest.param(CLIENT, 1, id="client"),
         pytest.param(TEST_KIT, 1, id="test-kit"),
+        pytest.param(WRITES, 1, id="writes"),
         pytest.param(HELD, 1, id="held"),
         pytest.param(FORKED, 2, id="forked"),
         pytest.param(STOPPED, 1, id="stopped"),
