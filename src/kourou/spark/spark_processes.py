@@ -8,8 +8,10 @@ Spark notice when those change.
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Final
 
+_DAEMON: Final = "pyspark.daemon"
 _PLANS_WRITES: Final = "pyspark.sql.worker.write_into_data_source"
 
 
@@ -21,6 +23,11 @@ def is_sparks_process() -> bool:
 def plans_writes() -> bool:
     """Whether Spark lets this process plan writes: those that commit make writers, too."""
     return is_sparks_process() and (_PLANS_WRITES in sys.modules or _main_name() == _PLANS_WRITES)
+
+
+def worker_daemon() -> ModuleType | None:
+    """The module of the daemon that forked this worker; None in processes that are no such worker."""
+    return sys.modules["__main__"] if _main_name() == _DAEMON else None
 
 
 def _main_name() -> str:
