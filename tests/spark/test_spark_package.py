@@ -26,8 +26,10 @@ def test_the_public_names() -> None:
         "DataLossError",
         "LagListener",
         "RocketmqDataSource",
+        "StreamLag",
         "local_session",
         "register",
+        "stream_lag",
     ]
     assert kourou.spark.DataLossError.__module__ == "kourou.spark.data_loss"
     with pytest.raises(AttributeError, match="it offers DataLossError"):

@@ -18,15 +18,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kourou.spark.data_loss import DataLossError
-    from kourou.spark.lag_listener import LagListener
+    from kourou.spark.lag_listener import LagListener, StreamLag, stream_lag
     from kourou.spark.session import local_session
     from kourou.spark.source import RocketmqDataSource
 
-__all__ = ["DataLossError", "LagListener", "RocketmqDataSource", "local_session", "register"]
+__all__ = [
+    "DataLossError",
+    "LagListener",
+    "RocketmqDataSource",
+    "StreamLag",
+    "local_session",
+    "register",
+    "stream_lag",
+]
 
 _HOMES = {
     "DataLossError": "kourou.spark.data_loss",
     "LagListener": "kourou.spark.lag_listener",
+    "StreamLag": "kourou.spark.lag_listener",
+    "stream_lag": "kourou.spark.lag_listener",
     "RocketmqDataSource": "kourou.spark.source",
     "local_session": "kourou.spark.session",
 }

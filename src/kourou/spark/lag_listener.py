@@ -2,7 +2,8 @@
 
     spark.streams.addListener(LagListener())
 
-The numbers are those that the source puts into the query's progress (stream_driver.py).
+The numbers are those that the source puts into the query's progress (stream_driver.py): Spark (4.3) gives
+Python sources neither metrics nor a description there, so topics and lag are part of `latestOffset`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class StreamLag:
     """How far behind one source is: messages in all, the age of its oldest unread message, and about how many
-    bytes they are."""
+    bytes they are. `topics` are those that it reads."""
 
     messages: int
     seconds: float
     size_bytes: int = 0
+    topics: tuple[str, ...] = ()
 
 
 def stream_lag(source_progress: Any) -> StreamLag | None:
@@ -43,7 +45,8 @@ def stream_lag(source_progress: Any) -> StreamLag | None:
     try:
         content = json.loads(text) if isinstance(text, str) else text
         lag = content["lag"]
-        return StreamLag(int(lag["messages"]), float(lag["seconds"]), int(lag.get("bytes", 0)))
+        topics = tuple(sorted(content.get("offsets", ())))
+        return StreamLag(int(lag["messages"]), float(lag["seconds"]), int(lag.get("bytes", 0)), topics)
     except (TypeError, ValueError, KeyError):
         return None
 
@@ -67,8 +70,9 @@ class LagListener(StreamingQueryListener):
                 name = progress.name or progress.id
                 _log.log(
                     level,
-                    "query %s is %d messages, %d bytes, %.1f s behind",
+                    "query %s, topics %s: %d messages, %d bytes, %.1f s behind",
                     name,
+                    ", ".join(lag.topics),
                     lag.messages,
                     lag.size_bytes,
                     lag.seconds,

@@ -17,7 +17,7 @@ from kourou.spark.lag_listener import LagListener, StreamLag, stream_lag  # noqa
 def source(messages: int, seconds: float) -> Any:
     latest: dict[str, Any] = {
         "version": 1,
-        "offsets": {},
+        "offsets": {"orders": {"broker-a": {"0": messages}}, "bills": {"broker-a": {"0": 0}}},
         "lag": {"messages": messages, "seconds": seconds, "queues": {}},
     }
     latest["lag"]["bytes"] = messages * 100
@@ -25,8 +25,10 @@ def source(messages: int, seconds: float) -> Any:
 
 
 def test_the_lag_of_a_source() -> None:
-    assert stream_lag(source(7, 1.5)) == StreamLag(7, 1.5, 700)
-    assert stream_lag({"latestOffset": source(7, 1.5).latestOffset}) == StreamLag(7, 1.5, 700)
+    assert stream_lag(source(7, 1.5)) == StreamLag(7, 1.5, 700, ("bills", "orders"))
+    assert stream_lag({"latestOffset": source(7, 1.5).latestOffset}) == StreamLag(
+        7, 1.5, 700, ("bills", "orders")
+    )
     of_an_older_version = {"latestOffset": '{"lag": {"messages": 7, "seconds": 1.5}}'}
     assert stream_lag(of_an_older_version) == StreamLag(7, 1.5, 0)
 
@@ -44,6 +46,6 @@ def test_lag_is_logged_and_much_of_it_is_a_warning(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.INFO, "kourou.spark.lag_listener"):
         LagListener(warn_seconds=60).onQueryProgress(SimpleNamespace(progress=progress))  # type: ignore[arg-type]
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "query archive is 7 messages, 700 bytes, 1.5 s behind"),
-        ("WARNING", "query archive is 9 messages, 900 bytes, 90.0 s behind"),
+        ("INFO", "query archive, topics bills, orders: 7 messages, 700 bytes, 1.5 s behind"),
+        ("WARNING", "query archive, topics bills, orders: 9 messages, 900 bytes, 90.0 s behind"),
     ]
