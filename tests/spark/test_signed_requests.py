@@ -74,7 +74,8 @@ def test_all_requests_are_signed(signed: set[int]) -> None:
     with LocalCluster() as mq:
         where = {**KEYS, "namesrv": mq.namesrv}
         write(
-            [{"value": b"a"}, {"value": b"b"}, {"value": b"c", "delay_ms": 1}], {**where, "topic": "orders"}
+            [{"value": b"a"}, {"value": b"b"}, {"value": b"c", "delay_ms": 1}],
+            {**where, "topic": "orders", "createTopic": "true"},
         )
         batch = read_batch(source(mq, subscribePattern="orders", startingTimestamp="1", **KEYS))
         assert {row["value"] for row in batch} >= {b"a", b"b"}
@@ -133,7 +134,12 @@ def test_an_apache_broker_that_checks(tmp_path: Path) -> None:
             jvm_options=(*apache.TEST_JVM_OPTIONS, option),
         )
         with broker:
-            where = {"namesrv": namesrv.address, "topic": "orders", "retryTimes": "0"}
+            where = {
+                "namesrv": namesrv.address,
+                "topic": "orders",
+                "retryTimes": "0",
+                "createTopic": "true",
+            }
             write([{"value": b"a"}, {"value": b"b"}], {**where, **KEYS})
             reading = {"namesrv": namesrv.address, "subscribe": "orders"}
             rows = read_batch(RocketmqDataSource(CaseInsensitiveDict({**reading, **KEYS})))

@@ -271,6 +271,7 @@ def test_a_stream_looks_for_its_name_server_once_and_waits_a_little() -> None:
     with pytest.raises(NoNameServerError, match="127.0.0.1:1"):
         check_reachable_once(nowhere, patience_s=0.3)
     with LocalCluster() as cluster:
+        cluster.create_topic("Orders")
         there = SinkOptions(namesrv=cluster.namesrv, topic="Orders")
         check_reachable_once(there)
     check_reachable_once(there)  # gone, and not looked for again
@@ -290,3 +291,11 @@ def test_a_missing_topic_is_an_error_at_the_start() -> None:
     with LocalCluster(auto_create_topic_enable=False) as cluster:
         with pytest.raises(NoRouteError, match="'Orders'"):
             write([{"value": b"x"}], options(cluster, "Orders"))
+
+
+def test_a_missing_topic_is_not_created_by_a_misspelled_option() -> None:
+    with LocalCluster(auto_create_topic_enable=True) as cluster:
+        with pytest.raises(NoRouteError, match="'Ordrs'.*`mqadmin updateTopic`, or set .* createTopic"):
+            write([{"value": b"x"}], options(cluster, "Ordrs"))
+        write([{"value": b"x"}], options(cluster, "Orders", createTopic="true"))
+        assert bodies(cluster.messages("Orders")) == [b"x"]

@@ -118,7 +118,7 @@ def test_a_broker_that_is_killed_and_comes_back_has_every_row(spark: SparkSessio
         broker = KilledBroker(tmp_path, namesrvAddr=address, mappedFileSizeCommitLog=64 << 20)
         broker.start()
         try:
-            save(numbers(spark, 10), address, "Kills")
+            save(numbers(spark, 10), address, "Kills", createTopic="true")
             # The broker lives as long as the thread that starts it, and that as long as the block.
             with ThreadPoolExecutor(1) as threads:
                 killing = threads.submit(kill_and_start, broker, address, "Kills")

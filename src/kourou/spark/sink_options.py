@@ -24,6 +24,7 @@ SINK_OPTION_NAMES: Final = (
     "namesrv",
     "nameServer",
     "topic",
+    "createTopic",
     "errorTopic",
     "producerGroup",
     "delivery",
@@ -60,6 +61,8 @@ class SinkOptions:
     namesrv: str
     topic: str | None = None
     """Where all rows go; without it the column `topic` says so, row by row."""
+    create_topic: bool = False
+    """Whether brokers with `autoCreateTopicEnable` may create `topic`; else it has to exist at the start."""
     error_topic: str | None = None
     """Where rows go that no broker takes; without it such a row fails the write."""
     producer_group: str = DEFAULT_GROUP
@@ -97,6 +100,7 @@ class SinkOptions:
         parsed = cls(
             namesrv=reader.namesrv(environ),
             topic=_name(reader, "topic", send_topic_problem) or None,
+            create_topic=reader.flag("createTopic", False),
             error_topic=_name(reader, "errorTopic", send_topic_problem) or None,
             producer_group=_name(reader, "producerGroup", user_group_problem, DEFAULT_GROUP),
             delivery=reader.choice("delivery", AT_LEAST_ONCE, [AT_LEAST_ONCE]),

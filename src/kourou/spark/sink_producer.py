@@ -16,7 +16,7 @@ from kourou.client.producer import AsyncProducer
 from kourou.client.send_request import SendRequest
 from kourou.client.send_result import SendResult
 from kourou.client.unique_id import shared_unique_ids
-from kourou.errors import KourouError
+from kourou.errors import KourouError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message
@@ -43,6 +43,17 @@ class SinkProducer(AsyncProducer):
             send_timeout_ms=options.send_timeout_ms,
             max_message_bytes=options.max_message_bytes,
         )
+
+    async def check_topic(self, topic: str, *, may_create: bool) -> None:
+        """NoRouteError when nothing can be sent to the topic: also when a broker would create it, unless
+        `may_create`, since the name may be misspelled."""
+        route = await self._instance.routes.get(self._namespace.wrap(topic), to_publish=True)
+        if route.is_made_up and not may_create:
+            raise NoRouteError(
+                topic,
+                "the name server does not know it; create it with `mqadmin updateTopic`, or set the option "
+                "createTopic=true if a broker may create it",
+            )
 
     async def send_entries(
         self, topic: str, body: bytes, count: int, queue: MessageQueue | None = None

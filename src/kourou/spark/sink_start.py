@@ -17,12 +17,13 @@ _reached: set[SinkOptions] = set()
 
 
 def check_reachable(options: SinkOptions) -> None:
-    """Whether there is a name server, and somebody who takes the topic. Errors say what is missing."""
+    """Whether there is a name server, and the topic exists and can be written. Errors say what is missing."""
     worker = WorkerProducer(options)
     try:
         if options.topic is not None:
             topic = options.topic
-            worker.portal.call(lambda: worker.producer.queues(topic))
+            may_create = options.create_topic
+            worker.portal.call(lambda: worker.producer.check_topic(topic, may_create=may_create))
     finally:
         worker.stop()
 

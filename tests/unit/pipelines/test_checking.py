@@ -121,11 +121,12 @@ def test_a_file_that_is_right(folder: Path) -> None:
     out, lake, jdbc, console = spec.sinks
     assert isinstance(out, TopicSink) and out.rows.origin == "cleaned" and out.rows.name == "topic-out"
     assert out.message.parts == {"key": "id"} and out.message.columns == ("id", "amount")
-    assert out.options == {"namesrv": "ns:9", "topic": "out", "batchRows": "10"}
+    sending = {"namesrv": "ns:9", "createTopic": "true"}
+    assert out.options == {**sending, "topic": "out", "batchRows": "10"}
     assert isinstance(lake, LakeSink) and lake.table.partition_by == ("day",) and lake.table.merge_schema
     assert isinstance(jdbc, JdbcSink) and not jdbc.exactly_once
     assert isinstance(console, ConsoleSink) and console.num_rows == 5 and console.rows.mode == "update"
-    assert spec.bad_records.topic_options == {"topic": "bad", "namesrv": "ns:9"}
+    assert spec.bad_records.topic_options == {**sending, "topic": "bad"}
     assert spec.trigger == {"processingTime": "10 seconds"}
     assert spec.checkpoint == folder / "state" / "orders"
     assert spec.settings == {"spark.sql.shuffle.partitions": "4"}

@@ -140,12 +140,18 @@ def tell_same_names(sinks: list[SinkSpec], mistakes: Mistakes) -> None:
 # -- kinds -----------------------------------------------------------------------------------------
 
 
+def _sink_options(section: Section, around: Surroundings) -> dict[str, str]:
+    """The options of a section that is a topic: unlike that of a DataFrame, brokers may create it."""
+    options = {"createTopic": "true", **section.options(SINK_OPTIONS)}
+    if around.namesrv is not None:
+        options.setdefault("namesrv", around.namesrv)
+    return options
+
+
 def _topic(section: Section, rows: Rows, around: Surroundings) -> TopicSink:
     topic = section.text("topic")
     message = _message(section)
-    options = section.options(SINK_OPTIONS)
-    if around.namesrv is not None:
-        options.setdefault("namesrv", around.namesrv)
+    options = _sink_options(section, around)
     if topic is not None:
         options["topic"] = topic
     section.finish(TOPIC_SINK_KEYS)
@@ -228,9 +234,7 @@ def check_bad_records(value: Value, mistakes: Mistakes, section: Section, around
         folder = inner.path("folder")
         inner.finish(["folder"])
         return BadRecords(value.line, folder=folder)
-    options = {"topic": inner.text("topic") or "", **inner.options(SINK_OPTIONS)}
-    if around.namesrv is not None:
-        options.setdefault("namesrv", around.namesrv)
+    options = {"topic": inner.text("topic") or "", **_sink_options(inner, around)}
     inner.finish(["topic", *SINK_OPTIONS])
     try:
         SinkOptions.parse(options, around.environ)

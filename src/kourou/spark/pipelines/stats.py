@@ -289,7 +289,8 @@ def _send(batch: DataFrame, request: StatsRequest) -> None:
         .select(value, f.col("topic").alias("key"), f.col("topic").alias("sharding_key"))
     )
     options = {name: text for name, text in request.source.items() if name.lower() in _SINK_OPTIONS}
-    rows.write.format("rocketmq").mode("append").options(**options, topic=request.to_topic).save()
+    writer = rows.write.format("rocketmq").mode("append").options(**options)
+    writer.options(topic=request.to_topic, createTopic="true").save()
 
 
 _SINK_OPTIONS: Final = frozenset({"namesrv", "accesskey", "secretkey", "securitytoken", "namespace", "tls"})
