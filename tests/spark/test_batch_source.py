@@ -20,6 +20,7 @@ from kourou import Message, TransactionProducer, TransactionState  # noqa: E402
 from kourou.errors import ConfigError, KourouError, NoNameServerError  # noqa: E402
 from kourou.protocol.bodies import MessageQueue  # noqa: E402
 from kourou.spark.data_loss import DataLossError  # noqa: E402
+from kourou.spark.options import PUSH_FILTERS_OPTION  # noqa: E402
 from kourou.spark.pipelines.tables import TableOptions, connection_client  # noqa: E402
 from kourou.spark.source import FilteringReader, RocketmqDataSource  # noqa: E402
 from kourou.spark.source_client import close_shared_clients  # noqa: E402
@@ -207,7 +208,7 @@ def test_kafka_rows(numbers: LocalCluster) -> None:
 def filtering(
     mq: LocalCluster, filters: list[Any], **options: Any
 ) -> tuple[FilteringReader, list[InputPartition]]:
-    reader = source(mq, pushFilters="true", **options).reader(schema_of(*ALL.names))
+    reader = source(mq, **{PUSH_FILTERS_OPTION: "true"}, **options).reader(schema_of(*ALL.names))
     assert isinstance(reader, FilteringReader)
     assert reader.pushFilters(filters) == filters  # Spark looks again
     return reader, reader.partitions()

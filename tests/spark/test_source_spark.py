@@ -106,7 +106,24 @@ def test_a_schema_of_ones_own(spark: SparkSession, mq: LocalCluster) -> None:
     assert [tuple(row) for row in rows] == [("café", 12.5, 0)]
 
 
-def test_filters_of_the_query_are_pushed(spark: SparkSession, mq: LocalCluster) -> None:
+def test_one_dataframe_used_twice_in_a_query_has_all_rows(spark: SparkSession, mq: LocalCluster) -> None:
+    from pyspark.errors import PySparkException
+
+    mq.create_topic("twice", queues=1)
+    for tag in "ab":
+        send(mq, "twice", bodies(20), tags=tag)
+    frame = batch(spark, mq, subscribe="twice")
+    a, b = frame.where("tags = 'a'"), frame.where("tags = 'b'")
+    assert a.union(b).count() == 40
+    assert a.alias("a").join(b.alias("b"), "value").count() == 20
+    assert (b.count(), frame.count()) == (20, 40)
+    with pytest.raises(PySparkException, match="Spark shares the filters .* subExpression"):
+        batch(spark, mq, subscribe="twice", pushFilters="true")
+
+
+def test_filters_of_a_query_that_reads_once_are_pushed(spark: SparkSession, mq: LocalCluster) -> None:
+    from kourou.spark.options import PUSH_FILTERS_OPTION
+
     mq.create_topic("filtered", queues=2)
     send(mq, "filtered", bodies(20), tags="a")
     send(mq, "filtered", bodies(20, 20), tags="b", queue_id=1, broker="broker-b")
@@ -114,11 +131,13 @@ def test_filters_of_the_query_are_pushed(spark: SparkSession, mq: LocalCluster) 
 
     def frame(**options: str) -> DataFrame:
         # A new one each time: Spark keeps the filters of a query for the next one of the same DataFrame.
+        # The option is that of `kourou pipeline sql`, not for users.
         return batch(spark, mq, subscribe="filtered", minPartitions="40", **options).where(condition)
 
-    assert sorted(int(row.value) for row in frame(pushFilters="true").collect()) == list(range(35, 40))
+    pushing = {PUSH_FILTERS_OPTION: "true"}
+    assert sorted(int(row.value) for row in frame(**pushing).collect()) == list(range(35, 40))
     # A partition for each row that may be wanted: the tag cannot choose a queue, the offset can.
-    partitions = frame().rdd.getNumPartitions(), frame(pushFilters="true").rdd.getNumPartitions()
+    partitions = frame().rdd.getNumPartitions(), frame(**pushing).rdd.getNumPartitions()
     assert partitions == (40, 10)
 
 

@@ -331,6 +331,8 @@ def test_a_checkpoint_of_another_source(mq: LocalCluster) -> None:
     ("options", "schema", "words"),
     [
         ({"store": "somewhere"}, PLACE, "for batches"),
+        ({"subscribe": "orders", "endingTimestamp": "1000"}, PLACE, "endingTimestamp is for batches"),
+        ({"subscribe": "orders", "pushFilters": "true"}, PLACE, "there is no option 'pushfilters'"),
         ({"subscribe": "orders", "topik": "x"}, PLACE, "there is no option 'topik'"),
         ({"subscribe": "orders", "rowFormat": "kafka"}, PLACE, "there is no column 'queue_id'"),
     ],

@@ -7,6 +7,7 @@ Not here: where records come from, batches (arrow_batches.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -240,6 +241,9 @@ _PROPERTY_TYPES: Final = (
 )
 
 
+_TYPE_ALIASES: Final = {"integer": "int", "long": "bigint"}
+
+
 def known_columns(row_format: str) -> dict[str, Column]:
     """All that a schema may name, but for properties."""
     return {**(KAFKA_COLUMNS if row_format == "kafka" else ROCKETMQ_COLUMNS), **OTHER_COLUMNS}
@@ -253,6 +257,22 @@ def default_schema(row_format: str, *, include_headers: bool = False) -> str:
         for name, column in columns.items()
         if name != "headers" or include_headers
     )
+
+
+def chosen_columns(text: str, row_format: str) -> dict[str, str]:
+    """The columns of the option `columns`, `NAME` or `NAME TYPE` separated by commas, with their types.
+    ConfigError for what is no column."""
+    known = known_columns(row_format)
+    fields: dict[str, str] = {}
+    for item in re.split(r",(?![^<]*>)", text):
+        found = re.fullmatch(r"\s*`?([\w.-]+)`?(?:\s+([\w<>,: ]+?))?\s*", item)
+        if found is None:
+            raise ConfigError(f"option columns: {item.strip()!r:.80} is no column; write NAME or NAME TYPE")
+        name, kind = found[1], (found[2] or "").lower().replace(" ", "")
+        usual = known[name].types[0] if name in known else "string"
+        fields[name] = _TYPE_ALIASES.get(kind, kind) or usual
+    check_schema(fields, row_format)
+    return fields
 
 
 def check_schema(fields: dict[str, str], row_format: str) -> None:

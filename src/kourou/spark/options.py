@@ -22,7 +22,7 @@ from kourou.protocol.filter import compile_filter
 from kourou.protocol.names import topic_problem, user_group_problem
 from kourou.protocol.tags import SUB_ALL, parse_tag_expression
 from kourou.spark.option_reader import OptionReader
-from kourou.spark.points import LATEST_POINT, Where, read_point
+from kourou.spark.points import LATEST_POINT, Where, check_order, read_point
 
 _MIB: Final = 1024 * 1024
 _MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
@@ -51,10 +51,10 @@ SOURCE_OPTION_NAMES: Final = (
     "expressionType",
     "groupId",
     "includeSystemTopics",
+    "columns",
     "rowFormat",
     "includeHeaders",
     "propertyErrors",
-    "pushFilters",
     "store",
     "verifyCrc",
     "fetchBytes",
@@ -71,6 +71,8 @@ SOURCE_OPTION_NAMES: Final = (
     "tls",
 )
 """What the source may be told, as it is written."""
+ENDING_OPTION_NAMES: Final = tuple(name for name in SOURCE_OPTION_NAMES if name.startswith("ending"))
+"""Where a batch ends: a stream has no end."""
 _HINTS: Final = {
     "path": 'use load() without a path, and option("subscribe", …) for topics, or option("store", …)',
     "topic": "did you mean subscribe?",
@@ -78,8 +80,16 @@ _HINTS: Final = {
     "kafka.bootstrap.servers": "did you mean namesrv?",
     "kafka.group.id": "did you mean groupId?",
     "groupidprefix": "did you mean groupId?",
+    "pushfilters": (
+        "Spark shares the filters of one use of a DataFrame with its other uses, so that rows were missing; "
+        "narrow the read with subExpression (tags or SQL92), assign, and starting… and ending… options"
+    ),
 }
-"""Names that are right elsewhere."""
+"""Names that are right elsewhere, or were right once."""
+PUSH_FILTERS_OPTION: Final = "__kourouPushFilters"
+"""Not for users. Spark (4.3) keeps one plan for all scans of a DataFrame, that of the last filters: rows are
+right only if a DataFrame is scanned once, with one set of filters. `kourou pipeline sql` makes such
+DataFrames, and recognizes them by the text of its query."""
 _ASSIGN_FORM: Final = 'its form is {"topic": {"broker-a": [0, 1]}}'
 _NOT_FOR_STORES: Final = (
     "assign",
@@ -91,6 +101,8 @@ _NOT_FOR_STORES: Final = (
 _NO_TOPICS: Final[tuple[str, ...]] = ()
 _NO_QUEUES: Final[tuple[MessageQueue, ...]] = ()
 _WHICH: Final = ("subscribe", "subscribePattern", "assign")
+WHAT_TO_READ: Final = (*_WHICH, "store")
+"""Options one of which every source has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +149,8 @@ class SourceOptions:
     expression_type: ExpressionType = "TAG"
     group_id: str | None = None
     include_system_topics: bool = False
+    columns: str | None = None
+    """Those that are read where there is no `.schema(…)`."""
     row_format: str = "rocketmq"
     include_headers: bool = False
     property_errors: str = "fail"
@@ -158,7 +172,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> SourceOptions:
         """The options as Spark has them. ConfigError names everything that is wrong with them."""
-        reader = OptionReader("source", options, SOURCE_OPTION_NAMES, _HINTS)
+        reader = OptionReader("source", options, (*SOURCE_OPTION_NAMES, PUSH_FILTERS_OPTION), _HINTS)
         parsed = cls(
             **_which(reader),
             **_from_to(reader),
@@ -233,9 +247,11 @@ def _which(reader: OptionReader) -> dict[str, Any]:
 
 
 def _from_to(reader: OptionReader) -> dict[str, Any]:
+    starting, ending = read_point(reader, "starting", None), read_point(reader, "ending", LATEST_POINT)
+    check_order(reader, starting, ending)
     return {
-        "starting": read_point(reader, "starting", None),
-        "ending": read_point(reader, "ending", LATEST_POINT),
+        "starting": starting,
+        "ending": ending,
         "fail_on_data_loss": reader.flag("failOnDataLoss", True),
     }
 
@@ -249,12 +265,13 @@ def _filter(reader: OptionReader) -> dict[str, Any]:
     return {
         "expression": expression,
         "expression_type": expression_type,
-        "push_filters": reader.flag("pushFilters", False),
+        "push_filters": reader.flag(PUSH_FILTERS_OPTION, False),
     }
 
 
 def _rows(reader: OptionReader) -> dict[str, Any]:
     return {
+        "columns": reader.text("columns") or None,
         "row_format": reader.choice("rowFormat", "rocketmq", ("rocketmq", "kafka")),
         "include_headers": reader.flag("includeHeaders", False),
         "property_errors": reader.choice("propertyErrors", "fail", ("fail", "null")),

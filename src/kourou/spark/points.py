@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from kourou.protocol.bodies import MessageQueue
 from kourou.spark.offsets import OFFSETS_FORM, QueueOffsets, parse_by_queue, parse_offsets
 from kourou.spark.option_reader import OptionReader
 
@@ -30,6 +31,10 @@ class Where:
     timestamps_ms: QueueOffsets = field(default_factory=dict)
     """A time for each queue that is named."""
 
+    def time_of(self, queue: MessageQueue) -> int | None:
+        """The time that is given for a queue; None without one."""
+        return self.timestamp_ms if self.kind == "timestamp" else self.timestamps_ms.get(queue)
+
 
 EARLIEST_POINT: Final = Where("earliest")
 LATEST_POINT: Final = Where("latest")
@@ -48,6 +53,46 @@ def read_point(reader: OptionReader, word: str, default: Where | None) -> Where 
     for name in given:
         default = reader.value(name, default, ways[name])
     return default
+
+
+def check_order(reader: OptionReader, starting: Where | None, ending: Where | None) -> None:
+    """Add a problem where the options name an end that lies before the beginning: such a read would be empty.
+
+    Only options of the same kind are compared; whether a time lies before an offset, brokers alone know.
+    """
+    if starting is None or ending is None:
+        return
+    if starting.kind == ending.kind == "timestamp":
+        if starting.timestamp_ms > ending.timestamp_ms:
+            reader.problems.append(
+                _reversed(_shown_time(starting.timestamp_ms), _shown_time(ending.timestamp_ms))
+            )
+        return
+    for queue in sorted({*starting.timestamps_ms, *ending.timestamps_ms}):
+        begin_ms, end_ms = starting.time_of(queue), ending.time_of(queue)
+        if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
+            reader.problems.append(
+                f"{_shown_queue(queue)}: {_reversed(_shown_time(begin_ms), _shown_time(end_ms))}"
+            )
+    for queue in sorted(starting.offsets.keys() & ending.offsets.keys()):
+        begin, end = starting.offsets[queue], ending.offsets[queue]
+        if begin > end >= 0:  # below 0 there are words: earliest, latest
+            reader.problems.append(f"{_shown_queue(queue)}: {_reversed(f'offset {begin}', f'offset {end}')}")
+
+
+def _reversed(begin: str, end: str) -> str:
+    return f"the read begins at {begin} and ends at {end}, before that; exchange starting… and ending…"
+
+
+def _shown_time(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError):  # beyond the year 9999
+        return f"{time_ms} ms"
+
+
+def _shown_queue(queue: MessageQueue) -> str:
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
 
 
 def _where(text: str) -> Where:

@@ -24,9 +24,9 @@ from pyspark.sql.types import StructType
 
 from kourou.errors import ConfigError, KourouError
 from kourou.spark.arrow_batches import BatchBuilder
-from kourou.spark.columns import check_schema, default_schema
+from kourou.spark.columns import check_schema, chosen_columns, default_schema
 from kourou.spark.offsets import Positions
-from kourou.spark.options import SourceOptions
+from kourou.spark.options import ENDING_OPTION_NAMES, SourceOptions
 from kourou.spark.plain_errors import plain_errors
 from kourou.spark.planning import QueueRange, plan_tasks, ranges_between
 from kourou.spark.points import EARLIEST_POINT
@@ -36,6 +36,7 @@ from kourou.spark.reading import read_ranges
 from kourou.spark.source_client import shared_client
 from kourou.spark.store_source import StorePartition, plan_store, read_store
 from kourou.spark.stream_driver import StreamDriver
+from kourou.spark.table_options import created_with, for_source, sink_options, source_options, with_comment
 
 
 class RocketmqDataSource(DataSource):
@@ -49,8 +50,14 @@ class RocketmqDataSource(DataSource):
     @plain_errors()
     def schema(self) -> str:
         """The rows without a schema of one's own. ConfigError says what is wrong with the options."""
-        options = SourceOptions.parse(self.options)
-        return default_schema(options.row_format, include_headers=options.include_headers)
+        table = created_with(self.options)
+        options = SourceOptions.parse(self.options if table is None else for_source(table))
+        if options.columns is not None:
+            chosen = chosen_columns(options.columns, options.row_format)
+            found = ", ".join(f"`{name}` {kind}" for name, kind in chosen.items())
+        else:
+            found = default_schema(options.row_format, include_headers=options.include_headers)
+        return found if table is None else with_comment(found, table)
 
     @plain_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -77,24 +84,30 @@ class RocketmqDataSource(DataSource):
         """Send what is there."""
         from kourou.spark.sink import batch_writer
 
-        return batch_writer(schema, self.options, overwrite)
+        return batch_writer(schema, sink_options(self.options, schema), overwrite)
 
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Send what comes."""
         from kourou.spark.sink import stream_writer
 
-        return stream_writer(schema, self.options, overwrite)
+        return stream_writer(schema, sink_options(self.options, schema), overwrite)
 
     def _options(self, schema: StructType) -> SourceOptions:
-        options = SourceOptions.parse(self.options)
-        check_schema({field.name: field.dataType.simpleString() for field in schema}, options.row_format)
+        options = SourceOptions.parse(source_options(self.options, schema))
+        fields = {field.name: field.dataType.simpleString() for field in schema}
+        if options.columns is not None and chosen_columns(options.columns, options.row_format) != fields:
+            raise ConfigError("the option columns and .schema(…) exclude each other: give one of them")
+        check_schema(fields, options.row_format)
         return options
 
     def _stream_options(self, schema: StructType) -> SourceOptions:
         options = self._options(schema)
         if options.store is not None:
             raise ConfigError("the option store is for batches (spark.read): a stream needs a broker")
+        endings = [name for name in ENDING_OPTION_NAMES if name in self.options]
+        if endings:
+            raise ConfigError(f"the option {endings[0]} is for batches (spark.read): a stream has no end")
         return options
 
 
@@ -148,8 +161,8 @@ class RocketmqReader(DataSourceReader):
 class FilteringReader(RocketmqReader):
     """The same with filters of the query: they choose queues and ranges, and leave rows out early.
 
-    Spark wants `spark.sql.python.filterPushdown.enabled=true` for readers that have `pushFilters`, so this
-    is another class, by the option pushFilters.
+    Right only where a DataFrame is scanned once: see PUSH_FILTERS_OPTION. Another class, since Spark wants
+    `spark.sql.python.filterPushdown.enabled=true` for readers that have `pushFilters`.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

@@ -142,6 +142,12 @@ def test_single_properties_are_found_by_their_names() -> None:
         ("SELECT * FROM orders WHERE queue_id = (SELECT max(queue_id) FROM orders)", False),
         ("SELECT * FROM orders WHERE queue_id = 0 UNION ALL SELECT * FROM orders", False),
         ("SELECT * FROM (SELECT * FROM orders) a", False),
+        ("SELECT * FROM orders WHERE queue_id = 0 EXCEPT TABLE orders", False),
+        ("SELECT * FROM orders WHERE queue_id = 0 INTERSECT FROM orders", False),
+        ("SELECT * FROM orders WHERE queue_id IN (TABLE ids)", False),
+        ("SELECT (TABLE ids) FROM orders WHERE queue_id = 0", False),
+        ("SELECT * FROM orders WHERE queue_id = 0 |> UNION ALL TABLE orders", False),
+        ("SELECT * FROM orders WHERE queue_id = 0 |> AS x", False),
     ],
 )
 def test_filters_are_pushed_only_where_a_table_is_read_once(sql: str, is_one: bool) -> None:

@@ -188,12 +188,51 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"store": "folder", "startingOffsetsByTimestamp": "{}"}, "is not for the store source"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "exclude each other"),
         ({"expressionType": "SQL92"}, "needs a subExpression"),
+        ({"pushFilters": "true"}, "there is no option 'pushfilters'; Spark shares the filters of one use"),
         ({"groupId": "a b"}, "option groupId"),
         ({"batchBytes": "3g"}, "it is at most 268435456 bytes"),
     ],
 )
 def test_single_mistakes(options: dict[str, str], part: str) -> None:
     assert part in problem(**options)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "part"),
+    [
+        (
+            {"startingTimestamp": "2026-02-01"},
+            {"endingTimestamp": "2026-01-01T00:00:00+00:00"},
+            "the read begins at 2026-02-01T00:00:00+00:00 and ends at 2026-01-01T00:00:00+00:00, before that",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"orders": {"broker-a": {"1": 2000}}}'},
+            {"endingTimestamp": "1000"},
+            "orders/broker-a/1: the read begins at 1970-01-01T00:00:02+00:00 and ends at",
+        ),
+        (
+            {"startingTimestamp": "2000"},
+            {"endingOffsetsByTimestamp": '{"orders": {"broker-a": {"1": 1000}}}'},
+            "orders/broker-a/1: the read begins at",
+        ),
+        (
+            {"startingOffsets": '{"orders": {"broker-a": {"0": 7, "1": 7}}}'},
+            {"endingOffsets": '{"orders": {"broker-a": {"0": 7, "1": 6}}}'},
+            "orders/broker-a/1: the read begins at offset 7 and ends at offset 6, before that",
+        ),
+    ],
+)
+def test_a_reversed_range_is_refused(begin: dict[str, str], end: dict[str, str], part: str) -> None:
+    assert part in problem(**begin, **end)
+    parse(**begin)
+    parse(**end)
+
+
+def test_a_range_of_nothing_and_words_in_a_range_are_allowed() -> None:
+    parse(startingTimestamp="1000", endingTimestamp="1000")
+    queue = '{"orders": {"broker-a": {"0": %s}}}'
+    parse(startingOffsets=queue % '"latest"', endingOffsets=queue % 6)
+    parse(startingOffsets=queue % 6, endingOffsets=queue % '"latest"')
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"a": "b"}', '{"a": [-1]}', '{"a": {"b": [true]}}', "nope"])

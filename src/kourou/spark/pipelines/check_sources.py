@@ -32,8 +32,8 @@ ICEBERG_KEYS: Final = ("table", "catalog")
 NAME_FORM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOPIC_KEYS: Final = ("topic", "subscribePattern", "assign", "store")
 _OTHER_KEYS: Final = ("jdbc", *LAKE_PACKAGES)
-# Told to Spark otherwise, or not right for a view that several queries use.
-_NOT_HERE: Final = frozenset({"subscribe", "nameServer", "pushFilters"})
+# Given to Spark otherwise.
+_NOT_HERE: Final = frozenset({"subscribe", "nameServer", "columns"})
 SOURCE_OPTIONS: Final = tuple(name for name in SOURCE_OPTION_NAMES if name not in _NOT_HERE)
 TOPIC_KEYS: Final = ("topic", "stream", "value", "columns", "watermark", *SOURCE_OPTIONS)
 TIME_UNITS: Final = (

@@ -16,10 +16,12 @@ _STAR: Final = re.compile(r"(?:\bselect|\bdistinct|\ball|[,.(])\s*\*", re.I)
 # Words with which a query may mean columns that it does not name.
 _IMPLICIT: Final = frozenset({"natural", "table", "pivot", "unpivot", "identifier", "describe", "transform"})
 _PROPERTY: Final = re.compile(r"\bproperty_\w+")
+# Words, and the sign of a pipe, behind which a table may be read again.
+_AGAIN: Final = r"\b(?:from|select|table|join|union|except|intersect|minus)\b|\|>"
 _ONE_TABLE: Final = re.compile(
-    r"^\s*select\b(?:(?!\bfrom\b|\bselect\b).)*\bfrom\s+(?:`[^`]+`|\w+)"
+    rf"^\s*select\b(?:(?!{_AGAIN}).)*\bfrom\s+(?:`[^`]+`|\w+)"
     r"(?:\s+(?:as\s+)?(?!(?:where|group|order|having|limit|join|cross|inner|left|right|full)\b)\w+)?"
-    r"\s*(?:(?:where|group|order|having|limit)\b(?:(?!\bselect\b|\bjoin\b|\bunion\b).)*)?;?\s*$",
+    rf"\s*(?:(?:where|group|order|having|limit)\b(?:(?!{_AGAIN}).)*)?;?\s*$",
     re.I | re.S,
 )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.errors import ConfigError
 from kourou.protocol.names import is_inner_topic
 from kourou.spark.offsets import QueueOffsets, nested
-from kourou.spark.options import SourceOptions
+from kourou.spark.options import PUSH_FILTERS_OPTION, SourceOptions
 from kourou.spark.pipelines.live_and_archive import Archives, archived_and_live
 from kourou.spark.pipelines.pipeline_errors import pipeline_errors, plain_reason
 from kourou.spark.pipelines.sql_columns import named_columns, named_properties, reads_one_table_once
@@ -225,7 +225,7 @@ class TopicTables:
             return self._archives.rows(topic, columns, properties)
         pushes = reads_one_table_once(sql) and not self._options.is_stream
         if side == LIVE or not is_archived or self._options.is_stream:
-            return self._live(topic, columns, properties, pushFilters=str(pushes).lower())
+            return self._live(topic, columns, properties, **{PUSH_FILTERS_OPTION: str(pushes).lower()})
         return archived_and_live(
             self._archives,
             topic,
