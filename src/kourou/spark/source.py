@@ -27,7 +27,7 @@ from kourou.spark.arrow_batches import BatchBuilder
 from kourou.spark.columns import check_schema, chosen_columns, default_schema
 from kourou.spark.offsets import Positions
 from kourou.spark.options import ENDING_OPTION_NAMES, SourceOptions
-from kourou.spark.plain_errors import plain_errors
+from kourou.spark.plain_errors import hide_closed_sockets, plain_errors
 from kourou.spark.planning import QueueRange, plan_tasks, ranges_between
 from kourou.spark.points import EARLIEST_POINT
 from kourou.spark.pushed_filters import PushedFilters
@@ -37,6 +37,9 @@ from kourou.spark.source_client import shared_client
 from kourou.spark.store_source import StorePartition, plan_store, read_store
 from kourou.spark.stream_driver import StreamDriver
 from kourou.spark.table_options import created_with, for_source, sink_options, source_options, with_comment
+
+# Every worker that plans, reads or writes imports this module first.
+hide_closed_sockets()
 
 
 class RocketmqDataSource(DataSource):
@@ -105,7 +108,8 @@ class RocketmqDataSource(DataSource):
         options = self._options(schema)
         if options.store is not None:
             raise ConfigError("the option store is for batches (spark.read): a stream needs a broker")
-        endings = [name for name in ENDING_OPTION_NAMES if name in self.options]
+        given = {name.lower() for name in source_options(self.options, schema)}
+        endings = [name for name in ENDING_OPTION_NAMES if name.lower() in given]
         if endings:
             raise ConfigError(f"the option {endings[0]} is for batches (spark.read): a stream has no end")
         return options

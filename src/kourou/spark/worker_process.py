@@ -1,6 +1,6 @@
-"""The process of a Spark worker, made ready for many tasks: what its memory is kept for, and what it prints.
+"""The process of a Spark worker, made ready for many tasks: what its memory is kept for.
 
-Nothing here changes what is read.
+Nothing here changes what is read; only how often the system is asked for the same memory again.
 """
 
 from __future__ import annotations
@@ -8,12 +8,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import sys
-import traceback
-from types import SimpleNamespace
 from typing import Final
-
-from kourou.spark.spark_processes import worker_daemon
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -34,7 +29,6 @@ def make_worker_ready() -> None:
     gc.collect()
     gc.freeze()
     _keep_freed_memory()
-    _hide_closed_sockets()
 
 
 def _keep_freed_memory() -> None:
@@ -45,18 +39,3 @@ def _keep_freed_memory() -> None:
         return
     mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-
-
-def _hide_closed_sockets() -> None:
-    """Spark closes a worker's socket as soon as it has enough rows (`limit`, `take`, `show`). The worker ends
-    then, and its daemon (PySpark 4.3) prints the BrokenPipeError of the last flush though nothing failed. The
-    daemon's module reports through its global name `traceback`, which is replaced in this process alone."""
-    daemon = worker_daemon()
-    if daemon is not None:
-        reports = SimpleNamespace(print_exc=_print_failure, format_exc=traceback.format_exc)
-        vars(daemon)["traceback"] = reports
-
-
-def _print_failure() -> None:
-    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
-        traceback.print_exc()

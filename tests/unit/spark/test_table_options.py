@@ -70,6 +70,14 @@ def test_readers_of_a_table_need_no_options() -> None:
     assert sink_options({}, schema, {})["topic"] == "elsewhere"
 
 
+def test_a_table_with_an_end_is_no_stream() -> None:
+    schema = commented('rocketmq options: {"namesrv": "h:1", "subscribe": "orders", "endingtimestamp": "5"}')
+    source = RocketmqDataSource(CaseInsensitiveDict({}))
+    assert isinstance(source.reader(schema), RocketmqReader)
+    with pytest.raises(ConfigError, match="the option endingTimestamp is for batches"):
+        source.streamReader(schema).initialOffset()
+
+
 def test_options_of_a_query_are_added_and_another_topic_replaces_all() -> None:
     schema = commented('rocketmq options: {"namesrv": "h:1", "subscribe": "orders"}')
     added = source_options({"startingTimestamp": "5"}, schema)

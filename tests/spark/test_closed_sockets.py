@@ -18,10 +18,9 @@ SECRET = b"secret"
 # As pyspark.worker: an OSError is an end of the work.
 WORKER = """
 import sys
-from kourou.spark.worker_process import make_worker_ready
 
 def main(infile, outfile):
-    make_worker_ready()
+    import kourou.spark.source
     try:
         while True:
             outfile.write(b"rows")
