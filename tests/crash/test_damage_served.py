@@ -7,6 +7,7 @@ lag right. A message counts as damaged exactly if bytes of its record were overw
 from __future__ import annotations
 
 import logging
+import os
 import random
 import re
 import shutil
@@ -525,6 +526,7 @@ INDEX_DAMAGES: dict[str, Callable[[Path], None]] = {
     "wrong times in the header": wrong_times,
     "random": random_file,
     "zeros": zero_file,
+    "cut short": lambda path: os.truncate(path, 777),
     "removed": Path.unlink,
 }
 

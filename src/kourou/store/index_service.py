@@ -24,13 +24,14 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from kourou.errors import StorageError
+from kourou.errors import StorageError, StoreFormatError
 from kourou.store.files import Files
 from kourou.store.index_entry import HASHED_KEYS, IndexBatch, IndexHeader, IndexLayout
 from kourou.store.index_file import IndexFile
 from kourou.store.index_hash import KeyHasher, key_hash
 from kourou.store.index_walk import KeySearch
 from kourou.store.steps import Steps, run_steps
+from kourou.store.store_layout import index_layout
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +132,14 @@ class IndexService:
         names = [name for name in self._files.list_names(self._folder) if _is_index_name(name)]
         has_hole = False
         for position, name in enumerate(names):
-            index_file = IndexFile.open(self._files, self._folder / name, self._layout)
+            try:
+                index_file = IndexFile.open(self._files, self._folder / name, self._layout)
+            except StoreFormatError:
+                if not self._is_cut(name, names):
+                    raise
+                self._drop(names[position:])
+                self._files.sync_folder(self._folder)
+                return
             if index_file.is_empty:  # made just before the end: what it was to hold comes again
                 self._remove(index_file)
                 has_hole = True
@@ -153,6 +161,14 @@ class IndexService:
             else:
                 self._keep_up_to(index_file, names[position + 1 :])
                 return
+
+    def _is_cut(self, name: str, names: Sequence[str]) -> bool:
+        """Whether a file of a wrong length was cut short, rather than written with other sizes: others have
+        the right length, or the sizes are in the usual ratio, and none in that ratio make up its length."""
+        whole_bytes = self._layout.file_bytes
+        lengths = {other: self._files.length(self._folder / other) for other in names}
+        is_no_length = index_layout(whole_bytes) is not None and index_layout(lengths[name]) is None
+        return lengths[name] < whole_bytes and (whole_bytes in lengths.values() or is_no_length)
 
     def _keep_up_to(self, cut: IndexFile, newer_names: Sequence[str]) -> None:
         """A file was cut: files behind it go too."""
