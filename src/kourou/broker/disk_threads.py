@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 # Cold reads wait side by side; a disk gains nothing from more.
 _THREADS: Final = 4
+# Keeps what waits until the end of the program from being collected before it.
+_never: Final[list[asyncio.Future[None]]] = []
 
 
 class DiskThreads:
@@ -51,7 +53,8 @@ class DiskThreads:
                 raise
             # The program ends without a stop. Its thread pools are gone, and this loop is parked next
             # (transport/event_loop.py): an error here would only be logged.
-            await asyncio.Event().wait()
+            _never.append(self._loop.create_future())
+            await _never[-1]
             raise
         try:
             return await asyncio.shield(running)
