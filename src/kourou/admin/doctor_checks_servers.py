@@ -322,8 +322,13 @@ def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
 
 async def check_stores(scene: Scene) -> list[Finding]:
     """Whether a broker has fenced its store: it takes no more messages until it is restarted."""
-    return [
-        Finding(
+    return [finding for broker in scene.brokers for finding in fence_findings(broker)]
+
+
+def fence_findings(broker: BrokerView) -> Iterator[Finding]:
+    """Why one broker takes no more messages, if it says so. Apache's brokers do not."""
+    if STORE_FENCED in broker.runtime:
+        yield Finding(
             severity=Severity.PROBLEM,
             check="stores",
             where=broker.where,
@@ -331,9 +336,6 @@ async def check_stores(scene: Scene) -> list[Finding]:
             meaning="it refuses every message that is sent to it; what it can still read is consumed",
             cure="put the store back in its place or mend the disk, then restart the broker",
         )
-        for broker in scene.brokers
-        if STORE_FENCED in broker.runtime
-    ]
 
 
 # -- damage ------------------------------------------------------------------------------------------

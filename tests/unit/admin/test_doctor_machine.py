@@ -15,7 +15,8 @@ from kourou.admin.doctor_checks_machine import (
     mount_of,
     scheduler_of,
 )
-from kourou.admin.doctor_checks_servers import broker_clock_ms, clock_skew_ms, disk_findings
+from kourou.admin.doctor_checks_servers import broker_clock_ms, clock_skew_ms, disk_findings, fence_findings
+from kourou.admin.doctor_findings import Severity
 from kourou.admin.doctor_scene import BrokerView
 from kourou.admin.session import BrokerAddress
 
@@ -127,6 +128,15 @@ def test_which_addresses_are_this_machines(host: str, expected: bool) -> None:
 def test_disks(ratio: str, limit: str, severity: str | None) -> None:
     found = list(disk_findings(broker(commitLogDiskRatio=ratio), limit))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+def test_a_fenced_store_is_a_problem_with_its_reason() -> None:
+    (found,) = fence_findings(broker(storeFenced="the store takes no more messages: /store was moved"))
+    assert (found.severity, found.what) == (
+        Severity.PROBLEM,
+        "the store takes no more messages: /store was moved",
+    )
+    assert not list(fence_findings(broker()))
 
 
 def test_what_a_brokers_clock_shows() -> None:
