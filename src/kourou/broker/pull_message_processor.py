@@ -116,8 +116,9 @@ class PullMessageProcessor:
     def _limits(self, header: PullMessageRequestHeader) -> TransferLimits:
         """How much the pull may get: Apache's limits, as configured now, unless it was negotiated that the
         numbers of the request rule."""
-        if header.kourou_large_pull:
-            return self._large_limits
+        return self._large_limits if header.kourou_large_pull else self._stock_limits_now()
+
+    def _stock_limits_now(self) -> TransferLimits:
         if self._limits_config is not self._services.config:
             self._limits_config = self._services.config
             self._stock_limits = transfer_limits(self._limits_config)
@@ -288,7 +289,7 @@ class PullMessageProcessor:
         """Which broker the client should ask next: a slave, for what is no longer in memory here."""
         store = self._services.store
         behind_bytes = store.log.max_phy_offset - result.last_phy_offset
-        is_slow = result.last_phy_offset and behind_bytes > self._stock_limits.memory_bytes
+        is_slow = result.last_phy_offset and behind_bytes > self._stock_limits_now().memory_bytes
         return group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
 
     def _call_hooks(

@@ -25,25 +25,30 @@ _ATTRIBUTE: Final = "kourou-features"
 class BrokerFeatures:
     """Asks the brokers of one client."""
 
-    def __init__(self, api: ClientApi, client_id: str) -> None:
+    def __init__(self, api: ClientApi, client_id: str, request_timeout_ms: int) -> None:
         self._api = api
         self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
 
-    async def of(self, address: str, timeout_ms: int) -> frozenset[Feature]:
+    async def of(self, address: str, max_timeout_ms: int | None = None) -> frozenset[Feature]:
         """What the broker at `address` offers; it holds for a request that is sent before anything else is
-        waited for. RemotingError when the broker does not answer."""
+        waited for. RemotingError when the broker does not answer within the time for a request, or within
+        `max_timeout_ms` if that is less."""
         connection = self._api.remoting.open_connection(address)
         if connection is not None:
             known = connection.attributes.get(_ATTRIBUTE)
             if isinstance(known, frozenset):
                 return known
+        timeout_ms = self._request_timeout_ms
+        if max_timeout_ms is not None and max_timeout_ms < timeout_ms:
+            timeout_ms = max_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
                     connection = await self._api.remoting.connection(address)
                     known = connection.attributes.get(_ATTRIBUTE)
                     if known is None:
-                        known = connection.attributes[_ATTRIBUTE] = self._ask(connection, timeout_ms)
+                        known = connection.attributes[_ATTRIBUTE] = self._ask(connection)
                     if isinstance(known, frozenset):
                         return known
                     # Shielded: others wait for the same answer.
@@ -51,9 +56,10 @@ class BrokerFeatures:
         except TimeoutError:
             raise CallTimeoutError(address, RequestCode.HEART_BEAT, timeout_ms) from None
 
-    def _ask(self, connection: Connection, timeout_ms: int) -> Answer:
+    def _ask(self, connection: Connection) -> Answer:
         body = encode_body(HeartbeatData(client_id=self._client_id))
-        answer = connection.call_nowait(self._api.command(RequestCode.HEART_BEAT, body=body), timeout_ms)
+        command = self._api.command(RequestCode.HEART_BEAT, body=body)
+        answer = connection.call_nowait(command, self._request_timeout_ms)
         answer.add_done_callback(_answered(connection))
         return answer
 

@@ -87,7 +87,7 @@ class ClientInstance:
         self.tasks = TaskOwner(f"client {self.client_id}", is_logged=True)
         self.remoting = RemotingClient(self.settings.remoting_config(), self._role.processors())
         self.api = ClientApi(self.remoting, self.namesrvs, self.settings)
-        self.features = BrokerFeatures(self.api, self.client_id)
+        self.features = BrokerFeatures(self.api, self.client_id, self.settings.request_timeout_ms)
         self.routes = Routes(self.api, default_topic_queue_nums=self._default_topic_queue_nums)
         try:
             async with asyncio.timeout(self.settings.start_timeout_ms / 1000):

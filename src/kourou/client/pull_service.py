@@ -163,7 +163,7 @@ class PullService:
         address = self._instance.routes.any_address(queue.broker_name, assigned.pull_from)
         if address is None:
             raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is not known any more")
-        features = await self._instance.features.of(address, self._instance.settings.request_timeout_ms)
+        features = await self._instance.features.of(address)
         return await pull(
             self._instance.api,
             address,

@@ -61,9 +61,7 @@ class QueuePulls:
             ) from None
         header = self._header(queue, subscription, queue_offset, max_messages, max_bytes, suspend_ms)
         try:
-            features = await self._instance.features.of(
-                address, min(self._instance.settings.request_timeout_ms, _left_ms(deadline))
-            )
+            features = await self._instance.features.of(address, _left_ms(deadline))
             header.kourou_large_pull = Feature.LARGE_PULL in features or None
             result = await pull(
                 self._instance.api,

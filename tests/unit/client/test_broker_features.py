@@ -56,9 +56,9 @@ class Client:
         self.remoting = FakeRemoting()
         settings = ClientSettings()
         api = ClientApi(cast(RemotingClient, self.remoting), NamesrvList(settings), settings)
-        self._features = BrokerFeatures(api, "c1")
+        self._features = BrokerFeatures(api, "c1", request_timeout_ms=3_000)
 
-    async def ask(self, timeout_ms: int = 3_000) -> asyncio.Task[frozenset[Feature]]:
+    async def ask(self, timeout_ms: int | None = None) -> asyncio.Task[frozenset[Feature]]:
         """A question, as far as it goes without an answer."""
         asking = asyncio.create_task(self._features.of(ADDRESS, timeout_ms))
         await asyncio.sleep(0)
@@ -110,9 +110,10 @@ async def test_behind_a_new_connection_the_broker_is_asked_again() -> None:
 
 async def test_a_question_without_answer_is_an_error_and_is_asked_again() -> None:
     client = Client()
+    asking = await client.ask()
     with pytest.raises(CallTimeoutError):
         await (await client.ask(timeout_ms=1))
-    asking = await client.ask()
+    assert not asking.done()
     client.remoting.now.requests[-1][1].set_exception(ConnectionLostError(ADDRESS, "gone"))
     with pytest.raises(ConnectionLostError):
         await asking
