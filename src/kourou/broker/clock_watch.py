@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kourou.clock import Clock, duration_text
@@ -20,6 +20,10 @@ _log = logging.getLogger(__name__)
 
 STEP_MS: Final = 1_000
 """Smaller differences are corrections of a running clock, which everything follows."""
+
+
+# Two programs may set the clock in turn, for ever: then the oldest steps count as one.
+_MAX_STEPS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,9 @@ class ClockWatch:
         step = ClockStep(drift_ms, self._log_end(), wall_ms)
         self._stepped_ms += drift_ms
         self.steps.append(step)
+        if len(self.steps) > _MAX_STEPS:
+            first, second = self.steps[:2]
+            self.steps[:2] = [replace(second, ms=first.ms + second.ms)]
         self._note(step)
         _log.warning(
             "the clock was set %s by %s: messages that wait for a delay keep it, new ones go by the new time",

@@ -184,9 +184,8 @@ class TimerMessages:
 
     # -- entering --------------------------------------------------------------------------------
 
-    def enter(self, entry: TimerEntry, now_ms: int, *, is_counted: bool = True) -> None:
-        """Have a message wait in its slot. In memory on return: it is in the topic as well. One that is
-        entered for a second time is not counted."""
+    def enter(self, entry: TimerEntry, now_ms: int) -> None:
+        """Have a message wait in its slot. In memory on return: it is in the topic as well."""
         slot_ms, magic = self._slot_of(entry.out_ms, self._floor(now_ms))
         # A wheel that stood still for weeks takes messages out late: the delay of a unit has 32 bits.
         write_ms = min(self._floor(now_ms), self._floor(slot_ms + MAX_DELAY_MS))
@@ -201,8 +200,7 @@ class TimerMessages:
         first_pos, num = (pos, 0) if slot is None else (slot.first_pos, slot.num)
         count = -1 if entry.is_delete else 1
         self._wheel.put(slot_ms, Slot(first_pos, pos, num + count))
-        if is_counted:
-            self.metrics.entered(entry.topic, count, now_ms)
+        self.metrics.entered(entry.topic, count, now_ms)
         self.is_dirty = True
 
     def _slot_of(self, out_ms: int, write_ms: int) -> tuple[int, int]:

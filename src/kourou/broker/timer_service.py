@@ -161,7 +161,8 @@ class TimerService:
         self._looked_s = now_s
         is_entered = queue is None or timers.queue_offset == queue.max_queue_offset
         if is_entered and await self._services.in_disk_thread(timers.is_empty):
-            timers.ahead_ms = self._watch.stepped_ms
+            timers.ahead_ms, self._entered_ms = self._watch.stepped_ms, 0
+            self._delivered, timers.recovered_note = DeliveredRecords(), None
             await self._services.in_disk_thread(timers.restart_at, self._wheel_ms())
             _log.info("no timer message waits: the timer wheel goes by the clock again")
 
@@ -222,7 +223,7 @@ class TimerService:
         if entry.is_delete:
             for other_ms in self._other_slots(entry.out_ms) - {out_ms}:
                 if other_ms >= self._timers.read_ms:
-                    self._timers.enter(replace(entry, out_ms=other_ms), now_ms, is_counted=False)
+                    self._timers.enter(replace(entry, out_ms=other_ms), now_ms)
 
     def _out_ms(self, entry: TimerEntry, record: MessageExt, now_ms: int) -> int:
         """The slot that a message waits for, in the wheel's time. One that an earlier process stored, by a

@@ -150,6 +150,10 @@ async def test_a_message_is_recalled_after_the_clock_was_stepped(tmp_path: Path,
         await settle()
         step(peer, clock, step_ms)
         assert (await recall(peer, handle)).code == 0
+        await settle()
+    async with clocked(tmp_path, clock) as peer:
+        timers = peer.controller.services.timers
+        assert timers is not None and timers.damage_count == 0
         clock.advance(31_500)
         assert await delivered(peer, 1) == ["kept"]
 

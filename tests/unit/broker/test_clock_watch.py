@@ -67,6 +67,16 @@ def test_what_was_stored_before_a_step_is_as_old_as_it_was() -> None:
     assert kit.clock() == NOW_MS - 2 * HOUR_MS
 
 
+def test_a_clock_that_is_set_in_turn_for_ever_fills_no_memory() -> None:
+    kit = Kit()
+    for number in range(1_001):
+        kit.log_end += 10
+        kit.step(HOUR_MS if number % 2 else -HOUR_MS)
+    assert len(kit.watch.steps) <= 100 and kit.watch.step_count == 1_001
+    assert kit.watch.steady_of(kit.clock(), kit.log_end) == NOW_MS
+    assert kit.watch.steady_of(NOW_MS, 0) == NOW_MS
+
+
 @pytest.mark.parametrize(
     ("step_ms", "born_ms", "age_ms"),
     [

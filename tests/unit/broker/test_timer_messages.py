@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +303,67 @@ def test_a_unit_can_wait_in_a_wheel_that_stands_still_for_months(kit: Kit) -> No
     assert not timers.has_room(now_ms)
     assert kit.taken(timers, NOW_MS + 1_000) == [(NOW_MS, 2)]
     timers.close()
+
+
+class RandomWork:
+    """Entering, taking out, flushing and kills between any two writes, in any order."""
+
+    def __init__(self, kit: Kit, seed: int) -> None:
+        self._kit = kit
+        self._random = random.Random(seed)
+        self.now_ms = NOW_MS
+        self.entries: list[TimerEntry] = []
+        self.taken: set[int] = set()
+        self._open()
+        run_steps(self.timers.flush_steps(self.now_ms))
+
+    def _open(self) -> None:
+        self.timers = self._kit.open(self.now_ms, mapped_file_size_timer_log=1040)
+
+    def send(self) -> None:
+        for _ in range(self._random.randint(1, 12)):
+            number, out_ms = len(self.entries), self.now_ms + self._random.randint(0, 9) * 1_000
+            self.entries.append(TimerEntry(out_ms, number, 1, "T", number % 11 == 0))
+        self.enter()
+
+    def enter(self) -> None:
+        for entry in self.entries[self.timers.queue_offset :]:
+            self.timers.enter(entry, self.now_ms)
+        self.timers.queue_offset = len(self.entries)
+
+    def take(self, pass_ms: int | None = None) -> None:
+        self.now_ms += self._random.randint(0, 4_000) if pass_ms is None else pass_ms
+        while (slot := self.timers.next_over(self.now_ms)) is not None:
+            units = self.timers.units_of(slot)
+            self.taken |= {unit.phy_offset for unit in units}
+            self.timers.slot_done(units, self.now_ms)
+        if self._random.random() < 0.3:
+            self.timers.find_first()
+
+    def flush(self) -> None:
+        run_steps(self.timers.flush_steps(self.now_ms))
+
+    def kill(self) -> None:
+        """After some of the writes of a flush."""
+        for step in islice(self.timers.flush_steps(self.now_ms), self._random.randint(0, 3)):
+            step()
+        self.timers.close()
+        self._open()
+        assert self.timers.damage_count == 0
+        last = self.timers.last_entered_phy_offset
+        if last is not None:
+            self.timers.queue_offset = last + 1
+        self.enter()
+
+    def go_on(self) -> None:
+        self._random.choice((self.send, self.send, self.take, self.flush, self.kill))()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_kills_between_any_two_writes_lose_nothing_and_look_like_no_damage(kit: Kit, seed: int) -> None:
+    work = RandomWork(kit, seed)
+    for _ in range(60):
+        work.go_on()
+    work.take(20_000)
+    assert work.taken == set(range(len(work.entries)))
+    work.timers.close()
