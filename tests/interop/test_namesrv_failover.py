@@ -67,8 +67,9 @@ def test_clients_lose_nothing_when_one_of_two_name_servers_is_killed(
         # name server first and raise; its next send takes the other one.
         topic = f"LateTopic-{version}".replace(".", "_")
         first = client.send(both, topic, 17)
-        assert first.brokers == set(cluster.brokers)
-        wait_route(survivor, admins["5.5.0"], topic, cluster.brokers)
+        # Both, unless the client on a busy machine learns of the topic when only one broker has it.
+        assert first.brokers and first.brokers <= set(cluster.brokers)
+        wait_route(survivor, admins["5.5.0"], topic, first.brokers)
         run = client.exchange(both, topic, f"group-{topic}", 17)
         assert (run.failure, run.lost) == (None, set())
         assert set(first.sent) <= set(run.received)
