@@ -53,14 +53,14 @@ class Stored(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["python", "kernel"])
-def kernel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kernel | None:
+def kernel(request: pytest.FixtureRequest) -> Kernel | None:
     """None, and the compiled kernel where it can be compiled."""
     if request.param == "python":
         return None
     problem = build_problem()
     if problem is not None:
         pytest.skip(f"the kernel needs {problem}")
-    return cast(Kernel, build(tmp_path_factory.mktemp("kernel")))
+    return cast(Kernel, build())
 
 
 def config(root: Path) -> MessageStoreConfig:

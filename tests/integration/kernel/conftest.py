@@ -17,14 +17,14 @@ from tests.integration.kernel.twins import Twins, frame, send, started
 
 
 @pytest.fixture(scope="session")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def kernel() -> ModuleType:
     """The compiled module; skipped where it cannot be compiled."""
     problem = build_problem()
     if problem is not None:
         if os.environ.get("KOUROU_REQUIRE_INTEROP") == "1":
             pytest.fail(f"KOUROU_REQUIRE_INTEROP=1, but {problem} is missing")
         pytest.skip(f"the kernel needs {problem}")
-    return build(tmp_path_factory.mktemp("kernel"))
+    return build()
 
 
 @pytest.fixture(scope="module")

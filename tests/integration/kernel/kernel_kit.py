@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -52,9 +55,26 @@ def build_problem() -> str | None:
     return None
 
 
-def build(folder: Path) -> ModuleType:
-    """The kernel, compiled into `folder`, with every warning an error."""
-    library = folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
+@functools.cache
+def build() -> ModuleType:
+    """The kernel, compiled with every warning an error; once for all workers, and again when it changes."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    sources = sorted(path for path in SOURCE.parent.iterdir() if path.suffix in (".c", ".h"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    library = SOURCE.parents[1] / "build" / "test-kernel" / digest / f"{MODULE}{suffix}"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        compiled = library.with_name(f"{os.getpid()}{suffix}")
+        _compile(compiled)
+        compiled.replace(library)
+    spec = importlib.util.spec_from_file_location(MODULE, library)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _compile(library: Path) -> None:
     warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
     include = f"-I{sysconfig.get_path('include')}"
     command = [
@@ -70,11 +90,6 @@ def build(folder: Path) -> ModuleType:
         str(library),
     ]
     subprocess.run(command, check=True, capture_output=True, text=True)
-    spec = importlib.util.spec_from_file_location(MODULE, library)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class FedBroker:
