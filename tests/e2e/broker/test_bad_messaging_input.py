@@ -161,8 +161,9 @@ async def test_ten_thousand_terms_are_taken_where_they_fit_and_nobody_waits_long
 ) -> None:
     async with running(tmp_path) as peer:
         await send_numbers(peer, range(3))
-        pulled_all = asyncio.ensure_future(peer.pull(subscription=_terms(kind), **SQL))
         other = Peer(peer.controller)
+        assert (await other.send()).code == 0  # connected
+        pulled_all = asyncio.ensure_future(peer.pull(subscription=_terms(kind), **SQL))
         assert (await other.send()).code == 0  # within the time of a call
         assert bodies(await pulled_all) == [b"1"]
         await other.client.stop()
