@@ -161,7 +161,8 @@ class _Running:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **task.env},
+                # As the Makefile: each program would compile the package again.
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **task.env},
                 start_new_session=True,
             )
 

@@ -255,7 +255,7 @@ async def test_a_connection_that_is_broken_with_sends_in_flight(tmp_path: Path) 
         assert {b"%d" % n for n in range(10)} <= {record.body for record in all_stored(broker)}
 
 
-async def test_a_broker_that_hangs_costs_no_more_than_the_timeout(tmp_path: Path) -> None:
+async def test_a_broker_that_hangs_is_given_up_after_the_timeout(tmp_path: Path) -> None:
     async with linked_broker(tmp_path) as (namesrv, broker, link), producing(namesrv) as producer:
         await producer.send(Message(TOPIC, b"first"))
         connections = link.connections
