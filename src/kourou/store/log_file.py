@@ -106,7 +106,11 @@ class LogFile:
     @property
     def map_in_use(self) -> memoryview | None:
         """The map if there is one that can be read; in any thread."""
-        return self._map if self.can_be_mapped() else None
+        mapped = self._map
+        try:
+            return mapped if mapped is not None and self.can_be_mapped() else None
+        except OSError:  # the owner has closed the file meanwhile
+            return None
 
     def can_be_mapped(self) -> bool:
         """Whether the map can be read: the file has its full length, and nothing was unreadable so far. To be

@@ -26,8 +26,8 @@ _MAP_FIXED: Final = 0x10
 _SA_SIGINFO: Final = 4
 # In siginfo_t, behind three numbers and a gap.
 _ADDRESS_POSITION: Final = 16
-# Others number signals, flags or errors differently.
-_MACHINES: Final = frozenset({"x86_64", "aarch64", "riscv64", "ppc64le", "s390x"})
+# Others number signals, flags or errors differently, or order `struct sigaction` otherwise (s390x).
+_MACHINES: Final = frozenset({"x86_64", "aarch64", "riscv64", "ppc64le"})
 
 
 class _SigAction(ctypes.Structure):

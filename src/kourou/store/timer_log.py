@@ -124,12 +124,15 @@ class TimerLog:
 
     def path(self, pos: int) -> Path:
         """The file of a position."""
-        start = pos - pos % self._file_bytes
+        return self._path_of(pos - pos % self._file_bytes)
+
+    def _path_of(self, start: int) -> Path:
+        """The file that begins there, be it a start by the length of files here or by another one."""
         return self._folder / f"{start:0{_NAME_DIGITS}d}"
 
     def length(self, start: int) -> int:
         """How long a file is."""
-        return self._files.length(self.path(start))
+        return self._files.length(self._path_of(start))
 
     def next_unit_pos(self, pos: int) -> int:
         """`pos`, or the next file's start where no unit fits any more."""
@@ -201,7 +204,7 @@ class TimerLog:
             file.close()
         with self._lock:
             self._blocks.clear()
-        self._files.remove(self.path(start))
+        self._files.remove(self._path_of(start))
         self._files.sync_folder(self._folder)
 
     # -- reading ---------------------------------------------------------------------------------

@@ -79,6 +79,8 @@ def _begin(log: TimerLog, checkpoint: TimerCheckpoint, min_phy_offset: int) -> i
                 log.folder, f"there are no files, but the checkpoint tells of {checkpoint.log_pos} bytes"
             )
         return 0
+    if starts[0] % file_bytes:
+        raise TimerDamageError(log.folder, f"no file of {file_bytes} bytes begins at {starts[0]}")
     for start, following in zip(starts, starts[1:], strict=False):
         if following != start + file_bytes:
             raise TimerDamageError(log.path(start + file_bytes), "the file is missing")

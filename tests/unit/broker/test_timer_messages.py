@@ -294,6 +294,21 @@ def test_slots_of_another_length_are_rebuilt(kit: Kit, caplog: pytest.LogCapture
     again.close()
 
 
+def test_a_file_that_begins_where_none_can_is_damage(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker could not be started after that: FileNotFoundError."""
+    timers = kit.open()
+    timers.enter(kit.entry(NOW_MS + 5_000, 1), NOW_MS)
+    timers.drop_candidate()
+    run_steps(timers.flush_steps(NOW_MS))
+    timers.close()
+    folder = kit.store.config.root / "timerlog"
+    (folder / f"{0:020d}").rename(folder / f"{1:020d}")
+    again = kit.open()
+    assert again.is_rebuilt
+    assert "begins at 1" in caplog.text
+    assert not list(folder.iterdir())
+
+
 def test_a_unit_can_wait_in_a_wheel_that_stands_still_for_months(kit: Kit) -> None:
     """`timerStopDequeue`: the delay of a unit, from when it was entered to its slot, has 32 bits."""
     timers = kit.open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from kourou.errors import DamageError, StorageError, StoreFencedError, StoreLockedError
 from kourou.store.files import Files
 from kourou.store.get_message_result import GetMessageStatus
+from kourou.store.log_snapshot import LogSnapshot
 from kourou.store.message_store import MessageStore
 from kourou.store.put_status import PutRefusedError, PutStatus
 from kourou.store.retention import Retention, RetentionConfig
@@ -226,6 +228,18 @@ def test_a_file_that_is_being_deleted_here_is_not_missed(kit: StoreKit) -> None:
         next(looking)
     assert not store.appender.is_fenced
     run_steps(deleting)
+
+
+def test_a_file_that_is_deleted_while_it_is_verified_can_be_read_to_the_end(kit: StoreKit) -> None:
+    store = kit.open()
+    while len(store.log.log_files) < 3:
+        put(store)
+    store.log.log_files[0].mapped()
+    with closing(LogSnapshot(kit.files, store.log)) as snapshot:
+        begin = snapshot.read(0, 100)
+        store.log.delete_first()
+        view = snapshot.view(0, 100)
+        assert view is not None and bytes(view) == begin
 
 
 def test_a_fenced_store_deletes_nothing(kit: StoreKit) -> None:

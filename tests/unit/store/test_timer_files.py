@@ -179,6 +179,16 @@ def test_a_bit_that_flips_in_a_unit_is_noticed(bit: int) -> None:
     assert decode_unit(bytes(raw)) is None
 
 
+def test_files_of_another_length_are_cleared_too(tmp_path: Path) -> None:
+    """The checkpoint that tells their length may be gone when the broker starts with another one."""
+    folder = tmp_path / "timerlog"
+    folder.mkdir()
+    for start in (0, 1000, 2000):
+        (folder / f"{start:020d}").write_bytes(bytes(1000))
+    TimerLog(Files(), folder, 1500).clear()
+    assert not list(folder.iterdir())
+
+
 def test_the_oldest_file_goes(tmp_path: Path) -> None:
     log = TimerLog(Files(), tmp_path, FILE_BYTES)
     for number in range(11):
