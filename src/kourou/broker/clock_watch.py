@@ -112,3 +112,11 @@ class ClockWatch:
         it lies ahead of both."""
         ages = (self._clock.wall_ms() - born_ms, self.steady_ms() - born_ms)
         return min((age for age in ages if age >= 0), default=None)
+
+    def file_age_ms(self, modified_ms: int, end_phy_offset: int) -> int:
+        """How long ago a file of the log was filled, which ends at `end_phy_offset`. Of one that an earlier
+        process filled: the least that both clocks say, but not less than the time since the start."""
+        steady_ms = self.steady_ms()
+        if end_phy_offset > self.start_phy_offset:
+            return steady_ms - self.steady_of(modified_ms, end_phy_offset - 1)
+        return max(min(self._clock.wall_ms(), steady_ms) - modified_ms, steady_ms - self.start_ms)

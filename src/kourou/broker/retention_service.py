@@ -58,7 +58,9 @@ class RetentionService:
     def _make(self) -> Retention:
         services = self._services
         config = retention_config(services.config)
-        return Retention(services.store, services.files, config, self.unread_steps)
+        return Retention(
+            services.store, services.files, config, self.unread_steps, services.clock_watch.file_age_ms
+        )
 
     def start(self) -> None:
         """Begin the rounds."""
@@ -76,10 +78,7 @@ class RetentionService:
             self._config, self._retention = self._services.config, self._make()
         async with self._services.store_work:
             try:
-                # Modification times are wall time. A clock that was set ahead makes no file older than it is.
-                watch = self._services.clock_watch
-                now_ms = min(self._services.now_ms(), watch.steady_ms())
-                steps = self._retention.steps(now_ms, manual=manual)
+                steps = self._retention.steps(self._services.now_ms(), manual=manual)
                 return await self._services.disk.run_steps(steps)
             except (OSError, StorageError) as error:
                 _log.error("old files cannot be deleted: %s", error)

@@ -58,7 +58,8 @@ class RetentionRound:
 
 class Retention:
     """Looks after the space of one store. `unread_steps` find out from which byte of the log on some
-    live group has not read; None when no group is known."""
+    live group has not read; None when no group is known. `file_age_ms` computes the age of a file
+    from the time of its last write and its end in the log; without it the time of the round counts."""
 
     def __init__(
         self,
@@ -66,11 +67,13 @@ class Retention:
         files: Files,
         config: RetentionConfig,
         unread_steps: Callable[[], Steps[int | None]],
+        file_age_ms: Callable[[int, int], int] | None = None,
     ) -> None:
         self._store = store
         self._files = files
         self._config = config
         self._unread_steps = unread_steps
+        self._file_age_ms = file_age_ms
         self._followed_phy_offset = store.log.min_phy_offset
         self._is_full = False
 
@@ -98,7 +101,7 @@ class Retention:
 
     def _clean(self, deleted: list[Path], ratio: float, now_ms: int, *, manual: bool) -> Steps[None]:
         if manual or self._is_hour(now_ms) or ratio > self._config.max_used_ratio:
-            yield from self._delete(deleted, lambda path, _: self._is_expired(path, now_ms))
+            yield from self._delete(deleted, lambda path, end: self._is_expired(path, end, now_ms))
         if ratio > self._config.forcible_ratio and self._config.clean_forcibly_enable:
             yield from self._delete_under_pressure(deleted)
         yield from self._follow()
@@ -125,11 +128,16 @@ class Retention:
         # Local time, as the operator wrote it.
         return datetime.fromtimestamp(now_ms / 1000).hour in self._config.delete_when
 
-    def _is_expired(self, path: Path, now_ms: int) -> bool:
+    def _is_expired(self, path: Path, end_phy_offset: int, now_ms: int) -> bool:
         try:
-            return now_ms >= self._files.modified_ms(path) + self._config.file_reserved_ms
+            modified_ms = self._files.modified_ms(path)
         except FileNotFoundError:  # removed by somebody else
             return True
+        if self._file_age_ms is None:
+            age_ms = now_ms - modified_ms
+        else:
+            age_ms = self._file_age_ms(modified_ms, end_phy_offset)
+        return age_ms >= self._config.file_reserved_ms
 
     def _delete(self, deleted: list[Path], may_go: Callable[[Path, int], bool]) -> Steps[None]:
         """Delete from the front while `may_go(path, end_phy_offset)`."""

@@ -113,3 +113,32 @@ def test_a_clock_that_was_set_back_while_the_broker_was_down(
 )
 def test_durations_are_written_for_people(ms: int, text: str) -> None:
     assert duration_text(ms) == text
+
+
+# -- files of the log ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS, 50 * 365 * 24 * HOUR_MS])
+def test_files_of_this_process_expire_after_a_step_as_before_it(step_ms: int) -> None:
+    kit = Kit()
+    before_ms, kit.log_end = kit.clock(), 2_000
+    kit.step(step_ms)
+    after_ms = kit.clock()
+    kit.clock.advance(HOUR_MS)
+    assert kit.watch.file_age_ms(before_ms, 2_000) == HOUR_MS
+    assert kit.watch.file_age_ms(after_ms, 3_000) == HOUR_MS
+
+
+def test_a_step_ahead_makes_older_files_no_older_and_they_expire_all_the_same() -> None:
+    kit = Kit()
+    kit.step(30 * 24 * HOUR_MS)
+    assert kit.watch.file_age_ms(NOW_MS - HOUR_MS, 1_000) == HOUR_MS
+    assert kit.watch.file_age_ms(kit.clock(), 1_000) == 0  # written by a clock that was right
+    kit.clock.advance(72 * HOUR_MS)
+    assert kit.watch.file_age_ms(kit.clock(), 1_000) == 72 * HOUR_MS
+
+
+def test_a_step_back_makes_older_files_no_older() -> None:
+    kit = Kit()
+    kit.step(-30 * 24 * HOUR_MS)
+    assert kit.watch.file_age_ms(kit.clock() - HOUR_MS, 1_000) == HOUR_MS

@@ -41,8 +41,8 @@ def service(broker: AdminBroker) -> RetentionService:
     return RetentionService(cast(BrokerServices, broker))
 
 
-async def deleted(keeper: RetentionService) -> int:
-    done = await keeper.run()
+async def deleted(keeper: RetentionService, *, manual: bool = False) -> int:
+    done = await keeper.run(manual=manual)
     assert done is not None
     return len(done.deleted)
 
@@ -104,6 +104,20 @@ async def test_a_delayed_message_that_waits_is_not_read_yet(broker: AdminBroker)
     full_log(broker)
     broker.offsets.commit("CG", "T", 0, 4 * PER_FILE, "")
     assert await deleted(service(broker)) == 0
+
+
+async def test_after_a_clock_was_set_right_files_still_go_in_time(broker: AdminBroker) -> None:
+    """A machine without a clock of its own starts in 1970: nothing went until the next start."""
+    broker.clock.step(50 * 365 * DAY_MS)
+    broker.clock_watch.look()
+    full_log(broker)
+    faulty(broker.store_kit).usage = DiskUsage(100, 90, 90)
+    for log_file in broker.store.log.log_files:
+        os.utime(log_file.path, (broker.clock() / 1000,) * 2)
+    keeper = service(broker)
+    assert await deleted(keeper, manual=True) == 0
+    broker.clock.advance(4 * DAY_MS)
+    assert await deleted(keeper, manual=True) == 3
 
 
 async def test_a_disk_that_lets_nothing_go_is_tried_again(broker: AdminBroker) -> None:
