@@ -103,8 +103,9 @@ def run_tasks(
 ) -> list[Result]:
     """Run all tasks but those in `done`, at most so long; the results in the order of the tasks.
 
-    Tasks run side by side as long as their cores fit into `cores`. What depends on a task that failed is not
-    run, and neither is what has not started in time; what runs at that time is ended.
+    Tasks run side by side as long as their cores fit into `cores`. What comes after a set-up task that failed
+    is not run, and neither is what has not started in time; what runs at that time is ended. After a suite
+    that failed the others run all the same.
     """
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, Result] = dict(done or {})
@@ -122,7 +123,7 @@ def run_tasks(
                 running.remove(ended)
                 finish(ended.result(folder))
             for task in list(pending):
-                failed = [name for name in task.after if name in results and results[name].outcome != OK]
+                failed = [name for name in task.after if name in results and not _allows_more(results[name])]
                 if failed or time.monotonic() > ends_at:
                     pending.remove(task)
                     reason = f"{failed[0]} failed" if failed else "the time for the whole run was over"
@@ -136,6 +137,10 @@ def run_tasks(
         for each in running:
             each.kill()
     return [results[task.name] for task in tasks]
+
+
+def _allows_more(result: Result) -> bool:
+    return result.outcome == OK or result.counts is not None
 
 
 def _fits(task: Task, running: Iterable[_Running], cores: float) -> bool:

@@ -88,6 +88,13 @@ def test_what_needs_a_failed_step_does_not_run_and_counts_as_failed(
     assert runner.total_counts(results.values()) == runner.Counts(passed=1, failed=2)
 
 
+def test_a_suite_that_failed_keeps_no_other_from_running(runner: ModuleType, tmp_path: Path) -> None:
+    results = run(
+        runner, tmp_path, suite(runner, "empty", ""), suite(runner, "next", PASSED, after=("empty",))
+    )
+    assert [result.outcome for result in results.values()] == ["FAILED", "ok"]
+
+
 def test_a_task_that_hangs_is_ended_with_what_it_started(runner: ModuleType, tmp_path: Path) -> None:
     command = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; trap - TERM; wait"
     hanging = runner.Task("hanging", ("sh", "-c", command), limit_s=1)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -134,11 +136,21 @@ def lines_until_stopped(process: subprocess.Popen[str], count: int) -> list[str]
     watchdog.start()
     assert process.stdout is not None
     lines = [process.stdout.readline().rstrip("\n") for _ in range(count)]
+    # It consumes from `subscribe` on, but handles signals within `run`, which comes next.
+    while process.poll() is None and not handles(process.pid, signal.SIGTERM):
+        time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     rest, errors = process.communicate()
     watchdog.cancel()
     assert (process.returncode, errors) == (0, ""), lines
     return lines + rest.splitlines()
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> number - 1 & 1)
 
 
 def send_orders(namesrv: str, *order_ids: str) -> None:
