@@ -105,7 +105,8 @@ def run_tasks(
 
     Tasks run side by side as long as their cores fit into `cores`. What comes after a set-up task that failed
     is not run, and neither is what has not started in time; what runs at that time is ended. After a suite
-    that failed the others run all the same.
+    that failed the others run all the same. SIGINT and SIGTERM end all tasks that run, which have process
+    groups of their own and do not get these signals; the exit status is 128 + signal then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, Result] = dict(done or {})
@@ -117,8 +118,16 @@ def run_tasks(
         results[result.name] = result
         finished(result)
 
+    # Handlers only note the signal: an exception while a task starts would leave that task running.
+    received: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         while pending or running:
+            if received:
+                sys.exit(128 + received[0])
             for ended in [each for each in running if each.poll(ends_at)]:
                 running.remove(ended)
                 finish(ended.result(folder))
@@ -135,7 +144,11 @@ def run_tasks(
             time.sleep(_POLL_S)
     finally:
         for each in running:
+            each.terminate()
+        for each in running:
             each.kill()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return [results[task.name] for task in tasks]
 
 
@@ -183,9 +196,13 @@ class _Running:
             return True
         return self._wait(os.WNOHANG)
 
+    def terminate(self) -> None:
+        """Ask it to end, without waiting for that."""
+        self._signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End it with all that it started."""
-        self._signal(signal.SIGTERM)
+        self.terminate()
         deadline = time.monotonic() + _KILL_AFTER_S
         while not self._wait(os.WNOHANG) and time.monotonic() < deadline:
             time.sleep(_POLL_S)

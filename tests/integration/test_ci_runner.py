@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -99,7 +103,28 @@ def test_a_task_that_hangs_is_ended_with_what_it_started(runner: ModuleType, tmp
     command = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; trap - TERM; wait"
     hanging = runner.Task("hanging", ("sh", "-c", command), limit_s=1)
     assert run(runner, tmp_path, hanging)["hanging"].reason == "ended after its limit of 1 s"
-    assert not is_running(int((tmp_path / "child").read_text()))
+    wait_end(int((tmp_path / "child").read_text()))
+
+
+def test_a_run_that_is_terminated_ends_what_it_started(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, runner, sys\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "command = ('sh', '-c', f'sleep 600 & echo $! > {folder}/child; kill -TERM {os.getpid()}; wait')\n"
+        "runner.run_tasks([runner.Task('long', command)], folder, cores=1, limit_s=60)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(_FOLDER)}
+    ran = subprocess.run([sys.executable, "-c", program, tmp_path], env=environment, timeout=60)
+    assert ran.returncode == 128 + signal.SIGTERM
+    wait_end(int((tmp_path / "child").read_text()))
+
+
+def wait_end(pid: int) -> None:
+    """A process that was killed takes a moment to end."""
+    deadline = time.monotonic() + 10
+    while is_running(pid):
+        assert time.monotonic() < deadline, f"process {pid} still runs"
+        time.sleep(0.01)
 
 
 def is_running(pid: int) -> bool:
