@@ -105,7 +105,7 @@ def sink_options(
     lowered = _lowered(options)
     table = for_sink(_commented(schema))
     if not table and not lowered:
-        raise ConfigError(_LOST)
+        raise ConfigError(f"{_LOST}. A DataFrame is written with at least one option, such as namesrv")
     if any(name in lowered for name in _WHERE_TO_WRITE):
         return options
     usual = environ.get("NAMESRV_ADDR", "")

@@ -115,8 +115,16 @@ def test_a_column_that_the_table_lacks_is_not_a_bad_record() -> None:
     ],
     ids=["topic", "foreachBatch", "batch"],
 )
-def test_a_bad_record_is_reported_in_the_words_about_it(before: str) -> None:
-    value = 'it begins with {"kourou.x": 1, "kourou.errors.Y: \x01'
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"kourou.x": 1, "kourou.errors.Y: \x01',
+        'Traceback (most recent call last): File "a.py", line 1, in f',
+    ],
+    ids=["JSON", "traceback"],
+)
+def test_a_bad_record_is_reported_in_the_words_about_it(before: str, value: str) -> None:
+    value = f"it begins with {value}"
     text = f"{before}[USER_RAISED_EXCEPTION] kourou bad record: {BAD}; {value} SQLSTATE: P0001\n\tat org.X(Y)"
     shown = value.replace("\x01", "\N{REPLACEMENT CHARACTER}")
     advice = "badRecords says where such records go instead of ending the pipeline"

@@ -72,6 +72,7 @@ def test_what_the_source_shows_is_a_mistake_of_the_file(folder: Path, source: st
         "from os.path import *\n",
         "def __getattr__(name): raise AttributeError(name)\n",
         "try:\n    import no_such as f\nexcept ImportError:\n    f = None\n",
+        "import sys\nsys.path.append('lib')\nimport no_such\ndef f(frame): pass\n",
         "import functools\nf = functools.partial(print, end='')\n",
         "@property\ndef f(): pass\n",
         "def f(): pass\ndef f(frame): pass\n",

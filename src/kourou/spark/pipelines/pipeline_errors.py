@@ -13,7 +13,8 @@ from typing import Final
 
 from kourou.errors import KourouError
 
-TRACEBACK: Final = "Traceback (most recent call last):"
+# With the end of its line: a message that is quoted may begin with a traceback, but in one line.
+TRACEBACK: Final = "Traceback (most recent call last):\n"
 # Where the words end and stacks begin.
 _STACKS: Final = re.compile(
     r"^\s*(at [\w$.<>/]+\(|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|Caused by: |== SQL|== DataFrame"

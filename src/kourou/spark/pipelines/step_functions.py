@@ -87,12 +87,15 @@ def _source(spec: ModuleSpec) -> str | None:
 
 
 def _needed_packages(outline: ast.Module) -> Iterator[str]:
-    """What is imported whenever the module is; an import within `try` or `if` may fail."""
+    """What is imported whenever the module is; an import within `try` or `if` may fail, and what is found
+    behind a change of `sys.path` only the import shows."""
     for statement in outline.body:
         if isinstance(statement, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in statement.names)
         elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
             yield statement.module.partition(".")[0]
+        elif "sys.path" in ast.unparse(statement):
+            return
 
 
 def _is_there(package: str) -> bool:
