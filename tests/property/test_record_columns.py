@@ -82,7 +82,7 @@ def one_by_one(raw: bytes, start: int) -> tuple[list[DispatchRequest], int, Stop
         try:
             record = read_dispatch_request(raw, at, start + at, DEFAULT_DELAY_LEVELS)
         except ProtocolError:
-            return found, at, Stop.MORE if is_broken_off(raw, at) else Stop.BAD
+            return found, at, Stop.MORE if is_cut_off(raw, at) else Stop.BAD
         if isinstance(record, Blank):
             return found, at, Stop.BLANK
         found.append(record)
@@ -90,7 +90,7 @@ def one_by_one(raw: bytes, start: int) -> tuple[list[DispatchRequest], int, Stop
     return found, at, Stop.MORE
 
 
-def is_broken_off(raw: bytes, at: int) -> bool:
+def is_cut_off(raw: bytes, at: int) -> bool:
     """Whether the bytes end inside what may be a record: with more of them it may be one."""
     if len(raw) - at < 8:
         return True

@@ -127,9 +127,7 @@ def test_a_batch_comes_apart(batch: list[BatchEntry]) -> None:
 
 
 @given(st.lists(entries, min_size=1, max_size=3), st.data())
-def test_a_batch_that_is_broken_off_is_an_error_or_shorter(
-    batch: list[BatchEntry], data: st.DataObject
-) -> None:
+def test_a_batch_that_is_cut_off_is_an_error_or_shorter(batch: list[BatchEntry], data: st.DataObject) -> None:
     raw = encode_batch_entries(batch)
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
     try:

@@ -243,7 +243,7 @@ async def test_sends_go_on_without_a_name_server(tmp_path: Path) -> None:
             await producer.send(Message("NewTopic", b"x"))
 
 
-async def test_a_connection_that_is_broken_with_sends_in_flight(tmp_path: Path) -> None:
+async def test_a_connection_that_is_cut_with_sends_in_flight(tmp_path: Path) -> None:
     async with linked_broker(tmp_path) as (namesrv, broker, link), producing(namesrv) as producer:
         await producer.send(Message(TOPIC, b"first"))
         link.freeze()

@@ -54,7 +54,7 @@ def outcomes(broker: HalfBroker) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("name", DEEDS)
-async def test_a_write_that_is_broken_anywhere_leaves_one_outcome(tmp_path: Path, name: str) -> None:
+async def test_a_write_that_is_cut_anywhere_leaves_one_outcome(tmp_path: Path, name: str) -> None:
     async with half_broker(tmp_path / "first") as broker:
         half = broker.put_half(b"half")
         begin = broker.store.log.max_phy_offset

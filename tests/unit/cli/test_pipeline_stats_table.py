@@ -87,7 +87,7 @@ def test_on_narrow_terminals_columns_are_left_out(
     assert printed[0].split() == ["minute", "topic", "messages", "bytes", *left]
 
 
-def test_in_a_file_nothing_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_file_nothing_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     *_, busy = lines(capsys, None, BUSY)
     assert str(BUSY[1]) in busy and busy.endswith(str(BUSY[-1]))
 

@@ -39,7 +39,7 @@ def test_every_offset_is_given_once_and_in_order(
     assert ends[-1] == begin + length
 
 
-def test_slices_grow_until_an_answer_is_broken_and_then_fit() -> None:
+def test_slices_grow_until_an_answer_is_cut_and_then_fit() -> None:
     plan = ReadPlan(0, 10_000_000)
     sizes = []
     for _ in range(60):

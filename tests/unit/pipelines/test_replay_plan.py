@@ -75,7 +75,7 @@ def test_slices_are_about_as_large_as_asked_for() -> None:
     assert all(len(part.ranges) == 4 for part in slices)
 
 
-def test_a_burst_within_a_bucket_is_broken_by_offsets() -> None:
+def test_a_burst_within_a_bucket_is_cut_by_offsets() -> None:
     stored = {queue(0): [(offset, 5) for offset in range(1_000)]}
     slices = list(plan_slices(buckets_of(stored), bucket_ms=BUCKET_MS, slice_rows=100))
     assert [part.rows for part in slices] == [100] * 10

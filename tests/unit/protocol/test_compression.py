@@ -68,7 +68,7 @@ def test_round_trip(kind: CompressionType, body: bytes) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cut", [0, 1, 3, 7, -1])
-def test_a_stream_that_is_broken_off_is_an_error(kind: CompressionType, cut: int) -> None:
+def test_a_stream_that_is_cut_off_is_an_error(kind: CompressionType, cut: int) -> None:
     with pytest.raises(ProtocolError):
         decompress(compress(BODY, kind)[:cut], kind)
 

@@ -103,7 +103,7 @@ def test_of_two_units_that_overlap_neither_is_believed(folder: Path, tmp_path: P
     assert_cut(tmp_path, number - 1)
 
 
-def test_a_unit_far_ahead_is_broken_with_what_follows(folder: Path, tmp_path: Path) -> None:
+def test_a_unit_far_ahead_is_cut_with_what_follows(folder: Path, tmp_path: Path) -> None:
     overwrite(folder, 11, (10**12, 10, 0))
     assert_cut(tmp_path, 11)
 
@@ -120,14 +120,14 @@ def test_a_lost_page_in_the_middle_ends_the_queue(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("length", [0, 1, 20, 45, 99])
-def test_a_short_file_is_broken_to_whole_units(folder: Path, tmp_path: Path, length: int) -> None:
+def test_a_short_file_is_cut_to_whole_units(folder: Path, tmp_path: Path, length: int) -> None:
     path = folder / "00000000000000000200"
     path.write_bytes(path.read_bytes()[:length])
     assert_cut(tmp_path, 10 + length // 20)
 
 
 @pytest.mark.parametrize("length", [0, 1, 20, 39, 40, 41])
-def test_a_short_last_file_is_broken_to_whole_units(folder: Path, tmp_path: Path, length: int) -> None:
+def test_a_short_last_file_is_cut_to_whole_units(folder: Path, tmp_path: Path, length: int) -> None:
     path = folder / "00000000000000000300"
     path.write_bytes(path.read_bytes()[:length])
     assert_cut(tmp_path, 15 + length // 20)

@@ -482,7 +482,7 @@ def test_the_end_of_a_cut_file_is_that_of_its_last_entry(files: FaultyFiles, pat
     assert index_file.header.end_timestamp == BEGIN_MS + 5000  # by the second: more is not known
 
 
-def test_a_large_file_is_broken_chunk_by_chunk(
+def test_a_large_file_is_cut_chunk_by_chunk(
     files: FaultyFiles, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kourou.store.index_file._CHUNK_ENTRIES", 3)

@@ -292,7 +292,7 @@ def test_a_cut_is_on_disk_before_anything_follows(files: FaultyFiles, folder: Pa
     assert len(index.paths) == 2
 
 
-def test_what_waits_to_be_built_is_broken_too(index: IndexService) -> None:
+def test_what_waits_to_be_built_is_cut_too(index: IndexService) -> None:
     collect(index, records(0, 10))
     index.truncate(500)
     index.flush()

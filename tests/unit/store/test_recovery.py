@@ -275,7 +275,7 @@ def test_a_flipped_bit_in_the_last_unit_of_a_queue(kit: StoreKit, is_clean: bool
 # -- torn tails ----------------------------------------------------------------------------------
 
 
-def test_a_torn_record_at_the_end_is_broken_off(kit: StoreKit, store: MessageStore) -> None:
+def test_a_torn_record_at_the_end_is_cut_off(kit: StoreKit, store: MessageStore) -> None:
     fill(store, 30)
     end = store.log.max_phy_offset
     store.abandon()
@@ -289,7 +289,7 @@ def test_a_torn_record_at_the_end_is_broken_off(kit: StoreKit, store: MessageSto
     assert_all(kit.kill(store), 32)
 
 
-def test_a_torn_record_with_whole_ones_behind_it_is_saved_before_it_is_broken_off(
+def test_a_torn_record_with_whole_ones_behind_it_is_saved_before_it_is_cut_off(
     kit: StoreKit, store: MessageStore
 ) -> None:
     fill(store, 20)
@@ -311,7 +311,7 @@ def test_a_torn_record_with_whole_ones_behind_it_is_saved_before_it_is_broken_of
     assert_store_ok(kit.root)
 
 
-def test_if_the_tail_cannot_be_saved_nothing_is_broken_off(kit: StoreKit, store: MessageStore) -> None:
+def test_if_the_tail_cannot_be_saved_nothing_is_cut_off(kit: StoreKit, store: MessageStore) -> None:
     fill(store, 30)
     store.abandon()
     tear(kit, 10 * 200 + 100)

@@ -231,5 +231,5 @@ def test_a_note_of_the_first_versions_counts() -> None:
     assert decode_timer_checkpoint(bytes(raw)) == TimerCheckpoint(NOW_MS, 104, 3, 4711)
 
 
-def test_a_file_that_is_broken_off_says_nothing() -> None:
+def test_a_file_that_is_cut_off_says_nothing() -> None:
     assert decode_timer_checkpoint(bytes(20)) is None

@@ -215,7 +215,7 @@ def test_a_bit_flips(files: FaultyFiles, tmp_path: Path) -> None:
     assert files.read(tmp_path / "one") == b"\x00\x00\x00"
 
 
-def test_a_file_is_broken(files: FaultyFiles, tmp_path: Path) -> None:
+def test_a_file_is_cut(files: FaultyFiles, tmp_path: Path) -> None:
     open_new(files, tmp_path / "one", b"content").close()
     files.sync_folder(tmp_path)
     files.truncate(tmp_path / "one", 3)
