@@ -157,7 +157,7 @@ def _is_main_thread() -> bool:
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
     """Py4J logs to the root logger, with all stacks, whatever comes of an interrupted call or a JVM that has
-    ended; the caller is told by an exception."""
+    ended; the caller gets an exception."""
     return "py4j" not in Path(record.pathname).parts
 
 
