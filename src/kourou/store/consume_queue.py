@@ -16,7 +16,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kourou.errors import DamageError
+from kourou.protocol.names import is_lmq
 from kourou.store.cq_unit import BLANK_UNIT, UNIT, UNIT_BYTES, CqUnit
 from kourou.store.queue_files import QueueFiles
 from kourou.store.queue_min_search import MinSearch
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _pack = UNIT.pack
+_BLANK_ROW: Final = np.frombuffer(BLANK_UNIT, np.uint8)
 _PROBE_UNITS: Final = 64
 # As many as the smallest records of one CommitLog file: a gap comes from records lost there.
 # A queue_offset further ahead is no gap but a broken number.
@@ -345,7 +349,7 @@ class ConsumeQueue:
     def distrust(self, queue_offset: int) -> bool:
         """Have every unit verified before it is read again: something else has written to the files, as the
         unit at `queue_offset` shows. False when that is not in the files, or nothing can verify it."""
-        if self._files.verifier is None or queue_offset >= self._flushed:
+        if self._files.verifier is None or queue_offset >= self._flushed or is_lmq(self.topic):
             return False
         self._doubt_all()
         self._files.blocks.clear()
@@ -375,6 +379,24 @@ class ConsumeQueue:
         """
         low = self.min_queue_offset if low is None else low
         return self._bisect(verdict, low, self.max_queue_offset if high is None else high)[1]
+
+    def first_kept(self, verdict: Verdict, high: int) -> int:
+        """Like `first_where`, up to `high`, but damaged units right in front of that message count as well:
+        what they stood for is found when they are read. Not the zeros in front of a queue's first message."""
+        low = self.min_queue_offset
+        place, found = self._bisect(verdict, low, high)
+        may_be_hole = place == low and not low % self.units_per_file
+        while place < found and not is_lmq(self.topic):
+            count = self._readable_units(place, min(found - place, BLOCK_UNITS))
+            units = np.frombuffer(self._read_raw(place, count).ljust(count * UNIT_BYTES, b"\0"), np.uint8)
+            rows = units.reshape(-1, UNIT_BYTES)
+            is_damaged = (rows != _BLANK_ROW).any(axis=1)
+            if may_be_hole:
+                is_damaged &= rows.any(axis=1)
+            if is_damaged.any():
+                return place + int(is_damaged.argmax())
+            place += count
+        return found
 
     def _bisect(self, verdict: Verdict, low: int, high: int) -> tuple[int, int]:
         """The first place that counts as found, and the message it counts for."""

@@ -29,10 +29,11 @@ class MinSearch:
 
     def run(self) -> None:
         """Search in the files: what is there no longer changes."""
-        self._found = self._queue.first_where(self._is_kept, high=self._end)
+        self._found = self._queue.first_kept(self._is_kept, self._end)
         if self._found < self._end:
             unit = self._queue.unit(self._found)
-            self._phy_offset = unit.phy_offset if unit is not None else -1
+            if unit is not None and unit.is_message and self._is_kept(unit):
+                self._phy_offset = unit.phy_offset
 
     def finish(self) -> None:
         """Let the queue begin there, or at a message that is not in the files yet."""
@@ -45,5 +46,7 @@ class MinSearch:
             self._phy_offset = unit.phy_offset if unit is not None else -1
         queue.begin_at(self._found, self._phy_offset)
 
-    def _is_kept(self, unit: CqUnit) -> bool:
+    def _is_kept(self, unit: CqUnit) -> bool | None:
+        if unit.phy_offset >= self._queue.max_phy_offset:  # damaged: it says nothing
+            return None
         return unit.phy_offset >= self._min_phy_offset

@@ -250,9 +250,22 @@ class _QueueCheck:
             & (phy_offsets >= self._log.min_phy_offset)
             & (phy_offsets <= self._log.max_phy_offset - sizes)
         )
+        is_kept = np.zeros(len(units), np.bool_)
         for some in _batches(rows, phy_offsets, sizes, self._log.file_bytes):
-            is_right[some] = self._fit(first + some, units, some)
-        return is_right
+            is_kept[some] = self._fit(first + some, units, some)
+        if is_right.any():
+            # Records expire from the queue's start on: none behind one that the log has.
+            is_right &= ~np.logical_or.accumulate(is_kept) & (not self._is_kept_before(first))
+        return is_right | is_kept
+
+    def _is_kept_before(self, queue_offset: int) -> bool:
+        """Whether the unit in front of this one points into the log, as far as can be seen from itself."""
+        if queue_offset <= self._queue.min_queue_offset:
+            return False
+        unit = self.units(queue_offset - 1, queue_offset)
+        phy_offset, size = int(unit.phy_offsets[0]), int(unit.sizes[0])
+        is_sized = MIN_RECORD_BYTES <= size <= MAX_RECORD_BYTES
+        return is_sized and self._log.min_phy_offset <= phy_offset <= self._log.max_phy_offset - size
 
     def _fit(self, queue_offsets: Int64s, units: Units, rows: Int64s) -> Bools:
         """The same for units whose records lie side by side, or nearly."""
