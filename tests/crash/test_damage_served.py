@@ -285,23 +285,40 @@ def test_what_is_put_back_from_a_copy_is_served_again(
     assert check_store(Files(), root).ok
 
 
+class DeletingFiles(Files):
+    """Deletes the first file of a store's log when a verifier is about to open it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+        self.store: MessageStore | None = None
+
+    def open(self, path: Path, **options: Any) -> OpenFile:
+        if self.store is not None and path == log_paths(self._root)[0]:
+            store, self.store = self.store, None
+            store.log.delete_first()
+        return super().open(path, **options)
+
+
+def open_deleting(root: Path) -> tuple[MessageStore, DeletingFiles]:
+    files = DeletingFiles(root)
+    files.store = store = MessageStore.open(config(root), files, lambda: 1_700_000_000_000)
+    return store, files
+
+
+def test_a_query_is_answered_while_retention_deletes_what_it_verifies(root: Path) -> None:
+    store, files = open_deleting(root)
+    number = MESSAGES - 1
+    for _ in range(2):
+        assert store.query_message(TOPICS[number % 2], f"ID{number}", 10, 0, 1 << 60)
+    assert files.store is None
+    store.close()
+
+
 def test_what_retention_deletes_while_it_is_verified_is_not_damaged(
     root: Path, stored: dict[Key, Stored], caplog: pytest.LogCaptureFixture
 ) -> None:
-    class DeletingFiles(Files):
-        """Deletes the first file of the log when the verifier is about to open it."""
-
-        store: MessageStore | None = None
-
-        def open(self, path: Path, **options: Any) -> OpenFile:
-            if self.store is not None and path == log_paths(root)[0]:
-                store, self.store = self.store, None
-                store.log.delete_first()
-            return super().open(path, **options)
-
-    files = DeletingFiles()
-    store = MessageStore.open(config(root), files, lambda: 1_700_000_000_000)
-    files.store = store
+    store, files = open_deleting(root)
     gone = hit(stored, [(0, LOG_FILE_BYTES)])
     assert consume(store) == {key: message.number for key, message in stored.items() if key not in gone}
     assert files.store is None and not store.damages.damages and not named_as_lost(caplog)

@@ -470,7 +470,10 @@ class IndexService:
         number = self._index_files.index(index_file)
         before = self._index_files[number - 1] if number else None
         with index_file.pinned(), before.pinned() if before is not None else nullcontext():
-            yield from self.verifier.verify_steps(index_file, before)
+            try:
+                yield from self.verifier.verify_steps(index_file, before)
+            except FileNotFoundError:  # the log has deleted a file meanwhile: the next query verifies again
+                return
 
     def drop_damaged(self) -> None:
         """Remove the first file that could not be mended and those behind it: the next start indexes their
