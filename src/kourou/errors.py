@@ -245,7 +245,8 @@ class DamageError(StorageError):
 
     def __init__(self, path: Path, position: int, reason: str) -> None:
         super().__init__(
-            f"{path}: damaged at byte {position}: {reason}; see `kourou store check {path.parent}`", path
+            f"{path}: damaged at byte {position}: {reason}; run `kourou store check` on the store folder",
+            path,
         )
         self.position = position
         self.reason = reason

@@ -81,7 +81,9 @@ def check_order(reader: OptionReader, starting: Where | None, ending: Where | No
 
 
 def _reversed(begin: str, end: str) -> str:
-    return f"the read begins at {begin} and ends at {end}, before that; exchange starting… and ending…"
+    return (
+        f"the read begins at {begin} and ends at {end}, before that; swap the starting… and ending… options"
+    )
 
 
 def _shown_time(time_ms: int) -> str:

@@ -10,6 +10,7 @@ from kourou.errors import ProtocolError
 from kourou.protocol import fastjson
 from kourou.store.check_context import CheckContext
 from kourou.store.config_tables import TABLES, ConsumerOffsetTable, TopicConfigTable, load_table
+from kourou.store.damages import DAMAGES_NAME
 from kourou.store.files import Files
 from kourou.store.invariants import Invariant
 from kourou.store.queue_snapshot import decode_snapshot
@@ -95,11 +96,13 @@ def note_others(context: CheckContext) -> None:
     layout, findings = context.layout, context.findings
     for path in layout.foreign:
         findings.note(path, None, "this is no part of a store, and left alone")
-    if layout.quarantined:
-        findings.note(
-            layout.root / "quarantine",
-            None,
-            f"what a recovery cut off the log, files: {len(layout.quarantined)}",
+    for path in layout.quarantined:
+        is_report = path.name == DAMAGES_NAME
+        what = (
+            "damage that the broker has found in this store"
+            if is_report
+            else "what a recovery cut off the log"
         )
+        findings.note(path, None, what)
     for topic in sorted(layout.batch_topics):
         findings.note(layout.root / "batchconsumequeue" / topic, None, "queues of batches are not looked at")

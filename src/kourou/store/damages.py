@@ -12,12 +12,16 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 import msgspec
 
 from kourou.store.files import Files
 
 _log = logging.getLogger(__name__)
+
+DAMAGES_NAME: Final = "damages.json"
+"""What is known of damage, in the folder `quarantine`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class KnownDamages:
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
-        self._path = folder / "damages.json"
+        self._path = folder / DAMAGES_NAME
         self._saved = _Content()
         self.damages: list[Damage] = []
         self.next_offsets: dict[tuple[str, int], int] = {}
