@@ -170,8 +170,8 @@ class ScheduleService:
 
     async def _due_ms(self, queue: ConsumeQueue, queue_offset: int, unit: CqUnit) -> int:
         """When the first message of a level is due, in steady time. One that an earlier process stored, by
-        a clock that was ahead of the present one, has waited for nobody knows how long: it waits for its
-        delay once more from the start on, not for the clock to come there again."""
+        a clock that was ahead of the present one, has waited for an unknown time: it waits for its delay
+        once more from the start on, not until the clock reaches that time again."""
         due_ms = self._watch.steady_of(unit.tags_code, unit.phy_offset)
         delay_ms = self._delays[min(queue.queue_id, len(self._delays) - 1)]
         start_ms = self._watch.start_ms

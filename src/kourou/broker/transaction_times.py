@@ -50,7 +50,7 @@ class TransactionTimes:
         )
 
     def next_step(self, half: MessageExt, age_ms: int | None) -> NextStep:
-        """What to do with a half that nobody has ended. `age_ms` None: it was born in the future."""
+        """What to do with a half that is still open. `age_ms` None: it was born in the future."""
         if half.queue_offset >= self.end_queue_offset:
             return NextStep.STOP
         times = check_times(half)

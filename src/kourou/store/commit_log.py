@@ -358,7 +358,7 @@ class CommitLog:
 
         def remove() -> None:
             nonlocal is_removed
-            with suppress(FileNotFoundError):  # somebody was faster
+            with suppress(FileNotFoundError):  # removed by another program
                 self._files.remove(log_file.path)
             is_removed = True
 

@@ -289,7 +289,7 @@ class ConsumeQueue:
         if size_bytes <= 0:
             return b""
         raw = self._files.read_nowait(self.topic, self.queue_id, queue_offset * UNIT_BYTES, size_bytes)
-        # A file that is too short is rebuilt by whoever may wait for it.
+        # A file that is too short is rebuilt by `read_units`, which may wait.
         return None if raw is None or len(raw) < size_bytes else raw
 
     def _read_block(self, number: int) -> bytes | None:

@@ -220,7 +220,7 @@ class IndexFile:
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """The file stays open so long, whoever removes it."""
+        """The file stays open meanwhile, even if it is removed."""
         self._pins += 1
         try:
             yield

@@ -13,7 +13,7 @@ the queues are verified again before they are read (queue_verifier.py). That is 
 write, so not for a file that messages are appended to between two looks.
 
 Where the store's folder itself is gone, or another one has its name, the store is *displaced*: nothing is
-written there by name from then on, as it might be somebody else's store.
+written there by name from then on, as it might be the store of another broker.
 Not here: what a file tells of itself, which each sync asks (flush_job.py).
 """
 

@@ -309,7 +309,9 @@ class _QueueCheck:
                 found.append(_code_of(properties))
             else:
                 start = int(fields.starts[row])
-                found.append(self._code_of_odd(bytes(raw[start:record_end]), int(fields.phy_offsets[row])))
+                found.append(
+                    self._code_of_uncommon(bytes(raw[start:record_end]), int(fields.phy_offsets[row]))
+                )
         if not self._has_codes:
             return [code is not None for code in found]
         wanted = codes.tolist()
@@ -319,7 +321,7 @@ class _QueueCheck:
             for code, own in zip(found, wanted, strict=True)
         ]
 
-    def _code_of_odd(self, record: bytes, phy_offset: int) -> int | None:
+    def _code_of_uncommon(self, record: bytes, phy_offset: int) -> int | None:
         """The tags code of a record that may not be one, or may be of another topic: None."""
         try:
             found = read_dispatch_request(record, 0, phy_offset, (), check_crc=False)

@@ -131,7 +131,7 @@ class Retention:
     def _is_expired(self, path: Path, end_phy_offset: int, now_ms: int) -> bool:
         try:
             modified_ms = self._files.modified_ms(path)
-        except FileNotFoundError:  # removed by somebody else
+        except FileNotFoundError:  # removed by another program
             return True
         if self._file_age_ms is None:
             age_ms = now_ms - modified_ms
