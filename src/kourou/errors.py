@@ -204,7 +204,7 @@ class ResponseError(KourouError):
     """The peer answered with a code other than success."""
 
     def __init__(self, code: int, remark: str, address: str = "") -> None:
-        where = f" from {address}" if address else ""
+        where = f" (from {address})" if address else ""
         super().__init__(f"CODE: {code}  DESC: {remark}{where}")
         self.code = code
         self.remark = remark
@@ -253,12 +253,11 @@ class DamageError(StorageError):
 
 
 class StoreFencedError(StorageError):
-    """The store refuses all writes, because one failed and nobody knows what is on disk."""
+    """The store refuses all writes: one failed, or its files were moved, removed, replaced or cut short.
+    `cure`: what has to be done, with or before the restart."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"the store takes no more messages: {reason}; check the disk, then restart the broker"
-        )
+    def __init__(self, reason: str, cure: str = "check the disk, then restart the broker") -> None:
+        super().__init__(f"the store takes no more messages: {reason}; {cure}")
         self.reason = reason
 
 

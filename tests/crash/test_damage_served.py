@@ -147,7 +147,7 @@ def message_bytes(store: MessageStore, phy_offset: int) -> bytes:
     return store.log.read(phy_offset, int.from_bytes(head, "big")) or b""
 
 
-_LOST = re.compile(r"(\w+)/(\d+): messages (\d+) to (\d+) are lost")
+_LOST = re.compile(r"(\w+)/(\d+): messages? (\d+)(?: to (\d+))? (?:is|are) lost")
 
 
 def named_as_lost(caplog: pytest.LogCaptureFixture) -> set[Key]:
@@ -155,7 +155,7 @@ def named_as_lost(caplog: pytest.LogCaptureFixture) -> set[Key]:
     named: list[Key] = []
     for record in caplog.records:
         for topic, queue_id, first, last in _LOST.findall(record.getMessage()):
-            named += [(topic, int(queue_id), offset) for offset in range(int(first), int(last) + 1)]
+            named += [(topic, int(queue_id), offset) for offset in range(int(first), int(last or first) + 1)]
     assert len(named) == len(set(named))
     return set(named)
 

@@ -251,7 +251,7 @@ def _clock(scene: Scene, broker: BrokerView) -> Iterator[Finding]:
         severity=Severity.PROBLEM if abs(skew_ms) > CLOCK_PROBLEM_MS else Severity.WARNING,
         check="clocks",
         where=broker.where,
-        what=f"its clock is {abs(skew_ms) / 1000:.1f} s or more {ahead} this machine's",
+        what=f"its clock is at least {duration_text(abs(skew_ms))} {ahead} this machine's",
         meaning="delayed messages come early or late, searches by time and the age of lag are wrong, and "
         "transactions are checked at the wrong time",
         cure="have both machines set by NTP (chronyc tracking, timedatectl), and see which of them is wrong",
@@ -334,7 +334,8 @@ def fence_findings(broker: BrokerView) -> Iterator[Finding]:
             where=broker.where,
             what=broker.runtime[STORE_FENCED],
             meaning="it refuses every message that is sent to it; what it can still read is consumed",
-            cure="put the store back in its place or mend the disk, then restart the broker",
+            cure="do what the reason says before the broker is restarted; docs/operations.md has the steps: "
+            '"A store that was moved, removed or cut"',
         )
 
 
@@ -354,15 +355,18 @@ def damage_findings(broker: BrokerView) -> Iterator[Finding]:
         "look for disk errors (dmesg, smartctl)"
     )
     if counts["damagedLogStretches"] or counts["lostMessages"]:
+        count = counts["damagedLogStretches"]
+        stretches = "1 stretch" if count == 1 else f"{count} stretches"
         yield Finding(
             severity=Severity.PROBLEM,
             check="damage",
             where=broker.where,
-            what=f"{counts['damagedLogBytes']} bytes in {counts['damagedLogStretches']} places of its "
-            "CommitLog hold no records any more; since its start it passed over "
-            f"{counts['lostMessages']} messages",
-            meaning="these messages are lost, unless a replica has them; all others are served",
-            cure=f"{cure}; put the damaged files back from a replica or a backup while the broker is stopped",
+            what=f"known damage of its CommitLog: {stretches}, {counts['damagedLogBytes']} bytes; messages "
+            f"found lost since its start: {counts['lostMessages']}",
+            meaning="messages whose records lay in damaged stretches are lost, also those found lost before "
+            "its start, unless a backup has them; consumers go on after them, all others are served",
+            cure="quarantine/damages.json in its store lists the stretches; "
+            f"{cure}; put damaged files back from a backup while the broker is stopped",
         )
     if rebuilt := counts["rebuiltQueueUnits"] + counts["rebuiltIndexEntries"]:
         yield Finding(

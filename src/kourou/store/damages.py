@@ -1,6 +1,6 @@
 """Damage that is known: bytes of the CommitLog that hold no records although they did once, and what it cost.
 
-Kept as JSON in `quarantine/damages.json`, so that a restart does not report it again. With it the places of
+Kept as JSON in `quarantine/damages.json`, so that a restart reports it in one line. With it the places of
 lost messages at the end of queues: a message that came next must not get the offset of one that consumers
 have seen. What was lost and rebuilt is counted since the start.
 Not here: who finds damage (recovery.py, queue_verifier.py, index_verifier.py).
@@ -110,14 +110,13 @@ class KnownDamages:
         """Report messages whose records are damaged."""
         with self._lock:
             self.lost_messages += last - first + 1
-        _log.error(
-            "%s/%d: messages %d to %d are lost: their records in the CommitLog are damaged; "
-            "consumers go on behind them",
-            topic,
-            queue_id,
-            first,
-            last,
+        what = (
+            f"message {first} is lost: its record in the CommitLog is damaged; consumers go on after it"
+            if first == last
+            else f"messages {first} to {last} are lost: their records in the CommitLog are damaged; "
+            "consumers go on after them"
         )
+        _log.error("%s/%d: %s", topic, queue_id, what)
 
     def note_rebuilt(self, topic: str, queue_id: int, path: Path, queue_offset: int, count: int) -> None:
         """Report units that did not fit their records; of each file once."""
@@ -141,6 +140,18 @@ class KnownDamages:
         with self._lock:
             self.rebuilt_entries += count
         _log.warning("%s: %d slots or entries did not fit the CommitLog and are rebuilt", path, count)
+
+    def report_known(self) -> None:
+        """Log one line about the damage that earlier runs found."""
+        if self.damages:
+            _log.warning(
+                "known damage: %s of the CommitLog, %d bytes in all, without valid records; consumers go on "
+                "after the messages that were there. Files and offsets are in %s; what to do is in "
+                'docs/operations.md, "Damage in a store"',
+                "1 stretch" if len(self.damages) == 1 else f"{len(self.damages)} stretches",
+                self.damaged_bytes,
+                self._path,
+            )
 
     def load(self) -> None:
         """Take what is known; nothing when the list is not there, or not to be read."""

@@ -103,12 +103,13 @@ class LogAppender:
 
     # -- refusing --------------------------------------------------------------------------------
 
-    def fence(self, reason: str) -> None:
-        """Take no more puts, ever: the disk cannot be trusted with them. The first reason counts."""
+    def fence(self, reason: str, cure: str | None = None) -> None:
+        """Take no more puts, ever: the disk cannot be trusted with them. The first reason counts.
+        `cure`: what to do, if it is not to check the disk."""
         if not self.is_fenced:
             self.is_fenced = True
-            self.refusal = StoreFencedError(reason)
-            _log.critical("the store takes no more writes: %s", reason)
+            self.refusal = StoreFencedError(reason) if cure is None else StoreFencedError(reason, cure)
+            _log.critical("%s", self.refusal)
 
     def refuse(self, source: str, cause: StorageError | None) -> None:
         """Refuse puts until `source` says None; other sources' refusals, and a fence, stay."""

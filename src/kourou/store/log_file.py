@@ -13,6 +13,9 @@ from typing import Final
 from kourou.store.files import FileIdentity, Files, OpenFile
 from kourou.store.map_guard import MapGuard
 
+LOSS_CURE: Final = "put the file back, or restore it, before the broker is restarted"
+"""What to do about what `find_loss` and `find_misnaming` find."""
+
 _PIECE_BYTES: Final = 1024 * 1024
 _ZERO_PIECE: Final = bytes(_PIECE_BYTES)
 _ZEROS: Final = memoryview(_ZERO_PIECE)

@@ -12,7 +12,7 @@ from typing import Final
 from kourou.errors import StorageError
 from kourou.store.commit_log import CommitLog
 from kourou.store.files import Files, OpenFile
-from kourou.store.log_file import LogFile
+from kourou.store.log_file import LOSS_CURE, LogFile
 from kourou.store.map_guard import MapGuard
 
 MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
@@ -104,7 +104,7 @@ class LogSnapshot:
         if loss is not None:
             if file is not None:
                 file.close()
-            raise StorageError(loss, log_file.path)
+            raise StorageError(f"{loss}; {LOSS_CURE}", log_file.path)
 
     def close(self) -> None:
         """Close the files."""

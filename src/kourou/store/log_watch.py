@@ -23,25 +23,33 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 from kourou.errors import StorageError, StoreLockedError
 from kourou.store.commit_log import CommitLog
 from kourou.store.consume_queues import ConsumeQueues
 from kourou.store.files import Files
 from kourou.store.log_appender import LogAppender
-from kourou.store.log_file import LogFile
+from kourou.store.log_file import LOSS_CURE, LogFile
 from kourou.store.steps import Steps
 from kourou.store.store_lock import StoreLock
 
 _log = logging.getLogger(__name__)
 
+_MOVED_CURE: Final = (
+    "put the folder back, or restore it, before the broker is restarted: without it the start makes an empty "
+    "store"
+)
+_REPLACED_CURE: Final = "put the right folder in its place before the broker is restarted"
+
 
 class _Look:
     """What one look has found; made by the owner, filled in any thread."""
 
-    __slots__ = ("displaced", "locked_out", "losses", "modified_ns", "problem")
+    __slots__ = ("cure", "displaced", "locked_out", "losses", "modified_ns", "problem")
 
     def __init__(self) -> None:
+        self.cure = ""
         self.displaced: str | None = None
         self.locked_out: str | None = None
         self.losses: list[tuple[LogFile, str]] = []
@@ -105,7 +113,10 @@ class LogWatch:
     def _look_at_folder(self, look: _Look) -> None:
         identity = self._files.identity(self._root)
         if identity != self._root_identity:
-            became = "moved or removed" if identity is None else "replaced by another folder"
+            if identity is None:
+                became, look.cure = "moved or removed", _MOVED_CURE
+            else:
+                became, look.cure = "replaced by another folder", _REPLACED_CURE
             look.displaced = f"{self._root} was {became} while the broker was running"
             return
         try:
@@ -113,6 +124,7 @@ class LogWatch:
                 self._lock.keep()
         except StoreLockedError as error:
             look.locked_out = f"the lock file was removed, and another broker may write there: {error}"
+            look.cure = "stop the other broker, then restart this one"
 
     def _look_at_files(self, look: _Look, log_files: Sequence[LogFile]) -> None:
         for log_file in log_files:
@@ -126,16 +138,16 @@ class LogWatch:
         self._note_problem(look.problem)
         if look.displaced is not None:
             self.is_displaced = True
-            self._queues.refuse_opening(StorageError(look.displaced, self._root))
+            self._queues.refuse_opening(StorageError(f"{look.displaced}; {look.cure}", self._root))
         reason = look.displaced or look.locked_out
         if reason is not None:
-            self._appender.fence(reason)
+            self._appender.fence(reason, look.cure)
         kept = self._commit_log.kept_files()
         for log_file, loss in look.losses:
             if log_file not in kept:  # deleted here meanwhile
                 continue
             if log_file.is_broken or self._is_recent(log_file):
-                self._appender.fence(loss)
+                self._appender.fence(loss, LOSS_CURE)
             elif not self._appender.is_fenced and log_file not in self._reported:
                 self._reported.add(log_file)
                 _log.error("%s; its messages can be read until the broker stops", loss)

@@ -94,6 +94,7 @@ class Recovery:
         if self._log.log_files:
             self._known.load()
             self._known.damages = list(filter(self._is_still_damaged, self._known.damages))
+            self._known.report_known()
             report.damages = self._known.damages
             self._next_offsets = self._start.next_offsets()
             self._cut_queues()
@@ -184,7 +185,12 @@ class Recovery:
         records = self._scanner.records(known.phy_offset, known.end_phy_offset)
         if any(isinstance(found, BadRecord) for found in records):
             return True
-        _log.warning("damage from %d on is mended", known.phy_offset)
+        _log.warning(
+            "%s: the damaged stretch from %d to %d holds valid records again; its messages are served",
+            known.path,
+            known.phy_offset,
+            known.end_phy_offset,
+        )
         self._start.go_back_to(known.phy_offset)
         if self._index is not None:
             self._index.truncate(known.phy_offset)

@@ -17,6 +17,7 @@ from kourou.store.dispatcher import Dispatcher
 from kourou.store.flush_job import FlushJob
 from kourou.store.index_service import IndexService
 from kourou.store.log_appender import LogAppender
+from kourou.store.log_file import LOSS_CURE
 from kourou.store.log_watch import LogWatch
 from kourou.store.steps import Steps, run_steps
 
@@ -57,7 +58,7 @@ class StoreFlush:
         if job.error is not None:
             self._appender.fence(f"the CommitLog cannot be synced: {job.error.strerror or job.error}")
         if job.loss is not None:
-            self._appender.fence(job.loss)
+            self._appender.fence(job.loss, LOSS_CURE)
         if self._appender.is_fenced:
             return
         self._log.mark_flushed(job.covers_phy_offset)

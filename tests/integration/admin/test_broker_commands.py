@@ -146,7 +146,7 @@ async def test_the_broker_says_what_it_cannot(running: Cluster) -> None:
     ]
     for words in cases:
         result = await _line(running, *words, "-b", running.broker.address)
-        assert "CODE: 3  DESC:" in result.problem and running.broker.address in result.problem
+        assert "CODE: 3  DESC:" in result.problem and f"(from {running.broker.address})" in result.problem
         assert result.stdout == ""
 
 

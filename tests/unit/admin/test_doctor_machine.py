@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,10 +16,17 @@ from kourou.admin.doctor_checks_machine import (
     mount_of,
     scheduler_of,
 )
-from kourou.admin.doctor_checks_servers import broker_clock_ms, clock_skew_ms, disk_findings, fence_findings
+from kourou.admin.doctor_checks_servers import (
+    broker_clock_ms,
+    check_clocks,
+    clock_skew_ms,
+    damage_findings,
+    disk_findings,
+    fence_findings,
+)
 from kourou.admin.doctor_findings import Severity
-from kourou.admin.doctor_scene import BrokerView
-from kourou.admin.session import BrokerAddress
+from kourou.admin.doctor_scene import BrokerView, Scene
+from kourou.admin.session import Admin, BrokerAddress
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -137,6 +145,25 @@ def test_a_fenced_store_is_a_problem_with_its_reason() -> None:
         "the store takes no more messages: /store was moved",
     )
     assert not list(fence_findings(broker()))
+
+
+def test_damage_known_from_before_the_start_is_not_called_nothing_lost() -> None:
+    (found,) = damage_findings(broker(damagedLogStretches="1", damagedLogBytes="4096", lostMessages="0"))
+    assert found.what == (
+        "known damage of its CommitLog: 1 stretch, 4096 bytes; messages found lost since its start: 0"
+    )
+    assert "also those found lost before its start" in found.meaning
+    assert "quarantine/damages.json" in found.cure
+    assert "replica" not in found.meaning + found.cure
+    (found,) = damage_findings(broker(damagedLogStretches="2", damagedLogBytes="9", lostMessages="3"))
+    assert "2 stretches, 9 bytes; messages found lost since its start: 3" in found.what
+
+
+async def test_a_brokers_clock_that_is_days_ahead_is_named_in_days() -> None:
+    runtime = {"bootTimestamp": str(2 * 86_400_000), "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"}
+    view = BrokerView(broker().place, runtime, asked_ms=0, answered_ms=900)
+    (found,) = await check_clocks(Scene(Mock(spec=Admin), 0, brokers=[view]))
+    assert found.what == "its clock is at least 1d 23h 59m 59s ahead of this machine's"
 
 
 def test_what_a_brokers_clock_shows() -> None:

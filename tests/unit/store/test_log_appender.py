@@ -382,7 +382,10 @@ def test_an_io_error_fences_the_store_for_good(kit: StoreKit, store: MessageStor
     assert store.appender.is_fenced
     error = refused(store)
     assert isinstance(error.__cause__, StoreFencedError)
-    assert "the CommitLog cannot be written: Input/output error" in str(error)
+    assert (
+        "the CommitLog cannot be written: Input/output error; check the disk, then restart the broker"
+        in str(error)
+    )
     assert bodies(store) == [b"good"]
     store.close()
     assert (kit.root / "abort").exists()

@@ -129,6 +129,8 @@ def test_a_look_fences_a_store_whose_log_is_no_longer_there(
     damage(kit.root)
     look(store)
     assert words in reason(store)
+    assert "before the broker is restarted" in str(store.appender.refusal)
+    assert "check the disk" not in str(store.appender.refusal)
     found = store.get_message(TOPIC, 0, 0)
     assert (found.status, found.message_count) == (GetMessageStatus.FOUND, 3)
     store.close()
@@ -155,7 +157,7 @@ def test_units_of_a_displaced_store_are_not_read_from_other_files(kit: StoreKit)
     store.flush_derived(thorough=True)
     move_away(kit.root)
     look(store)
-    with pytest.raises(StorageError, match="was moved or removed"):
+    with pytest.raises(StorageError, match="was moved or removed while the broker was running; put .* back"):
         store.get_message(TOPIC, 0, 0)
 
 
@@ -304,6 +306,7 @@ def test_a_store_whose_removed_lock_another_broker_took_is_fenced(kit: StoreKit)
     with StoreLock.acquire(Files(), kit.root):
         look(store)
     assert "another broker may write there" in reason(store)
+    assert "stop the other broker" in str(store.appender.refusal)
 
 
 def test_removed_consume_queues_fence_nothing(kit: StoreKit) -> None:

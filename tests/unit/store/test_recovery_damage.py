@@ -181,7 +181,35 @@ def test_damage_is_remembered_by_a_recovery_that_begins_behind_it(
     assert numbers(store) == list(range(100))
 
 
-def test_damage_that_was_mended_is_forgotten(kit: StoreKit, store: MessageStore) -> None:
+def test_known_damage_is_one_warning_at_every_start(
+    kit: StoreKit, store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    durable_store(kit, store)
+    tear(kit, 600 + 100)
+    (kit.root / "checkpoint").write_bytes(rewound(kit.root / "checkpoint"))
+    store = kit.open()
+    for again in (kit.reopen, kit.kill):
+        caplog.clear()
+        store = again(store)
+        (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        assert line.startswith("known damage: 1 stretch of the CommitLog, 200 bytes in all, ")
+        assert str(kit.root / "quarantine" / "damages.json") in line
+
+
+def test_a_single_lost_message_is_reported_in_the_singular(
+    kit: StoreKit, store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.damages.note_lost("T", 0, 99, 99)
+    store.damages.note_lost("T", 0, 101, 102)
+    one, two = (r.getMessage() for r in caplog.records if r.levelname == "ERROR")
+    assert one.startswith("T/0: message 99 is lost: its record ") and one.endswith(" go on after it")
+    assert two.startswith("T/0: messages 101 to 102 are lost: their records ")
+    assert store.damages.lost_messages == 3
+
+
+def test_damage_that_was_mended_is_forgotten(
+    kit: StoreKit, store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
     durable_store(kit, store)
     path = kit.root / "commitlog" / ("0" * 20)
     copy = path.read_bytes()
@@ -191,8 +219,11 @@ def test_damage_that_was_mended_is_forgotten(kit: StoreKit, store: MessageStore)
     assert len(store.report.damages) == 1
     store.close()
     path.write_bytes(copy)
+    caplog.clear()
     store = kit.open()
     assert store.report.damages == []
+    (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert line.startswith(f"{path}: the damaged stretch from 600 to 800 holds valid records again")
     assert_all(store, 50)
 
 
