@@ -15,6 +15,7 @@ from kourou.client.api import ClientApi
 from kourou.errors import CallTimeoutError
 from kourou.protocol.bodies import HeartbeatData, encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
 from kourou.protocol.features import FEATURES_FIELD, Feature, parse_features
 from kourou.transport.connection import Connection
 from kourou.transport.pending_calls import Answer
@@ -52,7 +53,9 @@ class BrokerFeatures:
                     if isinstance(known, frozenset):
                         return known
                     # Shielded: others wait for the same answer.
-                    await asyncio.shield(known)
+                    answer = await asyncio.shield(known)
+                    # Not left to the callback: an answer that is there already lets nothing else run.
+                    connection.attributes[_ATTRIBUTE] = _announced(answer)
         except TimeoutError:
             raise CallTimeoutError(address, RequestCode.HEART_BEAT, timeout_ms) from None
 
@@ -69,13 +72,12 @@ def _answered(connection: Connection) -> Callable[[Answer], None]:
         if answer.cancelled() or answer.exception() is not None:
             del connection.attributes[_ATTRIBUTE]  # the next user asks again
         else:
-            connection.attributes[_ATTRIBUTE] = _announced(answer)
+            connection.attributes[_ATTRIBUTE] = _announced(answer.result())
 
     return note
 
 
-def _announced(answer: Answer) -> frozenset[Feature]:
-    command = answer.result()
+def _announced(command: RemotingCommand) -> frozenset[Feature]:
     if command.code != ResponseCode.SUCCESS:
         return frozenset()
     return parse_features((command.ext_fields or {}).get(FEATURES_FIELD))

@@ -56,11 +56,11 @@ class Client:
         self.remoting = FakeRemoting()
         settings = ClientSettings()
         api = ClientApi(cast(RemotingClient, self.remoting), NamesrvList(settings), settings)
-        self._features = BrokerFeatures(api, "c1", request_timeout_ms=3_000)
+        self.features = BrokerFeatures(api, "c1", request_timeout_ms=3_000)
 
     async def ask(self, timeout_ms: int | None = None) -> asyncio.Task[frozenset[Feature]]:
         """A question, as far as it goes without an answer."""
-        asking = asyncio.create_task(self._features.of(ADDRESS, timeout_ms))
+        asking = asyncio.create_task(self.features.of(ADDRESS, timeout_ms))
         await asyncio.sleep(0)
         return asking
 
@@ -95,6 +95,15 @@ async def test_a_broker_that_announces_nothing_offers_nothing(
     asking = await client.ask()
     client.remoting.now.answer(ext_fields, code)
     assert await asking == frozenset()
+
+
+async def test_a_user_that_comes_right_after_the_answer_does_not_hang() -> None:
+    client = Client()
+    asking = await client.ask()
+    client.remoting.now.answer(LARGE)
+    # Within the same turn of the loop, before any callback of the answer: no `await` here lets one run.
+    assert await client.features.of(ADDRESS) == {Feature.LARGE_PULL}
+    assert await asking == {Feature.LARGE_PULL}
 
 
 async def test_behind_a_new_connection_the_broker_is_asked_again() -> None:
