@@ -106,7 +106,6 @@ def test_a_request_for_sql() -> None:
         (["stats", "-n", "n:1", "--to-topic", "s"], "--checkpoint is missing"),
         (["stats", "-n", "n:1", "--checkpoint", "c"], "--checkpoint is for --to-topic and --parquet"),
         (["stats", "-n", "n:1", "-t", "s", "--to-topic", "s", "--checkpoint", "c"], "it is read as well"),
-        (["stats", "-n", "127.0.0.1:1", "-t", "s"], "no name server can be reached"),
         (["stats", "-n", "127.0.0.1:1", "-t", "s", "-o", "failOnDatloss=1"], "did you mean failOnDataLoss?"),
     ],
 )
