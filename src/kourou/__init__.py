@@ -101,10 +101,9 @@ def __dir__() -> list[str]:
 
 
 def _hint(name: str) -> str:
-    from difflib import get_close_matches
+    from kourou.wording import suggestion
 
-    nearest = get_close_matches(name, __all__, n=1)
-    return f"; did you mean {nearest[0]}?" if nearest else f"; it offers {', '.join(__all__)}"
+    return suggestion(name, __all__) or f"; it offers {', '.join(__all__)}"
 
 
 def _stand_still() -> None:

@@ -30,8 +30,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "logs": set(),
     "pidfile": set(),
+    "wording": set(),
 }
-OPEN_TO_ALL = {"clock", "errors", "config", ""}  # "" is the root itself: __version__ and lazy names
+# "" is the root itself: __version__ and lazy names.
+OPEN_TO_ALL = {"clock", "errors", "config", "wording", ""}
 
 
 def reachable(layer: str) -> set[str]:

@@ -12,6 +12,7 @@ from kourou.cli.option_types import FloatRange, choice_option
 from kourou.cli.problems import run_command
 from kourou.cli.usage import OneLineGroup, whole_number
 from kourou.logs import LogLevel
+from kourou.wording import nearest
 
 # Keys that options of their own set.
 _NAMESRV_OPTIONS: Final = {
@@ -42,6 +43,17 @@ class _Commands(OneLineGroup):
         if cmd_name not in self.commands:
             self._load_groups()
         return super().get_command(ctx, cmd_name)
+
+    def meant_command(self, ctx: click.Context, word: str) -> str | None:
+        """The command that a mistyped word probably means; those of `kourou admin` are known here too."""
+        from kourou.cli.admin.registry import all_commands, find
+
+        if (command := find(word)) is not None:
+            return f"kourou admin {command.name}"
+        if (meant := super().meant_command(ctx, word)) is not None:
+            return meant
+        of_admin = nearest(word, (command.name for command in all_commands()))
+        return of_admin and f"kourou admin {of_admin}"
 
     def _load_groups(self) -> None:
         from kourou.cli.bench import bench_app

@@ -17,9 +17,10 @@ from rich.table import Table
 from kourou.cli.printing import shown, wide_console
 from kourou.store.check import CheckOptions, CheckReport, check_store
 from kourou.store.check_context import Progress as OnProgress
-from kourou.store.check_report import Finding, counted
+from kourou.store.check_report import Finding
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVEL_TEXT, parse_delay_levels
 from kourou.store.files import Files
+from kourou.wording import counted
 
 OK, VIOLATIONS, CANNOT_READ = 0, 1, 2
 

@@ -14,6 +14,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from kourou.cli.problems import FAILURE
 from kourou.errors import ConfigError
+from kourou.wording import nearest
 
 _INTERRUPTED: Final = 130  # as a shell says it of SIGINT
 _STORE_FAILURE: Final = 2
@@ -39,6 +40,20 @@ class OneLineGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, as they are listed; click would sort them."""
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names; the nearest one is suggested if there is none."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            meant = self.meant_command(ctx, args[0])
+            hint = f" Did you mean '{meant}'?" if meant is not None else ""
+            ctx.fail(f"No such command '{args[0]}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def meant_command(self, ctx: click.Context, word: str) -> str | None:
+        """The command that a mistyped word probably means."""
+        return nearest(word, self.list_commands(ctx))
 
     def main(
         self,
@@ -77,12 +92,40 @@ def _exit_with_usage(error: click.UsageError) -> NoReturn:
         sys.exit(error.exit_code)
     names = _command_names(error.ctx)
     program = " ".join(["kourou", *names])
-    message = " ".join(error.format_message().split())
+    message = " ".join(_message(error).split())
     if not message.endswith("?"):  # it has found out what was meant
         message = f"{message.rstrip('.')}; see {program} --help"
     print(f"{program}: {message}", file=sys.stderr)
     # `kourou store` says with 1 that something is wrong with the store.
     sys.exit(_STORE_FAILURE if names[:1] == ["store"] else FAILURE)
+
+
+def _message(error: click.UsageError) -> str:
+    """What is wrong, with our suggestion: click prefers --host to --port for --prot."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error.format_message()
+    meant = _meant_options(error.option_name, error.ctx.command)
+    *most, last = [f"'{option}'" for option in meant] or [""]
+    hint = f" Did you mean {' or '.join([', '.join(most)] * bool(most) + [last])}?" if last else ""
+    return f"No such option '{error.option_name}'.{hint}"
+
+
+def _meant_options(word: str, command: click.Command) -> list[str]:
+    """The option nearest to a mistyped one, or all that end with the nearest word: --port and --prot may be
+    --namesrv-port or --broker-port."""
+    names = [
+        name.removeprefix("--")
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden
+        for name in option.opts
+        if name.startswith("--")
+    ]
+    bare = word.lstrip("-")
+    ends = [name.rpartition("-")[2] for name in names]
+    if bare not in ends and (whole := nearest(bare, names)) is not None:
+        return [f"--{whole}"]
+    meant = nearest(bare, ends)
+    return [f"--{name}" for name, end in zip(names, ends, strict=True) if end == meant]
 
 
 def _command_names(context: click.Context | None) -> list[str]:

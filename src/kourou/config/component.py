@@ -6,10 +6,9 @@ Not here: their keys (namesrv.py, broker.py), reading them from files (the loade
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,6 +18,7 @@ from kourou.config.properties import format_properties
 from kourou.config.properties_file import update_file
 from kourou.config.settings import SettingsReader
 from kourou.errors import ConfigError, UnknownKeyError
+from kourou.wording import nearest
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -162,11 +162,6 @@ def _no_attribute(config_type: type[ComponentConfig], name: str) -> str:
     key = config_type.known_keys().find(name)
     if key is not None and key.name not in by_key:
         return f"{name}: {config_type.__name__} has no such attribute: {key.instead}"
-    near = by_key[key.name] if key is not None else _nearest(name, attributes)
+    near = by_key[key.name] if key is not None else nearest(name, attributes, likeness=0.75)
     hint = f"; did you mean {near}?" if near else ""
     return f"{name}: {config_type.__name__} has no such attribute{hint}"
-
-
-def _nearest(name: str, names: Iterable[str]) -> str | None:
-    close = difflib.get_close_matches(name.lower(), sorted(names), n=1, cutoff=0.75)
-    return close[0] if close else None

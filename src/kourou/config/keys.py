@@ -8,13 +8,14 @@ Not here: reading a file against the keys (settings.py).
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+from kourou.wording import nearest
 
 Value = bool | int | float | str | None
 
@@ -214,9 +215,7 @@ class KeyTable:
 
     def nearest(self, name: str) -> str | None:
         """The known name most like this one, or None when none is close."""
-        by_lower = {known.lower(): known for known in self._keys}
-        close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
-        return by_lower[close[0]] if close else None
+        return nearest(name, self._keys, likeness=0.75)
 
 
 def keys(value_type: ValueType, instead: str = "", /, **defaults: Value) -> tuple[Key, ...]:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kourou.store.check_context import CheckContext
-from kourou.store.check_report import counted
 from kourou.store.check_window import KeyRows
 from kourou.store.index_entry import HEADER_BYTES, MAX_TIME_DIFF, IndexHeader, IndexLayout
 from kourou.store.index_gaps import IndexGaps
@@ -24,6 +23,7 @@ from kourou.store.index_view import EntryRows, IndexView, Report
 from kourou.store.invariants import Invariant
 from kourou.store.record_columns import Bools, Int64s
 from kourou.store.store_layout import index_layout
+from kourou.wording import counted
 
 _BEGIN_TIMESTAMP_POSITION: Final = 0
 _END_TIMESTAMP_POSITION: Final = 8

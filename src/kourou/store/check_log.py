@@ -17,12 +17,12 @@ import numpy as np
 from kourou.errors import ProtocolError
 from kourou.protocol.record import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, record_mark
 from kourou.store.check_context import CheckContext
-from kourou.store.check_report import counted
 from kourou.store.dispatch_request import Blank, DispatchRequest
 from kourou.store.files import OpenFile
 from kourou.store.invariants import Invariant
 from kourou.store.record_columns import Piece, RecordColumns, Stop, read_piece
 from kourou.store.store_layout import SegmentFile
+from kourou.wording import counted
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _MARK_BYTES: Final = 8

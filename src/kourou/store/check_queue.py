@@ -17,11 +17,12 @@ from typing import Final
 import numpy as np
 
 from kourou.store.check_context import CheckContext
-from kourou.store.check_report import MAX_ALIKE, counted
+from kourou.store.check_report import MAX_ALIKE
 from kourou.store.check_window import QueueRows
 from kourou.store.invariants import Invariant
 from kourou.store.queue_view import QueueView, Units
 from kourou.store.record_columns import Bools, Int64s
+from kourou.wording import counted
 
 # A tags code may be an address in `consumequeue_ext`, counted from here.
 _FIRST_EXT_ADDRESS: Final = -(1 << 63)

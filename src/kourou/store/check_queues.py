@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from kourou.protocol.names import is_system_topic
 from kourou.store.check_context import CheckContext
 from kourou.store.check_queue import QueueCheck, QueuesTally
-from kourou.store.check_report import counted
 from kourou.store.check_window import QueueRows
 from kourou.store.cq_unit import UNIT_BYTES
 from kourou.store.invariants import Invariant
 from kourou.store.queue_view import QueueView
 from kourou.store.store_layout import QueueFolder, QueueKey, SegmentFile, is_number
+from kourou.wording import counted
 
 
 class QueuesCheck:

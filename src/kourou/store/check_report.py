@@ -48,11 +48,6 @@ class Finding:
         return found
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 unit`, `2 units`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def relative(path: Path, root: Path) -> Path:
     """`path` as seen from the store's folder, where it lies in it."""
     return path.relative_to(root) if path.is_relative_to(root) else path

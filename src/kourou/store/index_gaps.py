@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kourou.store.check_context import CheckContext
-from kourou.store.check_report import counted
 from kourou.store.check_window import KeyRows
 from kourou.store.index_view import IndexView
 from kourou.store.invariants import Invariant
 from kourou.store.record_columns import Bools, Int64s
+from kourou.wording import counted
 
 
 @dataclass(slots=True)

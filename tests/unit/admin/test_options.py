@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.cli.admin.options import UsageError, check_required, flag, nearest, one_of, parse, required, value
+from kourou.cli.admin.options import UsageError, check_required, flag, one_of, parse, required, value
 
 OPTIONS = (
     required("t", "topic", "the topic"),
@@ -66,8 +66,3 @@ def test_all_that_is_missing_is_told_at_once() -> None:
 def test_what_is_no_number_is_told_by_its_option() -> None:
     with pytest.raises(UsageError, match="-o x: must be a whole number"):
         parse(OPTIONS, ["-o", "x"]).number("offset")
-
-
-def test_the_nearest_name() -> None:
-    assert nearest("topicStauts", ["topicStatus", "clusterList"]) == "topicStatus"
-    assert nearest("zzz", ["topicStatus"]) is None

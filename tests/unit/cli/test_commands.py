@@ -300,6 +300,32 @@ def test_a_mistyped_group_of_commands_is_recognised() -> None:
     assert result.stderr.startswith("kourou: No such command 'pipelin'. Did you mean 'pipeline'?")
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["broker", "--prot", "1"], "kourou broker: No such option '--prot'. Did you mean '--port'?"),
+        (["namesrv", "--prot", "1"], "kourou namesrv: No such option '--prot'. Did you mean '--port'?"),
+        (
+            ["standalone", "--prot", "1"],
+            "kourou standalone: No such option '--prot'. "
+            "Did you mean '--namesrv-port', '--broker-port' or '--http-port'?",
+        ),
+        (
+            ["standalone", "--port", "1"],
+            "kourou standalone: No such option '--port'. "
+            "Did you mean '--namesrv-port', '--broker-port' or '--http-port'?",
+        ),
+        (["doctor"], "kourou: No such command 'doctor'. Did you mean 'kourou admin doctor'?"),
+        (["topiclist"], "kourou: No such command 'topiclist'. Did you mean 'kourou admin topicList'?"),
+        (["docter"], "kourou: No such command 'docter'. Did you mean 'kourou admin doctor'?"),
+        (["stroe"], "kourou: No such command 'stroe'. Did you mean 'store'?"),
+    ],
+)
+def test_what_a_mistyped_option_or_command_means_is_suggested(words: list[str], line: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", line + "\n")
+
+
 def test_without_arguments_there_is_help() -> None:
     result = CliRunner().invoke(app, [])
     assert "standalone" in result.output and "Run a broker." in result.output

@@ -6,13 +6,13 @@ option has. Words that are left over are ignored, values are trimmed.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kourou.errors import ConfigError
+from kourou.wording import suggestion
 
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
@@ -166,13 +166,6 @@ def check_required(options: Iterable[Option], given: Given) -> None:
         raise UsageError(f"Missing required option{'s' if len(lacking) > 1 else ''}: {', '.join(lacking)}")
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
-    """The name that a mistyped word probably means."""
-    by_small = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(word.lower(), by_small, n=1, cutoff=0.6)
-    return by_small[found[0]] if found else None
-
-
 def _option_of(options: Sequence[Option], word: str) -> tuple[Option, str | None]:
     """The option that a word means, and the value that stands in the same word."""
     bare, equals, text = word.lstrip("-").partition("=")
@@ -190,9 +183,8 @@ def _option_of(options: Sequence[Option], word: str) -> tuple[Option, str | None
     beginning = _by_beginning(options, bare)
     if beginning is not None:
         return beginning, attached
-    names = [option.name for option in options]
-    hint = nearest(bare, names)
-    raise UsageError(f"Unrecognized option: {word}" + (f"; did you mean --{hint}?" if hint else ""))
+    hint = suggestion(f"--{bare}", [f"--{option.name}" for option in options])
+    raise UsageError(f"Unrecognized option: {word}{hint}")
 
 
 def _by_beginning(options: Sequence[Option], bare: str) -> Option | None:

@@ -16,12 +16,13 @@ from kourou import __version__
 from kourou.admin.session import Admin
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import CONNECTING, client_options
-from kourou.cli.admin.options import Given, Option, UsageError, check_required, flag, nearest, parse, value
+from kourou.cli.admin.options import Given, Option, UsageError, check_required, flag, parse, value
 from kourou.cli.admin.registry import all_commands, find
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.usage import command_list, usage
 from kourou.cli.problems import FAILURE, run_command
 from kourou.errors import ConfigError, NameServerNotGivenError
+from kourou.wording import nearest
 
 FORMAT_VARIABLE: Final = "KOUROU_MQADMIN_FORMAT"
 """The environment variable for `--format`."""

@@ -15,7 +15,6 @@ expressions have a greatest length, and nesting a greatest depth.
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import Final, NamedTuple
 
@@ -43,6 +42,7 @@ from kourou.protocol.filter.expressions import (
 )
 from kourou.protocol.filter.java_numbers import MAX_INTEGER, MAX_LONG, compare_numbers
 from kourou.protocol.filter.tokens import END, FLOAT, INTEGER, KEYWORDS, NAME, TEXT, Token, piece_at, tokenize
+from kourou.wording import nearest
 
 # Room for some thousand terms. Reading that much holds up everybody else for a tenth of a second.
 MAX_EXPRESSION_CHARS: Final = 64 * 1024
@@ -349,5 +349,5 @@ def _better(token: Token, before: Token | None) -> str:
     if token.kind in KEYWORDS:
         return ""
     # Long words are nobody's misspelling, and comparing them takes long.
-    near = difflib.get_close_matches(word, sorted(KEYWORDS), n=1, cutoff=0.7) if len(word) <= 16 else []
-    return f"did you mean {near[0]}?" if near else ""
+    near = nearest(word, KEYWORDS, likeness=0.7) if len(word) <= 16 else None
+    return f"did you mean {near}?" if near else ""

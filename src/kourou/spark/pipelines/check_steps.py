@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import Final
 
+from kourou import wording
 from kourou.spark.pipelines.check_sources import NAME_FORM, check_watermark
 from kourou.spark.pipelines.document import nearest
 from kourou.spark.pipelines.section import Section
@@ -57,7 +57,7 @@ def _table_problem(table: str, step: str, before: list[str], later: list[str]) -
         return "it reads from itself"
     if table.lower() in (name.lower() for name in later):
         return f"{table} comes later; a step may read what is before it"
-    if get_close_matches(table.lower(), [name.lower() for name in before], n=1, cutoff=0.75):
+    if wording.nearest(table, before, likeness=0.75):
         return f"there is no source or step {table}; {nearest(table, before)}"
     return None
 

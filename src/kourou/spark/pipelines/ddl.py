@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
+
+from kourou.wording import suggestion
 
 _SIMPLE: Final = (
     "string", "boolean", "byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint", "float",
@@ -85,10 +86,8 @@ class _Parser:
         if word in _NESTED:
             return self._nested(word, of)
         if word not in _SIMPLE:
-            near = get_close_matches(word, (*_SIMPLE, *_NESTED), n=1)
-            raise ValueError(
-                f"{of}: there is no type {word!r}" + (f"; did you mean {near[0]}?" if near else "")
-            )
+            near = suggestion(word, (*_SIMPLE, *_NESTED))
+            raise ValueError(f"{of}: there is no type {word!r}{near}")
         if word == "interval":
             return f"interval {' '.join(self._interval())}".strip()
         if self._peek() == "(":

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+from kourou import wording
 from kourou.errors import ConfigError
 
 _INSTALL: Final = "pipelines are declared in YAML, and PyYAML is missing: pip install 'kourou[spark]'"
@@ -87,10 +87,9 @@ class Value:
 def nearest(word: str, known: Mapping[str, Any] | list[str]) -> str:
     """Words about what was meant: the name most like it, else what there is."""
     names = list(known)
-    small = {name.lower(): name for name in names}
-    near = get_close_matches(word.lower(), small, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {small[near[0]]}?"
+    near = wording.nearest(word, names)
+    if near is not None:
+        return f"did you mean {near}?"
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"there are {', '.join(names[:_MAX_NAMES])}{more}" if names else "there are none"
 

@@ -16,13 +16,13 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from kourou.errors import ConfigError
 from kourou.spark.pipelines.lake_files import LakeBackend, new_staging, read_files, stage, take_staged
+from kourou.wording import suggestion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,9 +79,8 @@ class LakeTable:
 def _format_problems(name: str) -> list[str]:
     if name in FORMATS:
         return []
-    near = get_close_matches(name.lower(), FORMATS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FORMATS)}"
-    return [f"there is no format {name!r}; {hint}"]
+    hint = suggestion(name, FORMATS) or f"; there are {', '.join(FORMATS)}"
+    return [f"there is no format {name!r}{hint}"]
 
 
 def _path_problems(path: str) -> list[str]:

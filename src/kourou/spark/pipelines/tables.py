@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError
@@ -25,6 +24,7 @@ from kourou.spark.pipelines.sql_names import quoted, table_names
 from kourou.spark.pipelines.value_forms import ValueForm, form_of, sampled_schema, with_value_columns
 from kourou.spark.queue_lookup import answered
 from kourou.spark.source_client import SourceClient
+from kourou.wording import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,7 +98,7 @@ class TableNames:
     def _no_topic(self, name: str) -> str:
         there_are = self.shown()
         folded = {topic.lower(): topic for topic in (*there_are, *self.live, *self.archived)}
-        near = get_close_matches(name.lower(), folded, n=1)
+        near = nearest(name, folded.values())
         # `FROM orders-eu` is read as `orders - eu`.
         cut_off = [
             topic for small, topic in folded.items() if re.match(re.escape(name.lower()) + r"\W", small)
@@ -106,7 +106,7 @@ class TableNames:
         if cut_off:
             hint = f"did you mean {quoted(cut_off[0])}? Such names go in backquotes"
         elif near:
-            hint = f"did you mean {quoted(folded[near[0]])}?"
+            hint = f"did you mean {quoted(near)}?"
         elif there_are:
             more = f" and {len(there_are) - 20} more" if len(there_are) > 20 else ""
             hint = f"there are {', '.join(there_are[:20])}{more}"
