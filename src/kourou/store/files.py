@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kourou.store.file_lock import FileLock
 from kourou.store.file_system_sync import sync_file_system
-from kourou.store.page_cache import FilePages
+from kourou.store.page_cache import FilePages, MappedPages
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -155,8 +155,11 @@ class OpenFile:
         if _ADVISE is not None:
             _ADVISE(self._fd, position, size_bytes, os.POSIX_FADV_WILLNEED)
 
-    def is_resident(self, position: int, end: int) -> bool:
-        """Whether these bytes lie in the page cache; False when the system cannot tell. Never waits."""
+    def is_resident(self, position: int, end: int, mapped: MappedPages | None = None) -> bool:
+        """Whether these bytes lie in the page cache; False when the system cannot tell. Never waits. Faster
+        with the pages of a map of the file."""
+        if mapped is not None:
+            return mapped.are_resident(position, end)
         if self._pages is None:
             self._pages = FilePages(self._fd, os.fstat(self._fd).st_size)
         return self._pages.are_resident(position, end)

@@ -12,6 +12,7 @@ from typing import Final
 
 from kourou.store.files import FileIdentity, Files, OpenFile
 from kourou.store.map_guard import MapGuard
+from kourou.store.page_cache import MappedPages
 
 LOSS_CURE: Final = "put the file back, or restore it, before the broker is restarted"
 """What to do about what `find_loss` and `find_misnaming` find."""
@@ -47,6 +48,7 @@ class LogFile:
         "_counts_links",
         "_guard",
         "_map",
+        "_mapped_pages",
         "_pins",
         "_removed",
         "end_phy_offset",
@@ -66,6 +68,7 @@ class LogFile:
         self.size_bytes = size_bytes
         self.end_phy_offset = start_phy_offset + size_bytes
         self._map: memoryview | None = None
+        self._mapped_pages: MappedPages | None = None
         self._guard: MapGuard | None = None
         self._pins = 0
         self._removed = False
@@ -104,6 +107,7 @@ class LogFile:
             mapped.madvise(mmap.MADV_RANDOM)
             self._guard = MapGuard(mapped)
             self._map = memoryview(mapped)
+            self._mapped_pages = MappedPages.of(self._map)
         return self._map
 
     @property
@@ -151,12 +155,12 @@ class LogFile:
 
     def unmap(self) -> None:
         """Let go of the map; it ends when the last view of it does."""
-        self._map = None
+        self._map = self._mapped_pages = None
 
     def is_resident(self, phy_offset: int, end_phy_offset: int) -> bool:
-        """Whether these bytes can be read through the map without waiting for the disk."""
+        """Whether these bytes can be read without waiting for the disk."""
         start = self.start_phy_offset
-        return self.file.is_resident(phy_offset - start, end_phy_offset - start)
+        return self.file.is_resident(phy_offset - start, end_phy_offset - start, self._mapped_pages)
 
     def written_end(self, position: int) -> int:
         """Behind the last byte from `position` on that is not zero; `position` if all are."""

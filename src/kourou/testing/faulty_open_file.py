@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kourou.store.files import OpenFile
+from kourou.store.page_cache import MappedPages
 from kourou.testing.faulty_machine import FaultyMachine, SimulatedCrash
 from kourou.testing.unsynced_file import UnsyncedFile
 
@@ -48,8 +49,8 @@ class FaultyOpenFile(OpenFile):
         self._machine.call("pread", self.path)
         return None if self._machine.cold else super().pread_nowait(size_bytes, position)
 
-    def is_resident(self, position: int, end: int) -> bool:
-        return not self._machine.cold and super().is_resident(position, end)
+    def is_resident(self, position: int, end: int, mapped: MappedPages | None = None) -> bool:
+        return not self._machine.cold and super().is_resident(position, end, mapped)
 
     def map_readonly(self, size_bytes: int) -> mmap.mmap:
         self._check_alive()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kourou.store import page_cache
-from kourou.store.page_cache import FilePages
+from kourou.store.page_cache import FilePages, MappedPages
 
 SIZE = 64 * mmap.PAGESIZE
 
@@ -69,3 +69,13 @@ def test_where_the_system_cannot_tell_nothing_is_in_memory(
     path.write_bytes(b"x" * SIZE)
     monkeypatch.setattr(page_cache, "_calls", None)
     assert not pages_of(path).are_resident(0, SIZE)
+
+
+def test_a_map_in_use_answers_as_one_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * SIZE)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), SIZE, access=mmap.ACCESS_READ) as mapped:
+        with memoryview(mapped) as view:
+            pages = MappedPages.of(view)
+            assert pages.are_resident(0, SIZE) and pages.are_resident(SIZE - 1, SIZE)
+            assert not pages.are_resident(0, SIZE + 1)
