@@ -116,8 +116,9 @@ class PullMessageProcessor:
     def _limits(self, header: PullMessageRequestHeader) -> TransferLimits:
         """How much the pull may get: Apache's limits, as configured now, unless it was negotiated that the
         numbers of the request rule."""
-        if header.kourou_large_pull:
-            return self._large_limits
+        return self._large_limits if header.kourou_large_pull else self._stock_limits_now()
+
+    def _stock_limits_now(self) -> TransferLimits:
         if self._limits_config is not self._services.config:
             self._limits_config = self._services.config
             self._stock_limits = transfer_limits(self._limits_config)
