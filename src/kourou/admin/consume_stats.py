@@ -23,6 +23,7 @@ from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers import GetConsumeStatsRequestHeader
 from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_retry_topic, retry_topic
 from kourou.protocol.versions import version_desc
+from kourou.wording import counted
 
 STATS_TIMEOUT_FACTOR: Final = 3
 """Statistics may take a broker longer than other answers: it reads a message of every queue."""
@@ -192,7 +193,9 @@ async def _reason_for_none(admin: Admin, group: str) -> ResponseError:
             ResponseCode.BROADCAST_CONSUMPTION,
             f"{group} is broadcast to: each member keeps its offsets itself, brokers have none",
         )
+    members = counted(len(connection.connection_set), "member")
     return ResponseError(
         ResponseCode.CONSUMER_NOT_ONLINE,
-        f"{group} has no offset yet: it has not consumed anything, or is not online",
+        f"group {group} has {members} online and no committed offset yet: members commit their offsets every "
+        "5 s by default, so ask again in a few seconds",
     )

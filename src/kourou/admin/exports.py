@@ -17,17 +17,15 @@ from kourou.admin.groups import group_configs
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.targets import brokers_of, masters_of
 from kourou.admin.topic_stats import broker_stats, count_of_24_hours
+from kourou.admin.topics import topic_configs
 from kourou.errors import RemotingError, ResponseError
 from kourou.protocol.bodies import (
     SubscriptionGroupConfig,
     TopicConfig,
-    TopicConfigSerializeWrapper,
     TopicList,
     decode_body,
-    encode_body,
 )
 from kourou.protocol.codes import RequestCode
-from kourou.protocol.headers import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader
 from kourou.protocol.names import (
     CID_RMQ_SYS_PREFIX,
     DLQ_GROUP_TOPIC_PREFIX,
@@ -60,7 +58,6 @@ EXPORTED_KEYS: Final = (
 )
 """The settings of a broker that an export has, those that it knows."""
 _CPU_KEY: Final = "clientCallbackExecutorThreads"  # as many as the broker's machine has cores
-_PAGE_SIZE: Final = 2_000
 
 Tell = Callable[[str], None]
 """Is told how far a long export is."""
@@ -129,24 +126,6 @@ async def user_topics(admin: Admin, address: str, *, with_retries: bool = False)
         for topic, config in table.items()
         if topic not in system and not topic.startswith((SYSTEM_TOPIC_PREFIX, *retries))
     }
-
-
-async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:
-    """All topics of a broker, by name; of brokers of 5.x page by page."""
-    found: dict[str, TopicConfig] = {}
-    data_version = ""
-    while True:
-        header = GetAllTopicConfigRequestHeader(
-            topic_seq=len(found), data_version=data_version, max_topic_num=_PAGE_SIZE
-        )
-        answer = await admin.call(address, RequestCode.GET_ALL_TOPIC_CONFIG, header)
-        page = decode_body(answer.body, TopicConfigSerializeWrapper)
-        known = len(found)
-        found |= page.topic_config_table
-        total = answer.header(GetAllTopicConfigResponseHeader).total_topic_num
-        if total is None or len(found) >= total or len(found) == known:
-            return found
-        data_version = encode_body(page.data_version).decode()
 
 
 async def user_groups(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:

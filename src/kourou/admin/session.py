@@ -22,6 +22,7 @@ from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.client import RemotingClient
+from kourou.wording import suggestion
 
 DEFAULT_TIMEOUT_MS: Final = 5_000
 """Of one request, as Apache's `mqadmin`."""
@@ -140,9 +141,11 @@ class Admin:
         for broker in masters:
             if broker.broker_name == text:
                 return broker.address
-        names = ", ".join(broker.broker_name for broker in masters) or "none"
+        names = [broker.broker_name for broker in masters]
+        there = f"; there are: {', '.join(names)}" if names else "; no master is registered"
         raise ConfigError(
-            f"broker {text}: no master has that name, and it is no host:port; there are: {names}"
+            f"broker {text}: no master has that name, and it is not host:port"
+            f"{suggestion(text, names) or there}"
         )
 
     async def broker_name(self, text: str) -> str:

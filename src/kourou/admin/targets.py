@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.errors import ConfigError, KourouError
+from kourou.wording import suggestion
 
 T = TypeVar("T")
 
@@ -35,9 +36,11 @@ async def brokers_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
     """All brokers of a cluster. ConfigError, in Apache's words, if there is no such cluster."""
     brokers = await admin.brokers(cluster)
     if not brokers:
+        clusters = sorted({broker.cluster for broker in await admin.brokers()})
+        there = f"; there are: {', '.join(clusters)}" if clusters else "; no broker is registered there"
         raise ConfigError(
             f"cluster [{cluster}] not exist. Make sure the specified clusterName exists or the name server "
-            f"connected to is correct; clusterList shows all clusters"
+            f"connected to is correct{suggestion(cluster, clusters) or there}"
         )
     return brokers
 

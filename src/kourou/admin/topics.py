@@ -17,7 +17,7 @@ from kourou.protocol.bodies import (
     MessageQueue,
     TopicConfig,
     TopicConfigList,
-    TopicList,
+    TopicConfigSerializeWrapper,
     TopicRouteData,
     TopicStatsTable,
     decode_body,
@@ -28,6 +28,8 @@ from kourou.protocol.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
 from kourou.protocol.headers.topics import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetAllTopicConfigResponseHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
@@ -35,6 +37,7 @@ from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC, is_dlq_topic, is_
 
 # Enough to keep the servers busy, few enough that they serve others too.
 _TOPICS_AT_ONCE: Final = 16
+_PAGE_SIZE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,7 @@ class TopicDeletion:
 
 async def topic_names(admin: Admin) -> list[str]:
     """All topics that the name server knows, those of the system and of retries included, sorted."""
-    answer = await admin.call_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    return sorted(decode_body(answer.body, TopicList).topic_list)
+    return await admin.api.topic_names()
 
 
 async def topics_with_groups(admin: Admin) -> list[TopicGroups]:
@@ -190,6 +192,24 @@ async def allocate_queues(admin: Admin, topic: str, clients: Sequence[str]) -> d
     return {client: strategy.allocate("", client, queues, ids) for client in ids}
 
 
+async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:
+    """All topics of a broker, by name; of brokers of 5.x page by page."""
+    found: dict[str, TopicConfig] = {}
+    data_version = ""
+    while True:
+        header = GetAllTopicConfigRequestHeader(
+            topic_seq=len(found), data_version=data_version, max_topic_num=_PAGE_SIZE
+        )
+        answer = await admin.call(address, RequestCode.GET_ALL_TOPIC_CONFIG, header)
+        page = decode_body(answer.body, TopicConfigSerializeWrapper)
+        known = len(found)
+        found |= page.topic_config_table
+        total = answer.header(GetAllTopicConfigResponseHeader).total_topic_num
+        if total is None or len(found) >= total or len(found) == known:
+            return found
+        data_version = encode_body(page.data_version).decode()
+
+
 # -- changes -----------------------------------------------------------------------------------------
 
 
@@ -224,9 +244,18 @@ async def create_topics_on(
     )
 
 
-async def delete_topic(admin: Admin, topic: str, cluster: str) -> TopicDeletion:
-    """Delete a topic from the brokers of a cluster, then from all name servers. Success if there is none."""
+async def delete_topic(
+    admin: Admin, topic: str, cluster: str, *, may_be_missing: bool = False
+) -> TopicDeletion:
+    """Delete a topic from the brokers of a cluster, then from all name servers.
+
+    ResponseError TOPIC_NOT_EXIST if no broker of the cluster has it, unless it `may_be_missing`.
+    """
     masters = [master.address for master in await masters_of(admin, cluster)]
+    if not may_be_missing and await _is_missing(admin, topic, cluster, masters):
+        raise ResponseError(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic [{topic}] does not exist in cluster [{cluster}]"
+        )
     header = DeleteTopicRequestHeader(topic=topic)
     brokers = await on_each(
         masters, lambda address: admin.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
@@ -237,3 +266,14 @@ async def delete_topic(admin: Admin, topic: str, cluster: str) -> TopicDeletion:
         lambda address: admin.call(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, route_header),
     )
     return TopicDeletion(topic, cluster, brokers, namesrvs)
+
+
+async def _is_missing(admin: Admin, topic: str, cluster: str, masters: Sequence[str]) -> bool:
+    """Whether no broker of a cluster has a topic: neither the name server nor a master knows of it. False if
+    one of them cannot be asked."""
+    route = await admin.api.topic_route(topic)
+    names = {broker.broker_name for broker in await admin.brokers(cluster)}
+    if route is not None and any(broker.broker_name in names for broker in route.broker_datas):
+        return False
+    answers = await ask_each(masters, lambda address: topic_configs(admin, address))
+    return not any(isinstance(table, KourouError) or topic in table for _, table in answers)

@@ -51,7 +51,8 @@ def check(
 ) -> None:
     """Check every file of a store. Changes nothing; works beside a running broker.
 
-    DIR is the store: the folder that holds `commitlog`.
+    DIR is the store, the folder that holds `commitlog`; or the folder of `kourou standalone`, of which the
+    store of each broker is checked.
 
     Exit code 0: nothing is wrong (what the next start mends is listed). 1: something is. 2: there is no
     store, or a file of it cannot be read.
@@ -96,7 +97,8 @@ def inspect(
 ) -> None:
     """Show what a store holds: files, queues, offsets of groups; or one message, or one record.
 
-    DIR is the store: the folder that holds `commitlog`.
+    DIR is the store, the folder that holds `commitlog`; or the folder of a `kourou standalone` with one
+    broker.
 
     Exit code 2: there is no store, a file cannot be read, or nothing is there.
     """
@@ -105,7 +107,7 @@ def inspect(
     if with_hex and record is None:
         raise click.BadParameter("--hex shows the bytes of a record: give its place with --record")
     command = InspectCommand(
-        folder=folder,
+        given_folder=folder,
         log_folders=_folders(commit_log),
         index_slots=index_slots,
         topic=topic,

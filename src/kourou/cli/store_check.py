@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
@@ -20,6 +21,7 @@ from kourou.store.check_context import Progress as OnProgress
 from kourou.store.check_report import Finding
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVEL_TEXT, parse_delay_levels
 from kourou.store.files import Files
+from kourou.store.store_layout import stores_in
 from kourou.wording import counted
 
 OK, VIOLATIONS, CANNOT_READ = 0, 1, 2
@@ -36,18 +38,20 @@ class CheckCommand:
     as_json: bool = False
 
     def run(self) -> int:
-        """Check and print; the exit code."""
-        started = time.perf_counter()
-        with _progress_bar() as on_progress:
-            report = check_store(Files(), self.folder, options=self._options(on_progress))
-        seconds = time.perf_counter() - started
+        """Check and print; the exit code, the highest one of several stores."""
+        folders = [self.folder] if self.log_folders else stores_in(Files(), self.folder)
+        reports: list[tuple[CheckReport, float]] = []
+        for folder in folders:
+            started = time.perf_counter()
+            with _progress_bar() as on_progress:
+                report = check_store(Files(), folder, options=self._options(on_progress))
+            reports.append((report, time.perf_counter() - started))
+            if not self.as_json:
+                print_report(wide_console(), *reports[-1])
         if self.as_json:
-            rate = round(report.bytes / seconds) if seconds else 0
-            scan = {"seconds": round(seconds, 3), "bytesPerSecond": rate}
-            print(json.dumps({**report.as_json(), "scan": scan}, indent=2))
-        else:
-            print_report(wide_console(), report, seconds)
-        return exit_code(report)
+            found = [_json(report, seconds) for report, seconds in reports]
+            print(json.dumps(found if len(found) > 1 else found[0], indent=2))
+        return max(exit_code(report) for report, _ in reports)
 
     def _options(self, on_progress: OnProgress | None) -> CheckOptions:
         return CheckOptions(
@@ -56,6 +60,12 @@ class CheckCommand:
             delay_levels=parse_delay_levels(self.delay_levels or DEFAULT_DELAY_LEVEL_TEXT),
             progress=on_progress,
         )
+
+
+def _json(report: CheckReport, seconds: float) -> dict[str, Any]:
+    rate = round(report.bytes / seconds) if seconds else 0
+    scan = {"seconds": round(seconds, 3), "bytesPerSecond": rate}
+    return {**report.as_json(), "scan": scan}
 
 
 def exit_code(report: CheckReport) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from kourou.cli.printing import shown, wide_console
-from kourou.errors import ProtocolError, StoreFormatError
+from kourou.errors import ConfigError, ProtocolError, StoreFormatError
 from kourou.protocol.message import MessageExt
 from kourou.store.check_report import relative
 from kourou.store.files import Files
 from kourou.store.message_search import MessageSearch
 from kourou.store.record_view import RecordField, record_fields, time_text
+from kourou.store.store_layout import stores_in
 from kourou.store.store_overview import (
     GroupOffset,
     IndexFileOverview,
@@ -36,7 +38,7 @@ _SHOWN_BODY_BYTES: Final = 1024
 class InspectCommand:
     """What a user may ask for."""
 
-    folder: Path
+    given_folder: Path
     log_folders: tuple[Path, ...] = ()
     index_slots: int | None = None
     topic: str | None = None
@@ -59,6 +61,15 @@ class InspectCommand:
         else:
             self._show_store()
         return 0
+
+    @cached_property
+    def folder(self) -> Path:
+        """The store. ConfigError: several are meant."""
+        stores = [self.given_folder] if self.log_folders else stores_in(Files(), self.given_folder)
+        if len(stores) > 1:
+            names = ", ".join(map(str, stores))
+            raise ConfigError(f"{self.given_folder}: holds several stores; give one of them: {names}")
+        return stores[0]
 
     def _search(self) -> MessageSearch:
         return MessageSearch.open(

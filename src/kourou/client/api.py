@@ -15,7 +15,8 @@ import msgspec
 from kourou.client.first_offsets import FirstOffsets
 from kourou.client.namesrv_list import NamesrvList
 from kourou.client.settings import ClientSettings
-from kourou.errors import CallTimeoutError, NoNameServerError, RemotingError, ResponseError
+from kourou.config.properties import parse_properties, properties_dict
+from kourou.errors import CallTimeoutError, KourouError, NoNameServerError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
     CheckClientRequestBody,
     ClusterInfo,
@@ -25,6 +26,7 @@ from kourou.protocol.bodies import (
     LockBatchResponseBody,
     MessageQueue,
     SubscriptionData,
+    TopicList,
     TopicRouteData,
     UnlockBatchRequestBody,
     decode_body,
@@ -104,7 +106,10 @@ class ClientApi:
             timeout_ms = min(timeout_ms, self._max_timeout_ms)
         answer = await self.remoting.call(address, command, timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark or "", address)
+            error = ResponseError(answer.code, answer.remark or "", address)
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and address in self._namesrvs.addresses:
+                raise await self._not_supported(error)
+            raise error
         return answer
 
     async def _probe(
@@ -139,6 +144,26 @@ class ClientApi:
                 self._namesrvs.move_on(address)
         raise NoNameServerError(f"no name server answers: {'; '.join(failures)}")
 
+    @property
+    def namesrv(self) -> str:
+        """The address of the name server in use."""
+        return self._namesrvs.current
+
+    async def _not_supported(self, error: ResponseError) -> KourouError:
+        """What to raise where a name server does not know a request: the answer itself, unless it comes from
+        a broker, whose address was given by mistake."""
+        try:
+            command = self.command(RequestCode.GET_BROKER_CONFIG)
+            answer = await self.remoting.call(error.address, command, self._settings.request_timeout_ms)
+        except RemotingError:
+            return error
+        if answer.code != ResponseCode.SUCCESS:
+            return error
+        keys = properties_dict(parse_properties(answer.body.decode("utf-8", "replace")))
+        name, namesrv = keys.get("brokerName", "?"), keys.get("namesrvAddr")
+        where = f"its name server is {namesrv}" if namesrv else "it has no name server; a usual port is 9876"
+        return NoNameServerError(f"{error.address} is broker {name}, not a name server; {where}")
+
     # -- routes ----------------------------------------------------------------------------------
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
@@ -155,6 +180,11 @@ class ClientApi:
                 ) from None
             raise
         return decode_body(answer.body, TopicRouteData)
+
+    async def topic_names(self) -> list[str]:
+        """All topics that the name server knows, those of the system and of retries included, sorted."""
+        answer = await self.call_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(decode_body(answer.body, TopicList).topic_list)
 
     async def cluster_info(self) -> ClusterInfo:
         """All brokers and clusters that the name server knows."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from kourou.client.api import ClientApi
+from kourou.client.missing_topics import MissingTopics
 from kourou.errors import NoRouteError
 from kourou.protocol.bodies import BrokerData, MessageQueue, TopicRouteData
 from kourou.protocol.bodies.route import MASTER_ID
@@ -83,6 +84,7 @@ class Routes:
         self._brokers: dict[str, dict[int, str]] = {}
         # Those that no topic led to.
         self._met: set[str] = set()
+        self._missing = MissingTopics(api)
         self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute | None]] = {}
 
     @property
@@ -106,10 +108,7 @@ class Routes:
         if route is None or (to_publish and not route.publish_queues):
             route = await self.refresh(topic, to_publish=to_publish)
         if route is None:
-            reason = "the name server does not know it; create it with `mqadmin updateTopic`"
-            if to_publish:
-                reason += ", or set autoCreateTopicEnable=true at a broker"
-            raise NoRouteError(topic, reason)
+            raise NoRouteError(topic, await self._missing.reason(topic, to_publish=to_publish))
         if to_publish and not route.publish_queues:
             raise NoRouteError(
                 topic, "no broker of it may be written to (no master there, or no write permission)"

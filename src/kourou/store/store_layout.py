@@ -110,6 +110,15 @@ def find_layout(files: Files, root: Path, log_folders: Sequence[Path] = ()) -> S
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}", path) from error
 
 
+def stores_in(files: Files, folder: Path) -> list[Path]:
+    """The stores that are meant by a folder: the folder itself, or those in it, where `kourou standalone`
+    keeps one for each broker."""
+    if not files.is_folder(folder) or not _STORE_NAMES.isdisjoint(files.list_names(folder)):
+        return [folder]
+    inner = [folder / name for name in files.list_names(folder) if files.is_folder(folder / name)]
+    return [each for each in inner if not _STORE_NAMES.isdisjoint(files.list_names(each))] or [folder]
+
+
 def _require_store(files: Files, root: Path, log_folders: Sequence[Path]) -> None:
     if not files.exists(root):
         raise StoreFormatError(root, "there is no such folder")
@@ -121,8 +130,8 @@ def _require_store(files: Files, root: Path, log_folders: Sequence[Path]) -> Non
     names = set(files.list_names(root))
     if log_folders or names & _STORE_NAMES:
         return
-    inner = next((name for name in sorted(names) if files.is_folder(root / name / "commitlog")), None)
-    hint = f"did you mean {root / inner}?" if inner else "it has no folder `commitlog`"
+    inner = stores_in(files, root)[0]
+    hint = f"did you mean {inner}?" if inner != root else "it has no folder `commitlog`"
     raise StoreFormatError(root, f"this is no store: {hint}")
 
 

@@ -10,16 +10,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kourou.testing.errors import ClusterStateError, NotConsumedError
+    from kourou.testing.errors import ClusterStateError, NotConsumedError, UnknownTopicError
     from kourou.testing.local_cluster import AsyncLocalCluster, LocalCluster
 
-__all__ = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsumedError"]
+__all__ = [
+    "AsyncLocalCluster",
+    "ClusterStateError",
+    "LocalCluster",
+    "NotConsumedError",
+    "UnknownTopicError",
+]
 
 _HOMES: Final = {
     "AsyncLocalCluster": "kourou.testing.local_cluster",
     "ClusterStateError": "kourou.testing.errors",
     "LocalCluster": "kourou.testing.local_cluster",
     "NotConsumedError": "kourou.testing.errors",
+    "UnknownTopicError": "kourou.testing.errors",
 }
 
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kourou.errors import KourouError
+from kourou.wording import suggestion
 
 
 class ClusterStateError(KourouError):
     """The cluster cannot do this now: it is not started, stopped, paused, or of another process."""
+
+
+class UnknownTopicError(KourouError, LookupError):
+    """No broker of the cluster has the topic."""
+
+    def __init__(self, topic: str, known: Collection[str]) -> None:
+        there = f"; there are: {', '.join(sorted(known))}" if known else "; there are none yet"
+        super().__init__(f"there is no topic {topic!r}{suggestion(topic, known) or there}")
+        self.topic = topic
 
 
 class NotConsumedError(KourouError):

@@ -63,7 +63,7 @@ class GroupLag:
 
     @property
     def is_zero(self) -> bool:
-        """Whether everything is consumed. Of no topic at all nobody can say that."""
+        """Whether everything is consumed. Without a topic that is not known."""
         return bool(self.topics) and not self.queues and not self.waiting.total()
 
     def __str__(self) -> str:
@@ -71,8 +71,6 @@ class GroupLag:
         if len(self.queues) > _MAX_WORDS:
             words.append(f"{len(self.queues) - _MAX_WORDS} more queues")
         words += [f"{topic}: {count} wait for their time" for topic, count in sorted(self.waiting.items())]
-        if not self.topics:
-            words.append("no such topic is there, and the group knows none")
         if not self.members:
             words.append("no member of the group is online")
         return "; ".join(words)

@@ -23,8 +23,9 @@ from kourou.errors import KourouError
 from kourou.protocol.bodies import TopicConfig
 from kourou.protocol.codes import PermName
 from kourou.protocol.message import MessageExt
+from kourou.protocol.names import is_inner_topic
 from kourou.testing.cluster import broker_config
-from kourou.testing.errors import ClusterStateError, NotConsumedError
+from kourou.testing.errors import ClusterStateError, NotConsumedError, UnknownTopicError
 from kourou.testing.group_lag import GroupLag, broker_lag, broker_topics, merged
 from kourou.testing.loop_thread import LoopThread
 from kourou.testing.stored_messages import broker_messages, in_store_order
@@ -191,11 +192,28 @@ class RunningCluster:
         return sum(data.write_queue_nums == queues for data in found) == len(self.places)
 
     async def messages(self, topic: str) -> list[MessageExt]:
-        """All messages of a topic in the order of their storing."""
+        """All messages of a topic in the order of their storing. UnknownTopicError if no broker has it."""
+        if (unknown := await self._unknown(topic)) is not None:
+            raise unknown
         asked = (
             place.thread.run(partial(broker_messages, broker, topic)) for place, broker in self._running()
         )
         return in_store_order(await asyncio.gather(*asked))
+
+    async def _unknown(self, topic: str) -> UnknownTopicError | None:
+        """The error about a topic that no broker has; None if one has it."""
+
+        async def names(broker: Broker) -> tuple[bool, list[str]]:
+            topics = broker.services.topics
+            return topic in topics.table, [
+                name for name in topics.table if not (topics.is_system(name) or is_inner_topic(name))
+            ]
+
+        asked = (place.thread.run(partial(names, broker)) for place, broker in self._running())
+        answers = await asyncio.gather(*asked)
+        if any(is_there for is_there, _ in answers):
+            return None
+        return UnknownTopicError(topic, {name for _, known in answers for name in known})
 
     # -- groups ----------------------------------------------------------------------------------------
 
@@ -212,9 +230,19 @@ class RunningCluster:
             if zeros == 2:
                 return
             if not zeros and loop.time() >= deadline:
-                raise NotConsumedError(group, timeout_s, str(lag))
+                raise NotConsumedError(group, timeout_s, await self._left(lag, group, topic))
             if not zeros:
                 await asyncio.sleep(_LOOK_S)
+
+    async def _left(self, lag: GroupLag, group: str, topic: str | None) -> str:
+        """What is left, in words."""
+        if lag.topics:
+            return str(lag)
+        if topic is None:
+            missing = f"group {group!r} has no subscriptions or offsets; pass topic="
+        else:
+            missing = str(await self._unknown(topic) or "")
+        return "; ".join(filter(None, [str(lag), missing]))
 
     async def _lag(self, group: str, topic: str | None) -> GroupLag:
         running = self._running()

@@ -65,9 +65,8 @@ class Traffic:
     @asynccontextmanager
     async def consumer(self, group: str = GROUP, **options: Any) -> AsyncIterator[AsyncPushConsumer]:
         """A member of the group."""
-        consumer = AsyncPushConsumer(
-            group, namesrv=self.namesrv, consume_from="first", persist_interval_ms=50, **options
-        )
+        options = {"persist_interval_ms": 50, **options}
+        consumer = AsyncPushConsumer(group, namesrv=self.namesrv, consume_from="first", **options)
         await consumer.subscribe(TOPIC, "TagA || TagB", self._on_message)
         async with consumer:
             yield consumer

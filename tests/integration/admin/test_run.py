@@ -92,6 +92,7 @@ async def test_wrong_values_of_common_options() -> None:
 
 async def test_what_would_destroy_asks_on_a_terminal_and_ctrl_d_is_no(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
+        await run_line(running.namesrv_addr, "updateTopic", "-b", "broker-a", "-t", "Orders")
         line = ["deleteTopic", "-n", running.namesrv_addr, "-c", "DefaultCluster", "-t", "Orders"]
         for typed, end in ((b"\x04", "nothing was done"), (b"n\n", "nothing was done"), (b"y\n", "success")):
             shown, exit_code = await asyncio.to_thread(

@@ -26,7 +26,7 @@ from kourou import (
 )
 from kourou.embed import BrokerHooks, SendContext
 from kourou.errors import ConfigError, KourouError, RequestError, SendFailedError
-from kourou.testing import ClusterStateError, LocalCluster, NotConsumedError
+from kourou.testing import ClusterStateError, LocalCluster, NotConsumedError, UnknownTopicError
 
 READY_S = 0.5
 LEVELS = "1s 1s 1s 1s"
@@ -60,7 +60,10 @@ def test_what_a_producer_sends_is_there_in_order() -> None:
         assert [message.body for message in messages] == [b"%d" % number for number in range(10)]
         assert {message.queue_id for message in messages} == {0, 1, 2}
         assert {message.broker_name for message in messages} == {"broker-a"}
-        assert mq.messages("Nothing") == []
+        for topic, hint in (("Ordres", "did you mean Orders?"), ("Nothing", "there are: Orders")):
+            with pytest.raises(UnknownTopicError) as caught:
+                mq.messages(topic)
+            assert str(caught.value) == f"there is no topic '{topic}'; {hint}"
 
 
 def test_two_brokers_share_a_topic_and_their_messages_come_in_the_order_of_storing() -> None:
@@ -172,8 +175,16 @@ def test_who_waits_in_vain_hears_what_lags() -> None:
             "group 'billing' has not consumed everything within 0.1 s: "
             "Orders broker-a/0 not begun of 3; no member of the group is online"
         )
-        with pytest.raises(NotConsumedError, match="no such topic is there, and the group knows none"):
-            mq.wait_consumed("billing", timeout_s=0.1)
+        with pytest.raises(NotConsumedError) as caught:
+            mq.wait_consumed("noone", timeout_s=0.1)
+        assert caught.value.left == (
+            "no member of the group is online; group 'noone' has no subscriptions or offsets; pass topic="
+        )
+        with pytest.raises(NotConsumedError) as caught:
+            mq.wait_consumed("billing", topic="Ordres", timeout_s=0.1)
+        assert caught.value.left == (
+            "no member of the group is online; there is no topic 'Ordres'; did you mean Orders?"
+        )
 
 
 def test_a_handler_that_hangs_is_told_of() -> None:
@@ -565,4 +576,4 @@ async def test_a_wait_that_is_cancelled_ends() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await mq.messages("Orders")
+        await mq.create_topic("Orders")

@@ -96,6 +96,29 @@ def test_no_store_is_one_line_and_exit_code_2(command: str, tmp_path: Path) -> N
         assert result.stderr == f"kourou store {command}: {folder}: {reason}\n"
 
 
+def test_the_folder_that_standalone_prints_is_accepted(tmp_path: Path) -> None:
+    folder = tmp_path / "standalone"
+    (folder / "broker-a" / "config").mkdir(parents=True)
+    (folder / "broker-a" / "checkpoint").write_bytes(b"")  # nothing was sent yet: there is no commitlog
+    (folder / "logs").mkdir()
+    result = run("check", folder)
+    assert result.stdout.startswith(f"{folder}/broker-a (stopped): 0 records in 0 CommitLog files")
+    assert run_json("inspect", folder)["root"] == f"{folder}/broker-a"
+    extract_store(VERSION, tmp_path).rename(folder / "broker-b")
+    result = run("check", folder)
+    assert f"{folder}/broker-b (stopped): 2,293 records" in result.stdout
+    assert [report["root"] for report in json.loads(run("check", folder, "--json").stdout)] == [
+        f"{folder}/broker-a",
+        f"{folder}/broker-b",
+    ]
+    refused = run("inspect", folder)
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"kourou store inspect: {folder}: holds several stores; give one of them: "
+        f"{folder}/broker-a, {folder}/broker-b\n",
+    )
+
+
 def test_an_unreadable_file_ends_with_2(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Unreadable(Files):
         def open(

@@ -11,7 +11,7 @@ import pytest
 from kourou.client.api import ClientApi
 from kourou.client.routes import Routes, topic_route
 from kourou.errors import NoNameServerError, NoRouteError
-from kourou.protocol.bodies import BrokerData, MessageQueue, QueueData, TopicRouteData
+from kourou.protocol.bodies import BrokerData, ClusterInfo, MessageQueue, QueueData, TopicRouteData
 
 
 def route_data(*queues: QueueData, order: str | None = None, masterless: str = "") -> TopicRouteData:
@@ -49,6 +49,15 @@ class NamesrvDouble:
     def __init__(self, **routes: TopicRouteData) -> None:
         self.routes = routes
         self.asked: list[str] = []
+        self.lists = 0
+        self.namesrv = "n:9876"
+
+    async def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(broker_addr_table={"a": BrokerData("c", "a", {0: "m:1"})})
+
+    async def topic_names(self) -> list[str]:
+        self.lists += 1
+        return list(self.routes)
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
         self.asked.append(topic)
@@ -120,6 +129,15 @@ async def test_a_topic_that_is_not_there_gets_the_queues_it_would_be_created_wit
 async def test_without_automatic_creation_the_error_says_so() -> None:
     with pytest.raises(NoRouteError, match="autoCreateTopicEnable"):
         await routes_of(NamesrvDouble()).get("New", to_publish=True)
+
+
+async def test_a_program_that_tries_again_and_again_does_not_ask_for_all_topics_each_time() -> None:
+    namesrv = NamesrvDouble(Orders=route_data(QueueData("a", 1, 1, 6)))
+    routes = routes_of(namesrv)
+    for _ in range(3):
+        with pytest.raises(NoRouteError, match=r"\(did you mean Orders\?\)"):
+            await routes.get("Ordres")
+    assert namesrv.lists == 1
 
 
 async def test_a_topic_that_nobody_may_write_to_has_no_route_for_a_producer() -> None:

@@ -132,7 +132,10 @@ async def _delete_group(call: Call) -> _GroupDeletion:
         call.admin, await chosen_masters(call), group, drops_offsets=given.truth("removeOffset")
     )
     topics = (
-        [await delete_topic(call.admin, topic, cluster) for topic in (retry_topic(group), dlq_topic(group))]
+        [
+            await delete_topic(call.admin, topic, cluster, may_be_missing=True)
+            for topic in (retry_topic(group), dlq_topic(group))
+        ]
         if cluster is not None
         else []
     )

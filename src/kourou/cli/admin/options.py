@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kourou.errors import ConfigError
-from kourou.wording import suggestion
+from kourou.wording import nearest
 
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
@@ -183,8 +183,8 @@ def _option_of(options: Sequence[Option], word: str) -> tuple[Option, str | None
     beginning = _by_beginning(options, bare)
     if beginning is not None:
         return beginning, attached
-    hint = suggestion(f"--{bare}", [f"--{option.name}" for option in options])
-    raise UsageError(f"Unrecognized option: {word}{hint}")
+    near = nearest(bare, (option.name for option in options))
+    raise UsageError(f"Unrecognized option: {word}" + (f"; did you mean --{near}?" if near else ""))
 
 
 def _by_beginning(options: Sequence[Option], bare: str) -> Option | None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from kourou import __version__
+from kourou.admin.advice import advice_on
 from kourou.admin.session import Admin
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import CONNECTING, client_options
@@ -21,12 +22,14 @@ from kourou.cli.admin.registry import all_commands, find
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.usage import command_list, usage
 from kourou.cli.problems import FAILURE, run_command
-from kourou.errors import ConfigError, NameServerNotGivenError
+from kourou.errors import ConfigError, KourouError, NameServerNotGivenError, ResponseError
 from kourou.wording import nearest
 
 FORMAT_VARIABLE: Final = "KOUROU_MQADMIN_FORMAT"
 """The environment variable for `--format`."""
 _V4: Final = "4.9"
+_TOPICS: Final = ("topic", "topicName")
+_GROUPS: Final = ("consumerGroup", "groupName", "group", "consumer", "srcGroup")
 _OURS: Final = (
     *CONNECTING,
     Option("", "json", "print the result as JSON", takes_value=False, is_ours=True),
@@ -140,13 +143,25 @@ async def _ask(command: AdminCommand, given: Given, screen: Screen, admin: Admin
     async with admin:
         call = Call(given, admin, screen)
         while True:
-            await _one_round(command, call)
+            try:
+                await _one_round(command, call)
+            except ResponseError as error:
+                topic, group = _first(given, _TOPICS), _first(given, _GROUPS)
+                advice = await advice_on(admin, error, topic=topic, group=group)
+                if not advice:
+                    raise
+                raise KourouError(f"{error}{advice}") from error
             if interval_s is None:
                 return
             screen.flush()
             await asyncio.sleep(interval_s)
             if not given.flag("json"):
                 screen.next_round()
+
+
+def _first(given: Given, names: Sequence[str]) -> str | None:
+    """The value of whichever of these options was given."""
+    return next((given.text(name) for name in names if name in given), None)
 
 
 async def _one_round(command: AdminCommand, call: Call) -> None:

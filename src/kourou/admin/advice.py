@@ -1,0 +1,53 @@
+"""What to do about an answer that says that there is no such topic or group."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from kourou.admin.groups import group_configs
+from kourou.admin.session import Admin
+from kourou.errors import KourouError, ResponseError
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_inner_topic, is_retry_topic, retry_topic
+from kourou.wording import nearest
+
+_NOT_THERE: Final = (
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.CONSUMER_NOT_ONLINE,
+)
+
+
+async def advice_on(
+    admin: Admin, error: ResponseError, *, topic: str | None = None, group: str | None = None
+) -> str:
+    """The next step after `error`, to be written behind it: the names that were probably meant, or that no
+    broker is registered. Empty if both names are there, or nothing can be found out."""
+    if error.code not in _NOT_THERE and f"[{group}]" not in error.remark:
+        return ""
+    try:
+        masters = await admin.masters()
+        if not masters:
+            return "; no broker is registered there: start one, or check its namesrvAddr"
+        topics = await admin.api.topic_names()
+        groups = {name.removeprefix(RETRY_GROUP_TOPIC_PREFIX) for name in topics if is_retry_topic(name)}
+        if group is not None and group not in groups:
+            tables = await asyncio.gather(*(group_configs(admin, master.address) for master in masters))
+            groups.update(*tables)
+    except KourouError:
+        return ""
+    if group is not None and group not in groups:
+        near = nearest(group, groups)
+        if near:
+            return f"; did you mean group {near}?"
+        # Others say themselves that there is no such group.
+        return f"; no broker knows group {group}" if retry_topic(group) in error.remark else ""
+    if topic is not None and topic not in topics:
+        near = nearest(topic, (name for name in topics if is_inner_topic(name) == is_inner_topic(topic)))
+        return (
+            f"; did you mean topic {near}?"
+            if near
+            else "; create it with updateTopic, or start the broker that has it"
+        )
+    return ""
