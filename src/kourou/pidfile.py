@@ -1,6 +1,7 @@
 """Pid files: which servers of this user run on this machine, and whether they still do.
 
-One JSON file a server, `<folder>/<host name>/<component>-<port>.pid`:
+One JSON file a server, `<folder>/<host name>/<component>-<port>.pid`, with `starting-<pid>` in place of the
+port until it serves:
 {"pid": 4711, "component": "namesrv", "address": "0.0.0.0:9876", "started": "…"}. `started` is when
 the process began, as the operating system tells it: a process id that some other program has
 got since then does not match it, so that nobody stops a stranger.
@@ -21,6 +22,8 @@ from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
+STARTING = ""
+"""The address of a server that does not serve yet."""
 _PS_TIMEOUT_SECONDS = 5
 
 
@@ -41,13 +44,14 @@ class RunningServer:
 
 @contextmanager
 def pid_file(folder: Path, component: str, address: str) -> Iterator[Path | None]:
-    """Note that this process serves `address`, for as long as the context lasts.
+    """Note that this process serves `address`, for as long as the context lasts; STARTING: it does not yet.
 
     Where the note cannot be written, the server runs all the same, and only `mqshutdown` misses it.
     """
     pid = os.getpid()
     server = RunningServer(pid, component, address, process_started(pid) or "")
-    path = _free_path(_host_folder(folder), component, address.rpartition(":")[2], pid)
+    port = address.rpartition(":")[2] or f"starting-{pid}"
+    path = _free_path(_host_folder(folder), component, port, pid)
     try:
         _write(path, server)
     except OSError as error:
@@ -72,7 +76,8 @@ def running_servers(folder: Path, component: str) -> list[RunningServer]:
             # Another call may have tidied up at the same moment.
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-    return found
+    serving = {server.pid for server in found if server.address != STARTING}
+    return [server for server in found if server.address != STARTING or server.pid not in serving]
 
 
 def process_started(pid: int) -> str | None:

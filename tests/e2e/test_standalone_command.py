@@ -98,14 +98,17 @@ def brokers_of(store: Path) -> list[int]:
     return found
 
 
-def test_one_line_then_it_takes_messages_and_stops_in_order(spawn: Spawn, tmp_path: Path) -> None:
+def test_it_names_its_log_takes_messages_and_says_that_it_stops(spawn: Spawn, tmp_path: Path) -> None:
     store = tmp_path / "store"
     server = spawn("standalone", "--store", str(store), *FREE)
     namesrv, (broker,) = ready(server)
     assert registered(namesrv) == {"broker-a": broker}
     assert call(broker, send_command(b"x")).code == ResponseCode.SUCCESS
     assert server.stop() == 0
-    assert (len(server.output.splitlines()), server.errors) == (1, "")
+    assert (server.output.splitlines()[1:], server.errors) == (
+        [f"log file: {store}/logs/standalone.log", "Kourou is stopping...", "Kourou has stopped."],
+        "",
+    )
     assert_store_ok(store / "broker-a")
 
 

@@ -89,7 +89,7 @@ def test_ctrl_c_while_spark_starts_ends_in_one_line_and_leaves_no_process(
     wait_for(lambda: processes_of_group(process.pid) - {process.pid}, "the start of the JVM")
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, out, err) == (1, "", "kourou pipeline stats: interrupted\n")
+    assert (process.returncode, out, err) == (130, "", "kourou pipeline stats: interrupted\n")
     wait_for(lambda: not processes_of_group(process.pid), "the end of the JVM")
 
 

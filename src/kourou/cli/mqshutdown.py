@@ -12,7 +12,7 @@ from pathlib import Path
 from kourou.cli.apache_options import ApacheParser
 from kourou.cli.problems import FAILURE, run_command
 from kourou.cli.serving import run_folder
-from kourou.pidfile import RunningServer, running_servers
+from kourou.pidfile import STARTING, RunningServer, running_servers
 
 PROGRAM = "mqshutdown"
 COMPONENTS = ("namesrv", "broker", "standalone")
@@ -28,7 +28,8 @@ def shut_down(component: str, folder: Path, wait_seconds: float = WAIT_SECONDS) 
         print(f"No {_name(component)} running.")
         return False
     for server in servers:
-        print(f"The {_name(component)}({server.pid}) on {server.address} is asked to stop...", flush=True)
+        where = f" on {server.address}" if server.address != STARTING else ", still starting,"
+        print(f"The {_name(component)}({server.pid}){where} is asked to stop...", flush=True)
         _terminate(server)
     deadline = time.monotonic() + wait_seconds
     return all([_wait_end(server, deadline, wait_seconds) for server in servers])

@@ -10,13 +10,14 @@ from typing import NoReturn
 from kourou.errors import KourouError, NameServerNotGivenError
 
 FAILURE = 1
+INTERRUPTED = 130  # as a shell says it of SIGINT
 
 
-def exit_with(program: str, lines: Iterable[str]) -> NoReturn:
+def exit_with(program: str, lines: Iterable[str], code: int = FAILURE) -> NoReturn:
     """Say what is wrong on stderr and end the program."""
     for line in lines:
         print(f"{program}: {line}", file=sys.stderr)
-    sys.exit(FAILURE)
+    sys.exit(code)
 
 
 def run_command(program: str, action: Callable[[], None]) -> None:
@@ -37,7 +38,7 @@ def run_command(program: str, action: Callable[[], None]) -> None:
         _drop_output()
         exit_with(program, [str(error)])
     except KeyboardInterrupt:
-        exit_with(program, ["interrupted"])
+        exit_with(program, ["interrupted"], INTERRUPTED)
 
 
 def _drop_output() -> None:

@@ -15,13 +15,13 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from kourou.errors import KourouError
-from kourou.pidfile import pid_file
+from kourou.pidfile import STARTING, pid_file
 from kourou.transport.event_loop import loop_factory
 
 _log = logging.getLogger(__name__)
@@ -74,6 +74,9 @@ class Service(Generic[ServerT]):
     stop_times: StopTimes = QUICK_STOP
     # Stop when standard input ends: the parent that holds its other end has gone.
     stops_with_parent: bool = False
+    # Called when a stop begins that was asked for, and when it is done.
+    on_stopping: Callable[[], None] = lambda: None
+    on_stopped: Callable[[], None] = lambda: None
 
 
 def run_server(service: Service[ServerT]) -> None:
@@ -95,15 +98,20 @@ async def _serve(service: Service[ServerT]) -> None:
     if service.stops_with_parent:
         _stop_with_parent(stop_requested)
     server = service.make()
-    if not await _started(server, stop_requested):
-        return
-    _calm_collector()
-    try:
-        with _noted(service, server.address):
-            await service.on_started(server)
-            await _wait_stop_or_failure(stop_requested, server)
-    finally:
-        await _stop(server, service)
+    with ExitStack() as while_starting:
+        while_starting.enter_context(_noted(service, STARTING))
+        if not await _started(server, stop_requested):
+            return
+        _calm_collector()
+        try:
+            with _noted(service, server.address):
+                while_starting.close()
+                await service.on_started(server)
+                await _wait_stop_or_failure(stop_requested, server)
+            service.on_stopping()
+        finally:
+            await _stop(server, service)
+    service.on_stopped()
 
 
 async def _started(server: Server, stop_requested: asyncio.Event) -> bool:

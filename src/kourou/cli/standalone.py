@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kourou.cli.serving import (
     ServerOptions,
     log_config,
+    log_place,
     log_start,
     logged_failure,
     probe_line,
@@ -18,7 +19,7 @@ from kourou.cli.serving import (
     show_notes,
 )
 from kourou.config.home import data_home
-from kourou.logs import LogLevel, logging_to
+from kourou.logs import LogConfig, LogLevel, logging_to
 from kourou.standalone.options import StandaloneOptions
 from kourou.store.store_lock import StoreLock
 
@@ -57,21 +58,32 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
         log_start(COMPONENT)
         for unserved in options.unserved_stores:
             _log.warning("%s is not served: --brokers %d is less than it was", unserved, options.brokers)
-        _serve(options)
+        _serve(options, config)
 
 
-def _serve(options: StandaloneOptions) -> None:
+def _serve(options: StandaloneOptions, log: LogConfig) -> None:
     # Imported only now: a wrong option needs no event loop.
     from kourou.cli.service import STORE_STOP, Service, run_server
 
     async def started(server: Standalone | Supervisor) -> None:
         show_notes(server.notes)
-        print(f"{ready_line(server, options)}\n{probe_line(server.probe_address)}", end="", flush=True)
+        lines = f"{ready_line(server, options)}\n{log_place(log)}\n{probe_line(server.probe_address)}"
+        print(lines, end="", flush=True)
         warning = await server.address_warning()
         if warning is not None:
             _log.warning("%s", warning)
 
-    run_server(Service(lambda: _server(options), COMPONENT, started, run_folder(os.environ), STORE_STOP))
+    run_server(
+        Service(
+            lambda: _server(options),
+            COMPONENT,
+            started,
+            run_folder(os.environ),
+            STORE_STOP,
+            on_stopping=lambda: print("Kourou is stopping...", flush=True),
+            on_stopped=lambda: print("Kourou has stopped.", flush=True),
+        )
+    )
 
 
 def _server(options: StandaloneOptions) -> Standalone | Supervisor:

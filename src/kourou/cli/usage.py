@@ -12,11 +12,10 @@ from typing import Any, Final, NoReturn
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from kourou.cli.problems import FAILURE
+from kourou.cli.problems import FAILURE, INTERRUPTED
 from kourou.errors import ConfigError
 from kourou.wording import nearest
 
-_INTERRUPTED: Final = 130  # as a shell says it of SIGINT
 _STORE_FAILURE: Final = 2
 
 
@@ -74,7 +73,7 @@ class OneLineGroup(click.Group):
             # click takes the end of any input for that of the terminal's.
             if isinstance(abort.__cause__, EOFError):
                 raise abort.__cause__ from None
-            sys.exit(_INTERRUPTED)
+            sys.exit(INTERRUPTED)
         sys.exit(result if isinstance(result, int) else 0)
 
 

@@ -216,7 +216,7 @@ async def test_why_one_failed_is_told_and_it_can_be_sent_later(tmp_path: Path) -
     ("typed", "exit_code", "told", "after"),
     [
         (b"n\n", 1, "nothing was sent; --yes skips the question", "1 would be sent"),
-        (b"\x03", 1, "interrupted", "1 would be sent"),
+        (b"\x03", 130, "interrupted", "1 would be sent"),
         (b"y\n", 0, "1 sent", "1 redriven before"),
     ],
 )

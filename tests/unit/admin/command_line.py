@@ -44,7 +44,7 @@ class Result:
     @property
     def problem(self) -> str:
         """The only line of stderr, of a command that failed."""
-        assert self.exit_code == 1, self
+        assert self.exit_code in (1, 130), self
         (line,) = self.stderr.splitlines()
         return line
 
@@ -70,7 +70,7 @@ async def run_line(
 ) -> Result:
     """Run `mqadmin WORDS`, with `-n NAMESRV` unless that is None.
 
-    One that repeats for ever is interrupted when `is_enough` of its stdout is true; exit code 1 then.
+    One that repeats for ever is interrupted when `is_enough` of its stdout is true; exit code 130 then.
     """
     name, *rest = words
     line = [name, *(("-n", namesrv) if namesrv is not None else ()), *rest]

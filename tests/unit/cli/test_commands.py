@@ -439,5 +439,5 @@ def test_an_interrupt_is_no_stack_trace(capsys: pytest.CaptureFixture[str]) -> N
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    assert exit_code(lambda: run_command("x", interrupt)) == 1
+    assert exit_code(lambda: run_command("x", interrupt)) == 130
     assert capsys.readouterr().err == "x: interrupted\n"

@@ -17,6 +17,7 @@ import pytest
 
 from kourou.cli import service
 from kourou.errors import ConfigError, KourouError
+from kourou.pidfile import STARTING, running_servers
 
 
 class FakeServer:
@@ -107,6 +108,20 @@ def test_a_pid_file_is_there_while_it_runs(tmp_path: Path) -> None:
 
     run(FakeServer(), tmp_path, look)
     assert found == ["namesrv-9876.pid"]
+
+
+def test_it_is_found_while_it_still_starts(tmp_path: Path) -> None:
+    found: list[tuple[int, str]] = []
+
+    class Recovering(FakeServer):
+        async def start(self) -> None:
+            found.extend((server.pid, server.address) for server in running_servers(tmp_path, "namesrv"))
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+
+    run(Recovering(), tmp_path)
+    assert found == [(os.getpid(), STARTING)]
+    assert list(tmp_path.rglob("*.pid")) == []
 
 
 def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:

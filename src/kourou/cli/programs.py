@@ -1,0 +1,55 @@
+"""The programs that pip installs: each loads its module and runs it.
+
+Loading takes a tenth of a second or more, and Ctrl-C may come meanwhile: it ends the process with 130 and
+without a traceback. Nothing but the standard library's basics is imported here, so that little time is left
+before that holds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from importlib import import_module
+from typing import NoReturn
+
+
+def kourou() -> None:
+    """`kourou`."""
+    _run("main")
+
+
+def mqadmin() -> None:
+    """`mqadmin`."""
+    _run("mqadmin")
+
+
+def mqbroker() -> None:
+    """`mqbroker`."""
+    _run("mqbroker")
+
+
+def mqnamesrv() -> None:
+    """`mqnamesrv`."""
+    _run("mqnamesrv")
+
+
+def mqshutdown() -> None:
+    """`mqshutdown`."""
+    _run("mqshutdown")
+
+
+def _run(name: str) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    # A shell without job control has background programs ignore it.
+    is_ignored = before is signal.SIG_IGN
+    if not is_ignored:
+        signal.signal(signal.SIGINT, _end)
+    module = import_module(f"kourou.cli.{name}")
+    if not is_ignored:
+        signal.signal(signal.SIGINT, before)
+    module.main()
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    # At once: code that is being loaded may catch an exception, or be left half done by it.
+    os._exit(130)
