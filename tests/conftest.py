@@ -1,8 +1,11 @@
-"""Shared by all tests: hypothesis profiles, the marker `nightly`, counts of fault loops, a plain SIGINT."""
+"""Shared by all tests: hypothesis profiles, the marker `nightly`, counts of fault loops, a plain SIGINT, a
+user without saved contexts."""
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +25,12 @@ settings.load_profile("nightly" if NIGHTLY else "default")
 # A shell that starts tests in the background has SIGINT ignored, and so would the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Otherwise commands would connect to a context of the user who runs the tests.
+os.environ.pop("KOUROU_CONTEXT", None)
+_config_home = tempfile.TemporaryDirectory(prefix="kourou-tests-")
+os.environ["XDG_CONFIG_HOME"] = _config_home.name
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -23,6 +23,11 @@ def state_home(environ: Mapping[str, str]) -> Path:
     return _base(environ, "XDG_STATE_HOME", ".local/state") / "kourou"
 
 
+def config_home(environ: Mapping[str, str]) -> Path:
+    """The user's folder for settings of the command line; the same whatever ROCKETMQ_HOME says."""
+    return _base(environ, "XDG_CONFIG_HOME", ".config") / "kourou"
+
+
 def user_home(environ: Mapping[str, str]) -> Path:
     """The user's home folder; where the environment names none, the operating system's answer."""
     return Path(environ["HOME"]) if environ.get("HOME") else Path.home()

@@ -235,6 +235,8 @@ VARIABLES: Final[Mapping[str, str]] = {
     "ROCKETMQ_HOME": "`rocketmqHome` where it is not set. `mqadmin` reads `conf/tools.yml` in it.",
     "ROCKETMQ_NAMESRV_DOMAIN": "`rocketmq.namesrv.domain` of clients.",
     "ROCKETMQ_NAMESRV_DOMAIN_SUBGROUP": "`rocketmq.namesrv.domain.subgroup` of clients.",
+    "KOUROU_CONTEXT": "The saved context that commands use ([commands.md](commands.md)).",
+    "XDG_CONFIG_HOME": "Saved contexts are in `kourou/contexts.json` below it; `~/.config` if not set.",
     "XDG_DATA_HOME": "Logs and data are in `kourou` below it; `~/.local/share` if not set.",
     "XDG_STATE_HOME": "`mqshutdown` finds servers by files in `kourou/run` below it; `~/.local/state` if not "
     "set.",

@@ -1,4 +1,4 @@
-"""How a command connects: name servers, keys of access control, TLS."""
+"""How a command connects: name servers, keys of access control, TLS; by options, or by a saved context."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kourou.cli.admin.options import Given, Option
+from kourou.cli.contexts import CLUSTER_VARIABLES, Context, chosen_context
 from kourou.client.credentials import Credentials
 from kourou.client.settings import ClientOptions
 from kourou.config.properties import properties_dict
@@ -16,6 +17,7 @@ from kourou.transport.settings import ClientTlsConfig
 
 CONNECTING: Final = (
     Option("", "config", "file with rocketmq.namesrv.addr or rocketmq.namesrv.domain", is_ours=True),
+    Option("", "context", "saved context to use (kourou context list); else KOUROU_CONTEXT", is_ours=True),
     Option("", "acl", "file with accessKey and secretKey (conf/tools.yml of ROCKETMQ_HOME)", is_ours=True),
     Option("", "tls", "encrypt; any certificate is trusted", takes_value=False, is_ours=True),
     Option("", "tls-config", "encrypt as this file says (tls.client.trustCertPath …)", is_ours=True),
@@ -24,24 +26,42 @@ CONNECTING: Final = (
 """The options of ours that say how."""
 
 
-def client_options(given: Given) -> ClientOptions:
-    """What an Admin is told. ConfigError for files that cannot be read."""
+def client_options(given: Given, *, default_namesrv: str | None = None) -> ClientOptions:
+    """What an Admin is told. ConfigError for files that cannot be read, or a context that is not there.
+
+    `default_namesrv`: where neither options, environment nor a context name a cluster.
+    """
     options: ClientOptions = {}
-    if namesrv := given.get("namesrvAddr"):
+    namesrv, config = given.get("namesrvAddr"), given.get("config")
+    chosen = chosen_context(os.environ, name=given.get("context"), is_cluster_given=bool(namesrv or config))
+    context = None if chosen is None else chosen[1]
+    if namesrv:
         options["namesrv"] = namesrv
-    if config := given.get("config"):
+    if config:
         options["config_file"] = _existing(config, "--config")
-    if credentials := _credentials(given):
+    elif not namesrv and context is not None:
+        options["namesrv"] = context.namesrv
+    elif not namesrv and default_namesrv and not any(map(os.environ.get, CLUSTER_VARIABLES)):
+        options["namesrv"] = default_namesrv
+    if credentials := _credentials(given, context):
         options["credentials"] = credentials
-    if tls_config := given.get("tls-config"):
-        options["tls"] = _read_tls(_existing(tls_config, "--tls-config"))
-    elif given.flag("tls"):
-        options["tls"] = True
+    if tls := _tls(given, context):
+        options["tls"] = tls
     if "timeout" in given:
         if (timeout_ms := given.number("timeout")) <= 0:
             raise ConfigError(f"--timeout {timeout_ms}: must be a number of milliseconds above 0")
         options["request_timeout_ms"] = options["connect_timeout_ms"] = timeout_ms
     return options
+
+
+def _tls(given: Given, context: Context | None) -> bool | ClientTlsConfig:
+    if tls_config := given.get("tls-config"):
+        return _read_tls(_existing(tls_config, "--tls-config"))
+    if given.flag("tls") or context is None:
+        return given.flag("tls")
+    if context.tls_config:
+        return _read_tls(_existing(context.tls_config, "the context's file for TLS,"))
+    return context.tls
 
 
 def _existing(text: str, option: str) -> Path:
@@ -67,10 +87,12 @@ def _read_tls(path: Path) -> ClientTlsConfig:
     )
 
 
-def _credentials(given: Given) -> Credentials | None:
+def _credentials(given: Given, context: Context | None) -> Credentials | None:
     """The keys of tools.yml; None without such a file, as Apache's tools go on then."""
     if acl := given.get("acl"):
         return read_tools_file(_existing(acl, "--acl"))
+    if context is not None and context.acl:
+        return read_tools_file(_existing(context.acl, "the context's file of keys,"))
     home = os.environ.get("ROCKETMQ_HOME")
     path = Path(home, "conf", "tools.yml") if home else None
     return read_tools_file(path) if path is not None and path.is_file() else None
