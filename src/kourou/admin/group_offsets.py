@@ -166,6 +166,27 @@ async def reset_queue(
     return queue_offset
 
 
+async def reset_offsets_either_way(
+    admin: Admin,
+    group: str,
+    topic: str,
+    timestamp_ms: int,
+    *,
+    is_force: bool = True,
+    is_cpp: bool = False,
+    route_of: str | None = None,
+) -> list[QueueOffset] | list[MovedQueue]:
+    """Move a group; the old way, with MovedQueue as result, where the new one needs members and has none."""
+    try:
+        return await reset_offsets(
+            admin, group, topic, timestamp_ms, is_force=is_force, is_cpp=is_cpp, route_of=route_of
+        )
+    except ResponseError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+    return await reset_offsets_old(admin, group, topic, timestamp_ms, is_force=is_force, route_of=route_of)
+
+
 # -- the old way -------------------------------------------------------------------------------------
 
 

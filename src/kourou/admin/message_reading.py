@@ -24,6 +24,7 @@ from kourou.protocol.tags import SUB_ALL
 
 PULL_BATCH: Final = 32
 _SUBSCRIPTION: Final = PullSysFlag.SUBSCRIPTION.value
+_SUSPEND: Final = PullSysFlag.SUSPEND.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,12 @@ async def pull_once(
     count: int = PULL_BATCH,
     expression: str = SUB_ALL,
     group: str = TOOLS_CONSUMER_GROUP,
+    suspend_ms: int = 0,
 ) -> Pulled:
-    """Pull once. The messages tell, as those of consumers do, where their queue begins and ends."""
+    """Pull once. The messages tell, as those of consumers do, where their queue begins and ends.
+
+    With `suspend_ms` the broker waits so long for a message where there is none yet.
+    """
     queue = place.queue
     subscription = subscription_of(queue.topic, expression)
     header = PullMessageRequestHeader(
@@ -125,15 +130,19 @@ async def pull_once(
         queue_id=queue.queue_id,
         queue_offset=queue_offset,
         max_msg_nums=count,
-        sys_flag=_SUBSCRIPTION,
+        sys_flag=_SUBSCRIPTION | _SUSPEND if suspend_ms else _SUBSCRIPTION,
         commit_offset=0,
-        suspend_timeout_millis=0,
+        suspend_timeout_millis=suspend_ms,
         subscription=subscription.sub_string,
         sub_version=0,
         expression_type=subscription.expression_type,
     )
     result = await pull(
-        admin.api, place.address, queue.broker_name, header, timeout_ms=admin.settings.request_timeout_ms
+        admin.api,
+        place.address,
+        queue.broker_name,
+        header,
+        timeout_ms=suspend_ms + admin.settings.request_timeout_ms,
     )
     messages = replace(result, tags=frozenset(subscription.tags_set)).messages()
     for message in messages:

@@ -1,18 +1,25 @@
-"""Sends of an operator: one message, or several to see how long each takes."""
+"""Sends of an operator: one message, a stream of them, or several to see how long each takes."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
+from kourou.admin.connections import replica_addresses
 from kourou.admin.messages import started_producer
 from kourou.admin.session import Admin
+from kourou.client.producer import AsyncProducer
 from kourou.client.send_result import SendResult
-from kourou.errors import KourouError, MessageRefusedError
-from kourou.protocol.bodies import MessageQueue
+from kourou.errors import ConfigError, KourouError, MessageRefusedError
+from kourou.protocol.bodies import MessageQueue, TopicRouteData
+from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message
+from kourou.protocol.versions import V5_0_0, version_desc
+
+_SENDS_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,59 @@ async def send_message(
     await admin.route(topic)
     async with started_producer(admin, _own_group(), trace=trace) as producer:
         return SentMessage.of(await producer.send(message, queue=queue))
+
+
+async def send_messages(
+    admin: Admin, messages: AsyncIterator[Message], *, sharding_key: str | None = None
+) -> AsyncGenerator[SentMessage | KourouError, None]:
+    """Send messages as they come, several at once: for each, in order, its place, or why it failed.
+
+    After a failure no more are taken; those under way are waited for. The topic has to exist.
+    """
+    under_way: asyncio.Queue[asyncio.Future[SendResult] | None] = asyncio.Queue(_SENDS_AT_ONCE)
+
+    async def begin(producer: AsyncProducer) -> None:
+        try:
+            async for message in messages:
+                await under_way.put(producer.send_nowait(message, sharding_key=sharding_key))
+        except Exception as error:
+            failed: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            await under_way.put(failed)
+        await under_way.put(None)
+
+    async with started_producer(admin, _own_group()) as producer:
+        begun = asyncio.create_task(begin(producer), name="send-messages")
+        try:
+            has_failed = False
+            while not has_failed and (sent := await under_way.get()) is not None:
+                outcome = await _outcome(sent)
+                has_failed = isinstance(outcome, KourouError)
+                yield outcome
+        finally:
+            begun.cancel()
+            await asyncio.gather(begun, return_exceptions=True)
+        while not under_way.empty():
+            if (sent := under_way.get_nowait()) is not None:
+                yield await _outcome(sent)
+
+
+async def _outcome(sent: asyncio.Future[SendResult]) -> SentMessage | KourouError:
+    try:
+        return SentMessage.of(await sent)
+    except KourouError as error:
+        return error
+
+
+async def check_timers(admin: Admin, route: TopicRouteData) -> None:
+    """ConfigError if a broker of a topic would deliver a message at once that is to be delivered later."""
+    for address in replica_addresses(route):
+        version = (await admin.call(address, RequestCode.GET_BROKER_RUNTIME_INFO)).version
+        if version < V5_0_0:
+            raise ConfigError(
+                f"{address} runs RocketMQ {version_desc(version)}, which has delays by level only; use "
+                "--delay-level 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+            )
 
 
 async def check_send_rt(

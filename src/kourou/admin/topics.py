@@ -33,7 +33,13 @@ from kourou.protocol.headers.topics import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC, is_dlq_topic, is_retry_topic
+from kourou.protocol.names import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    is_dlq_topic,
+    is_inner_topic,
+    is_retry_topic,
+    reply_topic,
+)
 
 # Enough to keep the servers busy, few enough that they serve others too.
 _TOPICS_AT_ONCE: Final = 16
@@ -48,6 +54,18 @@ class TopicGroups:
     topic: str
     groups: list[str]
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlaces:
+    """Where a topic is, as the name server knows it: queues are those of all brokers together."""
+
+    topic: str
+    brokers: list[str]
+    read_queues: int
+    write_queues: int
+    perm: str
+    """`RW`, `R`, `W` or `-`; several, separated by `/`, where brokers differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +106,39 @@ class TopicDeletion:
 async def topic_names(admin: Admin) -> list[str]:
     """All topics that the name server knows, those of the system and of retries included, sorted."""
     return await admin.api.topic_names()
+
+
+async def user_topic_names(admin: Admin) -> list[str]:
+    """The topics of users, sorted: without those of the system, retries, dead letters, brokers, clusters."""
+    info = await admin.cluster_info()
+    own = {*info.broker_addr_table, *info.cluster_addr_table, *map(reply_topic, info.cluster_addr_table)}
+    return [name for name in await topic_names(admin) if name not in own and not is_inner_topic(name)]
+
+
+async def topic_places(admin: Admin, topics: Sequence[str]) -> list[TopicPlaces]:
+    """Where topics are, in their order. One that was deleted meanwhile is left out."""
+    some_at_once = asyncio.Semaphore(_TOPICS_AT_ONCE)
+
+    async def look(topic: str) -> TopicPlaces | None:
+        async with some_at_once:
+            route = await admin.api.topic_route(topic)
+        return None if route is None else _places_of(topic, route)
+
+    return [found for found in await asyncio.gather(*map(look, topics)) if found is not None]
+
+
+def _places_of(topic: str, route: TopicRouteData) -> TopicPlaces:
+    return TopicPlaces(
+        topic,
+        sorted(broker.broker_name for broker in route.broker_datas),
+        sum(queues.read_queue_nums for queues in route.queue_datas),
+        sum(queues.write_queue_nums for queues in route.queue_datas),
+        "/".join(sorted({_perm_letters(queues.perm) for queues in route.queue_datas})),
+    )
+
+
+def _perm_letters(perm: int) -> str:
+    return "R" * bool(perm & PermName.READ) + "W" * bool(perm & PermName.WRITE) or "-"
 
 
 async def topics_with_groups(admin: Admin) -> list[TopicGroups]:

@@ -1,14 +1,18 @@
-"""Kinds of options that click has not, or not so: values of an enum, numbers within bounds."""
+"""Kinds of options that click lacks: values of an enum, numbers within bounds, durations."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from kourou.errors import ConfigError
+
+_TIME_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Command = TypeVar("Command", bound=Callable[..., Any])
 """What decorators of options take and give: the function of a command."""
 
@@ -52,3 +56,11 @@ class FloatRange(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
+
+
+def parse_duration_ms(option: str, text: str) -> int:
+    """`500ms`, `30s`, `5m`, `1h`, `7d`. ConfigError: it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip().lower())
+    if match is None:
+        raise ConfigError(f"{option} {text}: must be a time such as 30s, 5m, 1h or 7d")
+    return round(float(match[1]) * _TIME_MS[match[2]])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from kourou.cli.option_types import IntRange
+from kourou.cli.option_types import IntRange, parse_duration_ms
 from kourou.cli.pairs import parse_pairs
 from kourou.cli.pipeline_options import (
     master_option,
     namesrv_option,
     pairs_option,
-    parse_duration_ms,
     parse_size_bytes,
 )
 from kourou.cli.problems import run_command

@@ -1,4 +1,4 @@
-"""Options that several commands of `kourou pipeline` have: name servers, master, times, sizes."""
+"""Options that several commands of `kourou pipeline` have: name servers, master, sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ master_option = click.option(
 )
 """Where Spark runs: `master: str`."""
 
-_TIME_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -49,14 +48,6 @@ def given_namesrv(namesrv: str | None) -> str:
 def namesrv_missing() -> NameServerNotGivenError:
     """What to raise where that is nothing, and there have to be some."""
     return NameServerNotGivenError("no name server is given: use -n host:9876, or set NAMESRV_ADDR")
-
-
-def parse_duration_ms(option: str, text: str) -> int:
-    """`500ms`, `30s`, `5m`, `1h`, `7d`. ConfigError: it is none."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip().lower())
-    if match is None:
-        raise ConfigError(f"{option} {text}: must be a time such as 30s, 5m, 1h or 7d")
-    return round(float(match[1]) * _TIME_MS[match[2]])
 
 
 def parse_size_bytes(option: str, text: str) -> int:

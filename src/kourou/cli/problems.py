@@ -31,17 +31,17 @@ def run_command(program: str, action: Callable[[], None]) -> None:
     except KourouError as error:
         exit_with(program, str(error).splitlines() or [type(error).__name__])
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
         sys.exit(FAILURE)
     except OSError as error:
         # A full disk behind `> file`, a file that may not be written: nothing that we could mend.
-        _drop_output()
+        drop_output()
         exit_with(program, [str(error)])
     except KeyboardInterrupt:
         exit_with(program, ["interrupted"], INTERRUPTED)
 
 
-def _drop_output() -> None:
+def drop_output() -> None:
     """Nobody takes our output, as with `| head`. Python writes what is left when it ends: that must go
     somewhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -90,7 +90,7 @@ def _exit_with_usage(error: click.UsageError) -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     names = _command_names(error.ctx)
-    program = " ".join(["kourou", *names])
+    program = program_name(error.ctx)
     message = " ".join(_message(error).split())
     if not message.endswith("?"):  # it has found out what was meant
         message = f"{message.rstrip('.')}; see {program} --help"
@@ -125,6 +125,11 @@ def _meant_options(word: str, command: click.Command) -> list[str]:
         return [f"--{whole}"]
     meant = nearest(bare, ends)
     return [f"--{name}" for name, end in zip(names, ends, strict=True) if end == meant]
+
+
+def program_name(context: click.Context | None) -> str:
+    """The command as messages name it: `kourou topic list`."""
+    return " ".join(["kourou", *_command_names(context)])
 
 
 def _command_names(context: click.Context | None) -> list[str]:

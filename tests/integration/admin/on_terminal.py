@@ -1,4 +1,4 @@
-"""`mqadmin` as a person runs it: in a process of its own, on a pseudo terminal."""
+"""`mqadmin` or `kourou` as a person runs it: in a process of its own, on a pseudo terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-_PROGRAM = "from kourou.cli.mqadmin import main; main()"
+MQADMIN = "from kourou.cli.mqadmin import main; main()"
+KOUROU = "from kourou.cli.main import main; main()"
 _LIMIT_S = 30
 
 
@@ -17,6 +18,7 @@ def run_on_terminal(
     words: Sequence[str],
     is_enough: Callable[[str], bool],
     then: bytes,
+    program: str = MQADMIN,
 ) -> tuple[str, int]:
     """Run it, type `then` when what is shown is enough, wait for its end: what it showed, its exit code."""
     import pty  # Windows has none, and collects these tests too
@@ -24,7 +26,7 @@ def run_on_terminal(
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *words],
+        [sys.executable, "-c", program, *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -17,7 +17,7 @@ from kourou.admin.topics import topic_names
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import client_options
 from kourou.cli.admin.options import Given, Option, UsageError
-from kourou.cli.admin.registry import all_commands
+from kourou.cli.admin.registry import all_commands, find
 from kourou.cli.admin.run import COMMON, COMPLETE
 from kourou.cli.admin.screen import Screen
 from kourou.errors import KourouError
@@ -41,11 +41,7 @@ _KINDS: Final = {
 def print_names(words: Sequence[str]) -> None:
     """Print the names of a kind, a line each; nothing if they cannot be had in time."""
     kind, *line = words or [""]
-    try:
-        found = asyncio.run(_names(kind, _connecting(line)))
-    except (KourouError, TimeoutError, OSError):
-        return
-    for name in found:
+    for name in _names_now(kind, line):
         print(name)
 
 
@@ -55,7 +51,7 @@ def _connecting(line: Sequence[str]) -> Given:
         f"{dashes}{word}": option for option in COMMON for word in option.spellings for dashes in ("-", "--")
     }
     values: dict[str, str] = {}
-    line = _rejoined(line)
+    line = rejoined(line)
     for index, word in enumerate(line):
         name, equals, text = word.partition("=")
         option = by_word.get(name)
@@ -68,7 +64,7 @@ def _connecting(line: Sequence[str]) -> Given:
     return Given(values, COMMON)
 
 
-def _rejoined(line: Sequence[str]) -> list[str]:
+def rejoined(line: Sequence[str]) -> list[str]:
     """The words as they were written: bash takes them apart at every colon and equals sign."""
     words: list[str] = []
     is_open = False
@@ -81,8 +77,9 @@ def _rejoined(line: Sequence[str]) -> list[str]:
     return words
 
 
-async def _names(kind: str, given: Given) -> list[str]:
-    options = client_options(given)
+async def cluster_names(kind: str, given: Given, *, default_namesrv: str | None = None) -> list[str]:
+    """The names of a kind in the cluster that options name. TimeoutError if it does not answer in time."""
+    options = client_options(given, default_namesrv=default_namesrv)
     options["request_timeout_ms"] = options["connect_timeout_ms"] = NAMES_WITHIN_MS
     async with asyncio.timeout(NAMES_WITHIN_MS / 1000), Admin(**options) as admin:
         if kind == "topics":
@@ -92,6 +89,29 @@ async def _names(kind: str, given: Given) -> list[str]:
         if kind == "clusters":
             return sorted((await admin.cluster_info()).cluster_addr_table)
         return sorted((await admin.cluster_info()).broker_addr_table) if kind == "brokers" else []
+
+
+def following_words(words: Sequence[str]) -> tuple[str, list[str]]:
+    """What may follow the words of a line that begins with a command: the kind of a value (`files`, or one
+    that is not completed, `value`), or none and the words themselves."""
+    if not words or (len(words) == 1 and words[0] == "help"):
+        return "", [*(command.name for command in _commands()), *([] if words else ["help"])]
+    command = find(words[0])
+    if not isinstance(command, AdminCommand):
+        return "", []
+    for kind, spellings in _by_kind(command).items():
+        if len(words) > 1 and words[-1] in spellings:
+            if kind in ("files", "value"):
+                return kind, []
+            return "", _names_now(kind, words[1:])
+    return "", _choices(command)
+
+
+def _names_now(kind: str, line: Sequence[str]) -> list[str]:
+    try:
+        return asyncio.run(cluster_names(kind, _connecting(line)))
+    except (KourouError, TimeoutError, OSError):
+        return []
 
 
 # -- scripts -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from kourou.admin.group_offsets import (
     MovedQueue,
     QueueOffset,
     clone_offsets,
-    reset_offsets,
+    reset_offsets_either_way,
     reset_offsets_old,
     reset_queue,
 )
@@ -19,8 +19,6 @@ from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.forms import cut, parse_time, truth
 from kourou.cli.admin.options import Given, Option, UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen
-from kourou.errors import ResponseError
-from kourou.protocol.codes import ResponseCode
 
 _NOW: Final = "now"
 
@@ -84,24 +82,18 @@ async def _reset(call: Call, time_text: str, timestamp_ms: int) -> _Reset:
     given = call.given
     group, topic, is_force = given.text("group"), given.text("topic"), given.truth("force", True)
     route_of = given.get("cluster") or None
-    try:
-        queues = await reset_offsets(
-            call.admin,
-            group,
-            topic,
-            timestamp_ms,
-            is_force=is_force,
-            is_cpp=given.flag("cplus") or given.get("cluster") == "",
-            route_of=route_of,
-        )
-    except ResponseError as error:
-        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-            raise
-        moved = await reset_offsets_old(
-            call.admin, group, topic, timestamp_ms, is_force=is_force, route_of=route_of
-        )
-        return _Reset(group, topic, is_force, time_text, timestamp_ms, [], moved)
-    return _Reset(group, topic, is_force, time_text, timestamp_ms, queues)
+    moved = await reset_offsets_either_way(
+        call.admin,
+        group,
+        topic,
+        timestamp_ms,
+        is_force=is_force,
+        is_cpp=given.flag("cplus") or given.get("cluster") == "",
+        route_of=route_of,
+    )
+    queues = [queue for queue in moved if isinstance(queue, QueueOffset)]
+    old_way = [queue for queue in moved if isinstance(queue, MovedQueue)]
+    return _Reset(group, topic, is_force, time_text, timestamp_ms, queues, old_way or None)
 
 
 async def _reset_offset_by_time_old(call: Call) -> _Reset:

@@ -1,0 +1,46 @@
+"""What to say about a topic or a group that is not there: the nearest name, or the next step."""
+
+from __future__ import annotations
+
+from kourou.admin.consume_stats import group_names
+from kourou.admin.session import Admin
+from kourou.admin.topics import topic_names
+from kourou.errors import ConfigError, KourouError, ResponseError
+from kourou.protocol.bodies import TopicRouteData
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.names import is_inner_topic, topic_problem
+from kourou.wording import suggestion
+
+
+async def existing_route(admin: Admin, topic: str) -> TopicRouteData:
+    """Where a topic is. ConfigError says what to do if it is not there."""
+    if problem := topic_problem(topic):
+        raise ConfigError(problem)
+    try:
+        return await admin.route(topic)
+    except ResponseError as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        raise await _missing_topic(admin, topic) from None
+
+
+async def _missing_topic(admin: Admin, topic: str) -> KourouError:
+    where = ";".join(admin.namesrvs)
+    if not await admin.brokers():
+        return ConfigError(
+            f"topic {topic}: no broker is registered at {where}; topics appear with their brokers"
+        )
+    names = [name for name in await topic_names(admin) if not is_inner_topic(name)]
+    hint = suggestion(topic, names) or f"; kourou topic create {topic} creates it"
+    return ConfigError(f"topic {topic} does not exist at {where}{hint}")
+
+
+async def missing_group(admin: Admin, group: str) -> KourouError:
+    """The error about a group that no broker knows."""
+    where = ";".join(admin.namesrvs)
+    if not await admin.brokers():
+        return ConfigError(
+            f"group {group}: no broker is registered at {where}; groups appear with their brokers"
+        )
+    hint = suggestion(group, await group_names(admin)) or "; kourou group list shows all groups"
+    return ConfigError(f"group {group} does not exist at {where}{hint}")

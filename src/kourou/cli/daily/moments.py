@@ -1,0 +1,45 @@
+"""Times as people type them on a command line, and as they are shown."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Final
+
+from kourou.cli.option_types import parse_duration_ms
+from kourou.errors import ConfigError
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+_DAY: Final = "20261117"  # a date in ISO 8601's short form, and no number of milliseconds
+
+
+def parse_moment_ms(option: str, text: str, now_ms: int | None = None) -> int:
+    """Milliseconds since 1970 of a time. ConfigError if it is none.
+
+    `-10m` is ten minutes ago; otherwise ISO 8601, in local time without a zone, or milliseconds.
+
+    >>> parse_moment_ms("--from", "-10m", now_ms=1_000_000)
+    400000
+    >>> parse_moment_ms("--from", "1970-01-01T00:00:01Z"), parse_moment_ms("--from", "1763382600000")
+    (1000, 1763382600000)
+    """
+    if text.startswith("-"):
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        return max(0, now_ms - parse_duration_ms(option, text[1:]))
+    if text.isascii() and text.isdigit() and len(text) != len(_DAY):
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{option} {text}: must be {EARLIEST}, {LATEST}, a time before now such as -10m, a time such as "
+            "2026-11-17T12:30, or milliseconds since 1970"
+        ) from None
+
+
+def shown_time(timestamp_ms: int) -> str:
+    """A time in the local zone; `-` for none."""
+    if timestamp_ms <= 0:
+        return "-"
+    return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "milliseconds")

@@ -1,0 +1,148 @@
+"""`kourou send`: one message from an argument, a file or standard input, or one for each line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import click
+
+from kourou.admin.message_sending import SentMessage, check_timers, send_messages
+from kourou.cli.daily.cluster_command import Session, cluster_command
+from kourou.cli.daily.missing_names import existing_route
+from kourou.cli.daily.names import complete_topics
+from kourou.cli.daily.standard_input import all_of, lines_of, stdin_chunks
+from kourou.cli.option_types import IntRange, parse_duration_ms
+from kourou.cli.pairs import parse_pairs
+from kourou.cli.usage import OneLineCommand
+from kourou.errors import ConfigError, KourouError, MessageRefusedError
+from kourou.protocol.message import Message
+
+
+@click.command(cls=OneLineCommand)
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("body", required=False)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the body from this file; - is standard input.",
+)
+@click.option("--lines", is_flag=True, help="Send a message for each line that is not empty.")
+@click.option("-k", "--key", "keys", multiple=True, help="Key to find the message by; may be repeated.")
+@click.option("-t", "--tag", help="Tag that subscriptions select by.")
+@click.option(
+    "-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Property; may be repeated."
+)
+@click.option("--sharding-key", metavar="KEY", help="Messages with the same key go to the same queue.")
+@click.option("--delay", metavar="TIME", help="Deliver it later: 10s, 5m, 2h. Needs brokers of version 5.")
+@click.option(
+    "--delay-level", type=IntRange(1), metavar="N", help="Deliver it later by a level: 1 to 18 are 1s to 2h."
+)
+@cluster_command
+async def send(
+    session: Session,
+    *,
+    topic: str,
+    body: str | None,
+    file: Path | None,
+    lines: bool,
+    keys: tuple[str, ...],
+    tag: str | None,
+    properties: tuple[str, ...],
+    sharding_key: str | None,
+    delay: str | None,
+    delay_level: int | None,
+) -> None:
+    """Send a message: BODY, a file, or standard input. Prints its id and its place, BROKER/QUEUE@OFFSET.
+
+    The topic has to exist. Bytes are sent as they are; --lines leaves the ends of lines out.
+    """
+    if body is not None and file is not None:
+        raise ConfigError("give the body as an argument or by --file, not both")
+    delay_ms = 0 if delay is None else parse_duration_ms("--delay", delay)
+    pairs = parse_pairs("--property", properties)
+
+    def message(content: bytes) -> Message:
+        try:
+            return Message(
+                topic,
+                content,
+                tags=tag,
+                keys=keys,
+                properties=pairs,
+                delay_time_level=delay_level or 0,
+                delay_time_ms=delay_ms,
+            )
+        except ValueError as error:
+            raise MessageRefusedError(str(error)) from None
+
+    message(b"checked before anything is read")
+    route = await existing_route(session.admin, topic)
+    if delay_ms:
+        await check_timers(session.admin, route)
+    contents = _lines(body, file) if lines else _one(body, file)
+    failures: list[str] = []
+    number = 0
+    messages = _messages(contents, message)
+    async with aclosing(send_messages(session.admin, messages, sharding_key=sharding_key)) as outcomes:
+        async for outcome in outcomes:
+            number += 1
+            if isinstance(outcome, KourouError):
+                failures.append(f"message {number}: {outcome}" if lines else str(outcome))
+            else:
+                _show(session, outcome, is_delayed=bool(delay_ms or delay_level))
+    if failures:
+        more = f" ({len(failures)} of {number} messages failed)" if len(failures) > 1 else ""
+        raise KourouError(failures[0] + more)
+
+
+def _show(session: Session, sent: SentMessage, *, is_delayed: bool) -> None:
+    if session.is_json:
+        session.screen.json(sent, is_line=True)
+    else:
+        status = "" if sent.status == "SEND_OK" else f"  {sent.status}"
+        # A delayed message waits in a topic of the broker's, and gets its place in this one when it is due.
+        place = "delayed" if is_delayed else f"{sent.broker_name}/{sent.queue_id}@{sent.queue_offset}"
+        session.screen.line(f"{sent.msg_id}  {place}{status}")
+    session.screen.flush()
+
+
+async def _messages(
+    contents: AsyncIterator[bytes], message: Callable[[bytes], Message]
+) -> AsyncIterator[Message]:
+    async for content in contents:
+        yield message(content)
+
+
+async def _one(body: str | None, file: Path | None) -> AsyncIterator[bytes]:
+    if body is not None:
+        yield body.encode()
+    else:
+        yield await all_of(_chunks(file))
+
+
+async def _lines(body: str | None, file: Path | None) -> AsyncIterator[bytes]:
+    lines = lines_of(_chunks(file) if body is None else _one(body, file))
+    async for line in lines:
+        if line:
+            yield line
+
+
+def _chunks(file: Path | None) -> AsyncIterator[bytes]:
+    if file is not None and str(file) != "-":
+        return _file_chunks(file)
+    if sys.stdin.isatty():
+        print("Type the body; Ctrl-D ends it.", file=sys.stderr)
+    return stdin_chunks()
+
+
+async def _file_chunks(file: Path) -> AsyncIterator[bytes]:
+    try:
+        yield await asyncio.to_thread(file.read_bytes)
+    except OSError as error:
+        raise ConfigError(f"--file {file}: {error.strerror or error}") from None

@@ -1,0 +1,217 @@
+"""`kourou tail`: the messages of a topic, as `tail -f` shows the lines of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from kourou.admin.message_view import MessageView
+from kourou.admin.tailing import Last, Since, Tail
+from kourou.cli.admin.screen import Screen
+from kourou.cli.daily.cluster_command import Session, cluster_command
+from kourou.cli.daily.message_output import message_json, message_line
+from kourou.cli.daily.missing_names import existing_route
+from kourou.cli.daily.moments import EARLIEST, LATEST, parse_moment_ms
+from kourou.cli.daily.names import complete_topics
+from kourou.cli.option_types import IntRange
+from kourou.cli.problems import drop_output
+from kourou.cli.usage import OneLineCommand
+from kourou.errors import ConfigError
+from kourou.protocol.filter import compile_filter
+from kourou.protocol.message import MessageExt
+from kourou.protocol.tags import SUB_ALL
+
+Keeps = Callable[[MessageExt], bool]
+
+
+@click.command(cls=OneLineCommand)
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--from",
+    "begin",
+    metavar="WHERE",
+    help="earliest, latest, -10m (before now), 2026-11-17T12:30, or milliseconds since 1970.",
+)
+@click.option(
+    "--last", type=IntRange(0), metavar="N", help="Begin with the last N messages; 10 if not given."
+)
+@click.option(
+    "-f",
+    "--follow/--no-follow",
+    "follows",
+    default=True,
+    show_default=False,
+    help="Wait for more messages (the default), or end.",
+)
+@click.option("-c", "--count", type=IntRange(1), metavar="N", help="End after N messages.")
+@click.option("-t", "--tag", "tags", metavar="EXPR", help="Only these tags: 'TagA || TagB'.")
+@click.option("-k", "--key", "keys", multiple=True, help="Only messages with this key, or one of these.")
+@click.option(
+    "-p",
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Only messages with this property; may be repeated: all must match.",
+)
+@click.option("--sql", metavar="EXPR", help="Only messages whose properties match this SQL92 filter.")
+@click.option("-g", "--grep", metavar="TEXT", help="Only messages with this text in their body.")
+@click.option("--raw", is_flag=True, help="Print bodies only, each with a line end.")
+@cluster_command
+async def tail(
+    session: Session,
+    *,
+    topic: str,
+    begin: str | None,
+    last: int | None,
+    follows: bool,
+    count: int | None,
+    tags: str | None,
+    keys: tuple[str, ...],
+    properties: tuple[str, ...],
+    sql: str | None,
+    grep: str | None,
+    raw: bool,
+) -> None:
+    """Print the last messages of a topic, then those that come.
+
+    What is stored is printed in the order of storing. No consumer group is made, and no offset is changed.
+    Filters by tag work at the broker, all others here, so that any broker will do.
+    """
+    if raw and session.is_json:
+        raise ConfigError("give --raw or --json, not both")
+    where = _begin(begin, last)
+    keeps = _filter(keys, properties, sql, grep)
+    await existing_route(session.admin, topic)
+    printer = _Printer(session, count, raw=raw)
+    reading = Tail(
+        session.admin,
+        topic,
+        where,
+        printer.emit,
+        on_trouble=(lambda text: _note(f"{text}; trying again")) if follows else session.screen.trouble,
+        on_note=_note,
+        expression=tags or SUB_ALL,
+        keeps=keeps,
+    )
+    await _until_ended(reading.run(follows=follows), follows=follows)
+
+
+def _begin(begin: str | None, last: int | None) -> Last | Since:
+    if begin is not None and last is not None:
+        raise ConfigError("give --from or --last, not both")
+    if begin is None:
+        return Last(10 if last is None else last)
+    if begin == LATEST:
+        return Last(0)
+    return Since(0 if begin == EARLIEST else parse_moment_ms("--from", begin))
+
+
+# -- which ------------------------------------------------------------------------------------------
+
+
+def _filter(
+    keys: tuple[str, ...], properties: tuple[str, ...], sql: str | None, grep: str | None
+) -> Keeps | None:
+    """What a message has to match, all of it; None without filters. FilterSyntaxError for bad SQL92."""
+    checks: list[Keeps] = []
+    if keys:
+        checks.append(lambda message: not set(keys).isdisjoint(message.keys))
+    for name, _, value in (text.partition("=") for text in properties):
+        checks.append(_property_check(name, value))
+    if sql is not None:
+        program = compile_filter(sql)
+        checks.append(
+            lambda message: program.matches_bytes(message.raw_properties, 0, len(message.raw_properties))
+        )
+    if grep is not None:
+        wanted = grep.encode()
+        checks.append(lambda message: wanted in MessageView.of(message).body)
+    return (lambda message: all(check(message) for check in checks)) if checks else None
+
+
+def _property_check(name: str, value: str) -> Keeps:
+    if not value:
+        return lambda message: message.get_property(name) is not None
+    return lambda message: message.get_property(name) == value
+
+
+# -- printing ---------------------------------------------------------------------------------------
+
+
+class _Printer:
+    """Prints messages, up to a number of them."""
+
+    def __init__(self, session: Session, count: int | None, *, raw: bool) -> None:
+        self._screen: Screen = session.screen
+        self._is_json = session.is_json
+        self._raw = raw
+        self._left = count
+
+    def emit(self, message: MessageExt) -> bool:
+        """Print a message; whether there may be more."""
+        view = MessageView.of(message)
+        if self._raw:
+            sys.stdout.buffer.write(view.body + b"\n")
+            sys.stdout.buffer.flush()
+        elif self._is_json:
+            self._screen.line(json.dumps(message_json(view), ensure_ascii=False))
+        else:
+            self._screen.line(message_line(view))
+        self._screen.flush()
+        if self._left is not None:
+            self._left -= 1
+        return self._left != 0
+
+
+def _note(text: str) -> None:
+    """Say something that is no failure: of a broker that cannot be read from for now, for one."""
+    print(f"kourou tail: {text}", file=sys.stderr, flush=True)
+
+
+# -- ending -----------------------------------------------------------------------------------------
+
+
+async def _until_ended(reading: Coroutine[Any, Any, None], *, follows: bool) -> None:
+    """Read until all is read, or the user has seen enough: by Ctrl-C while it follows, or by `| head`."""
+    task = asyncio.create_task(reading, name="tail")
+    loop = asyncio.get_running_loop()
+    pipe = _output_pipe()
+    if pipe is not None:
+        # No other messages may come for which a write would fail.
+        loop.add_reader(pipe, task.cancel)
+    if follows:
+        # Not on Windows, nor outside of the main thread: Ctrl-C ends with "interrupted" there.
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+    except BrokenPipeError:
+        drop_output()
+    finally:
+        if pipe is not None:
+            loop.remove_reader(pipe)
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGINT)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _output_pipe() -> int | None:
+    """The descriptor of standard output, if that is a pipe: it becomes readable when its reader has gone."""
+    try:
+        descriptor = sys.stdout.fileno()
+        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+    except OSError:
+        return None

@@ -1,0 +1,223 @@
+"""`kourou topic`: list, show, create, delete."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import click
+
+from kourou.admin.connections import consumers_of_topic
+from kourou.admin.session import Admin
+from kourou.admin.targets import Outcome, master_addresses
+from kourou.admin.topics import (
+    QueueStatus,
+    create_topic_on,
+    delete_topic,
+    topic_clusters,
+    topic_names,
+    topic_places,
+    topic_status,
+    user_topic_names,
+)
+from kourou.cli.daily.cluster_command import YES_OPTION, Session, cluster_command
+from kourou.cli.daily.missing_names import existing_route
+from kourou.cli.daily.moments import shown_time
+from kourou.cli.daily.names import complete_topics
+from kourou.cli.option_types import IntRange
+from kourou.cli.usage import OneLineGroup
+from kourou.errors import ConfigError
+from kourou.protocol.bodies import TopicConfig
+from kourou.protocol.names import topic_problem
+from kourou.wording import counted
+
+topic_app = OneLineGroup("topic", help="List, show, create and delete topics.")
+
+DEFAULT_QUEUES: Final = 8  # as many as mqadmin updateTopic makes
+_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+_topic = click.argument("topic", shell_complete=complete_topics)
+
+
+# -- list, show --------------------------------------------------------------------------------------
+
+
+@topic_app.command("list")
+@click.option(
+    "show_all", "--all", is_flag=True, help="Include those of the system, of retries and dead letters."
+)
+@cluster_command
+async def list_topics(session: Session, *, show_all: bool) -> None:
+    """List topics: their queues, and the brokers that they are on."""
+    names = await (topic_names if show_all else user_topic_names)(session.admin)
+    places = await topic_places(session.admin, names)
+
+    def show() -> None:
+        rows = [(place.topic, place.write_queues, place.perm, ", ".join(place.brokers)) for place in places]
+        session.table(("TOPIC", "QUEUES", "PERM", "BROKERS"), rows)
+
+    session.show(places, show)
+
+
+@dataclass(frozen=True, slots=True)
+class _TopicView:
+    topic: str
+    clusters: list[str]
+    messages: int
+    put_tps: float
+    groups: list[str]
+    queues: list[QueueStatus]
+    silent: list[Outcome]
+
+
+@topic_app.command("show")
+@_topic
+@cluster_command
+async def show_topic(session: Session, *, topic: str) -> None:
+    """Show what each queue of a topic holds, and which groups consume it."""
+    await existing_route(session.admin, topic)
+    view = await _topic_view(session.admin, topic)
+
+    def show() -> None:
+        screen = session.screen
+        screen.line(f"topic     {topic}")
+        screen.line(f"clusters  {', '.join(view.clusters)}")
+        screen.line(f"messages  {view.messages}, {view.put_tps} sent per second")
+        screen.line(f"groups    {', '.join(view.groups) or '-'}")
+        screen.line()
+        rows = [
+            (
+                queue.broker_name,
+                queue.queue_id,
+                queue.min_offset,
+                queue.max_offset,
+                queue.max_offset - queue.min_offset,
+                shown_time(queue.last_update_timestamp),
+            )
+            for queue in view.queues
+        ]
+        session.table(("BROKER", "QUEUE", "FIRST", "NEXT", "MESSAGES", "LAST STORED"), rows)
+        for outcome in view.silent:
+            screen.trouble(f"{outcome.address}: {outcome.problem}")
+
+    session.show(view, show)
+
+
+async def _topic_view(admin: Admin, topic: str) -> _TopicView:
+    status = await topic_status(admin, topic)
+    return _TopicView(
+        topic,
+        await topic_clusters(admin, topic),
+        sum(queue.max_offset - queue.min_offset for queue in status.queues),
+        round(status.put_tps, 2),
+        await consumers_of_topic(admin, topic),
+        status.queues,
+        status.silent,
+    )
+
+
+# -- create, delete ----------------------------------------------------------------------------------
+
+
+@topic_app.command("create")
+@click.argument("topic")
+@click.option(
+    "-q", "--queues", type=IntRange(1), default=DEFAULT_QUEUES, metavar="N", help="Queues on each broker."
+)
+@click.option("-c", "--cluster", metavar="NAME", help="Cluster to create it in; needed if there are several.")
+@click.option("-b", "--broker", metavar="NAME", help="Create it on this broker only.")
+@click.option(
+    "--type",
+    "message_type",
+    type=click.Choice(_TYPES, case_sensitive=False),
+    help="Kind of messages; brokers of RocketMQ 5 check it.",
+)
+@click.option("--if-missing", is_flag=True, help="Do nothing if it exists.")
+@cluster_command
+async def create(
+    session: Session,
+    *,
+    topic: str,
+    queues: int,
+    cluster: str | None,
+    broker: str | None,
+    message_type: str | None,
+    if_missing: bool,
+) -> None:
+    """Create a topic on all brokers of the cluster, or on one."""
+    admin = session.admin
+    if problem := topic_problem(topic):
+        raise ConfigError(problem)
+    if await admin.api.topic_route(topic) is not None:
+        if not if_missing:
+            raise ConfigError(f"topic {topic} exists at {session.where}; mqadmin updateTopic changes a topic")
+        session.show(
+            {"topic": topic, "created": False, "queues": None, "brokers": []},
+            lambda: session.screen.line(f"topic {topic} exists"),
+        )
+        return
+    attributes = {"+message.type": message_type.upper()} if message_type else {}
+    config = TopicConfig(topic, queues, queues, attributes=attributes)
+    addresses = await master_addresses(
+        admin, broker=broker, cluster=None if broker else await _only_cluster(admin, cluster)
+    )
+    outcomes = await create_topic_on(admin, addresses, config)
+
+    def show() -> None:
+        done = [outcome.address for outcome in outcomes if outcome.is_done]
+        session.screen.line(f"topic {topic} created with {counted(queues, 'queue')} on {', '.join(done)}")
+        _tell(session, outcomes)
+
+    session.show(
+        {
+            "topic": topic,
+            "created": True,
+            "queues": queues,
+            "brokers": [asdict(outcome) for outcome in outcomes],
+        },
+        show,
+    )
+
+
+async def _only_cluster(admin: Admin, given: str | None) -> str | None:
+    """The cluster that is given, or the only one. ConfigError if there are several."""
+    if given is not None:
+        return given
+    names = sorted((await admin.cluster_info()).cluster_addr_table)
+    if len(names) > 1:
+        raise ConfigError(f"there are several clusters: choose one with --cluster: {', '.join(names)}")
+    return next(iter(names), None)
+
+
+@topic_app.command("delete")
+@_topic
+@click.option("-c", "--cluster", metavar="NAME", help="Delete it from this cluster only.")
+@YES_OPTION
+@cluster_command
+async def delete(session: Session, *, topic: str, cluster: str | None, yes: bool) -> None:
+    """Delete a topic with all its messages."""
+    admin = session.admin
+    await existing_route(admin, topic)
+    clusters = await topic_clusters(admin, topic)
+    if cluster is not None and cluster not in clusters:
+        raise ConfigError(f"topic {topic} is not in cluster {cluster}, but in {', '.join(clusters)}")
+    chosen = [cluster] if cluster is not None else clusters
+    groups = await consumers_of_topic(admin, topic)
+    consumed = f" It is consumed by {', '.join(groups)}." if groups else ""
+    await session.confirm(
+        f"Delete topic {topic} and its messages from {', '.join(chosen)} at {session.where}?{consumed}",
+        yes=yes,
+    )
+    deletions = [await delete_topic(admin, topic, name) for name in chosen]
+
+    def show() -> None:
+        session.screen.line(f"topic {topic} deleted from {', '.join(chosen)}")
+        for deletion in deletions:
+            _tell(session, [*deletion.brokers, *deletion.namesrvs])
+
+    session.show(deletions, show)
+
+
+def _tell(session: Session, outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        if outcome.problem:
+            session.screen.trouble(f"{outcome.address}: {outcome.problem}")
