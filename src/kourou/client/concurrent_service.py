@@ -121,7 +121,8 @@ class ConcurrentService:
         topic = messages[0].topic
         handler = assigned.subscription.handler or self._subscriptions.handler(topic)
         if handler is None:
-            _log.error("no handler for topic %s: message %s comes again", topic, messages[0].msg_id)
+            which = f"message {messages[0].msg_id} comes again"
+            self._calls.failures.warn(("no handler", topic), f"no handler for topic {topic}", which)
             await self._failed(assigned, messages, 0)
             return
         worker.is_timed_out = False
@@ -217,7 +218,11 @@ class ConcurrentService:
             return  # whose it is now gets them again
         if self._options.is_broadcasting:
             for message in messages:
-                _log.warning("broadcasting: message %s is not tried again", message.msg_id)
+                self._calls.failures.warn(
+                    "broadcasting",
+                    "broadcasting: a failed message is not retried",
+                    f"message {message.msg_id}",
+                )
                 assigned.ack(message)
             return
         sent = await asyncio.gather(*(self._send_back.send(message, delay_level) for message in messages))

@@ -1,20 +1,20 @@
 """HandlerCalls: one call of a user's handler, with hooks around it, and what came of it.
 
-A handler that raises has failed, and that is logged. One that raises CancelledError although nobody
-cancelled it has failed too. Only when the consumer stops does a cancellation go through.
+A handler that raises has failed, and that is logged (failure_log.py). One that raises CancelledError although
+nobody cancelled it has failed too. Only when the consumer stops does a cancellation go through.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from kourou.client.consume_hooks import ConsumeHookContext, ConsumerHook, call_after, call_before
 from kourou.client.consume_result import ConsumeContext, ConsumeResult, done_count
+from kourou.client.failure_log import FailureLog, kind_of
 from kourou.client.handler_threads import HandlerThreads, as_exception
 from kourou.client.handlers import Handler, checked_result
 from kourou.client.plain_calls import PlainCall, PlainCalls
@@ -22,8 +22,6 @@ from kourou.client.worker_pool import Worker
 from kourou.errors import MessageInProgressError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
-
-_log = logging.getLogger(__name__)
 
 SUCCESS: Final = ConsumeResult.SUCCESS
 LATER: Final = ConsumeResult.LATER
@@ -52,6 +50,7 @@ class HandlerCalls:
         hooks: Sequence[ConsumerHook],
         threads: HandlerThreads,
         is_stopping: Callable[[], bool],
+        failures: FailureLog,
     ) -> None:
         self._group = group
         self._is_batch = is_batch
@@ -59,6 +58,7 @@ class HandlerCalls:
         self.threads = threads
         """Where plain handlers run."""
         self._is_stopping = is_stopping
+        self.failures = failures
         # Without hooks nothing stands between: each step costs every message.
         self.call: _Call = self._with_hooks if hooks else self._guarded
         """Call a handler; CancelledError only when the consumer stops."""
@@ -98,10 +98,11 @@ class HandlerCalls:
                 raise
             _uncancel()
             if not worker.is_timed_out:
-                _log.warning("%s was cancelled; %s", handler.name, _coming_again(messages, context))
+                which = _coming_again(messages, context)
+                self.failures.warn((handler.name, type(error)), f"{handler.name} was cancelled", which)
             return Outcome(LATER, context, error)
         except Exception as error:
-            return _failure(handler, messages, context, error)
+            return self._failure(handler, messages, context, error)
 
     def plain_calls(self, ended: Callable[[PlainCall, Any, BaseException | None], None]) -> PlainCalls | None:
         """The short way for plain handlers; None where hooks have to run around each call."""
@@ -123,24 +124,23 @@ class HandlerCalls:
                 raise as_exception(error)
             return _outcome(handler, context, result)
         except Exception as failure:
-            return _failure(handler, messages, context, failure)
+            return self._failure(handler, messages, context, failure)
+
+    def _failure(
+        self, handler: Handler, messages: list[MessageExt], context: ConsumeContext | None, error: Exception
+    ) -> Outcome:
+        which = f"{type(error).__name__}: {error!s:.200}; {_coming_again(messages, context)}"
+        if isinstance(error, MessageInProgressError):  # nothing is wrong in the handler
+            self.failures.warn((handler.name, type(error)), f"{handler.name} failed", which)
+        else:
+            self.failures.warn((handler.name, kind_of(error)), f"{handler.name} failed", which, error)
+        return Outcome(LATER, context, error)
 
 
 def _outcome(handler: Handler, context: ConsumeContext | None, result: object) -> Outcome:
     if context is None and (result is None or result is SUCCESS):
         return _SUCCEEDED
     return Outcome(checked_result(result, handler), context)
-
-
-def _failure(
-    handler: Handler, messages: list[MessageExt], context: ConsumeContext | None, error: Exception
-) -> Outcome:
-    again = _coming_again(messages, context)
-    if isinstance(error, MessageInProgressError):  # nothing is wrong in the handler
-        _log.warning("%s: %s; %s", handler.name, error, again)
-    else:
-        _log.warning("%s failed; %s", handler.name, again, exc_info=error)
-    return Outcome(LATER, context, error)
 
 
 def _uncancel() -> None:

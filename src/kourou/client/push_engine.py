@@ -17,6 +17,7 @@ from kourou.client.consume_trace import SEND_INTERVAL_MS, ConsumeTrace
 from kourou.client.consumer_offsets import stored_offsets
 from kourou.client.consumer_options import ConsumerOptions
 from kourou.client.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats, StatsTable
+from kourou.client.failure_log import REPORT_INTERVAL_MS, FailureLog
 from kourou.client.handler_calls import HandlerCalls
 from kourou.client.handler_threads import HandlerThreads
 from kourou.client.instance import ClientInstance
@@ -62,12 +63,14 @@ class PushEngine:
         self._balancing = CancellableTasks(instance.tasks.fail)
         self._threads = HandlerThreads(group, options.concurrency)
         self._trace = ConsumeTrace(instance, namespace) if options.trace else None
+        self._failures = FailureLog()
         self.calls = HandlerCalls(
             group,
             is_batch=options.batch_size > 1,
             hooks=(*options.hooks, *([] if self._trace is None else [self._trace])),
             threads=self._threads,
             is_stopping=lambda: self._is_stopping,
+            failures=self._failures,
         )
         self.service = self._service()
         self.rebalancer = Rebalancer(
@@ -120,6 +123,7 @@ class PushEngine:
         if self._trace is not None:
             self.instance.every(SEND_INTERVAL_MS, self._trace.send, "traces")
         self.instance.every(SAMPLE_INTERVAL_MS, self.stats.sample, "stats")
+        self.instance.every(REPORT_INTERVAL_MS, self._failures.report, "failures")
         if self._locks is not None:
             self.instance.every(RENEW_INTERVAL_MS, self._renew_locks, "locks", first_ms=FIRST_RENEWAL_MS)
         self._balancing.start(self.rebalancer.keep_balanced(), f"rebalance {self._group}")
@@ -157,6 +161,7 @@ class PushEngine:
         await self._balancing.stop()
         await self.pulls.stop()
         await self.service.stop(timeout_s)
+        await self._failures.report()
         await self.rebalancer.release_all()
         if self._trace is not None:
             await self._trace.send()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kourou.client.consume_result import ConsumeContext, ConsumeResult, done_count
+from kourou.client.failure_log import FailureLog
 from kourou.client.handler_calls import HandlerCalls
 from kourou.client.handler_threads import HandlerThreads
 from kourou.client.handlers import Handler, handler_of
@@ -25,7 +26,9 @@ def charge(message: MessageExt, context: ConsumeContext) -> None:
 @pytest.fixture
 async def calls() -> AsyncIterator[HandlerCalls]:
     threads = HandlerThreads("unit", 1)
-    yield HandlerCalls("billing", is_batch=True, hooks=(), threads=threads, is_stopping=lambda: False)
+    yield HandlerCalls(
+        "billing", is_batch=True, hooks=(), threads=threads, is_stopping=lambda: False, failures=FailureLog()
+    )
     await threads.stop()
 
 

@@ -1,0 +1,76 @@
+"""Handlers that fail for every message do not fill the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from kourou.client.failure_log import REPORT_INTERVAL_MS, FailureLog, kind_of
+from kourou.client.handler_calls import HandlerCalls
+from kourou.client.handler_threads import HandlerThreads
+from kourou.client.handlers import handler_of
+from kourou.protocol.message import MessageExt
+from kourou.testing.clock import FakeClock
+from tests.unit.client.test_push_parts import messages
+
+
+def charge(message: MessageExt) -> None:
+    raise KeyError("price")
+
+
+def failure_of(message: MessageExt, fails: bool = True) -> KeyError:
+    try:
+        if fails:
+            charge(message)
+        raise KeyError("another line")
+    except KeyError as error:
+        return error
+
+
+async def test_ten_thousand_failing_messages_take_one_traceback_and_one_line_every_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock(0)
+    failures = FailureLog(clock)
+    calls = HandlerCalls(
+        "billing",
+        is_batch=False,
+        hooks=(),
+        threads=HandlerThreads("unit", 1),
+        is_stopping=lambda: False,
+        failures=failures,
+    )
+    handler = handler_of(charge)
+    message = messages(1)[0]
+    for _ in range(2):
+        for _ in range(5_000):
+            calls.outcome(handler, [message], None, None, failure_of(message))
+        clock.advance(REPORT_INTERVAL_MS)
+        await failures.report()
+    first, summed, again = [record.getMessage() for record in caplog.records]
+    which = f"message {message.msg_id} of TopicTest, queue 0, offset 1: attempt 1"
+    assert first == f"charge failed: KeyError: 'price'; {which}"
+    assert caplog.records[0].exc_info is not None
+    assert summed == f"charge failed 4999 more times in 10 s; the last: KeyError: 'price'; {which}"
+    assert again == summed.replace("4999", "5000")
+
+
+async def test_another_fault_of_the_same_type_is_logged_with_its_own_traceback() -> None:
+    message = messages(1)[0]
+    assert kind_of(failure_of(message)) == kind_of(failure_of(message))
+    assert kind_of(failure_of(message)) != kind_of(failure_of(message, fails=False))
+
+
+async def test_a_failure_after_a_quiet_interval_is_logged_in_full(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock(0)
+    failures = FailureLog(clock)
+    failures.warn("kind", "charge failed", "message 1")
+    failures.warn("kind", "charge failed", "message 2")
+    for _ in range(2):
+        clock.advance(REPORT_INTERVAL_MS)
+        await failures.report()
+    failures.warn("kind", "charge failed", "message 3")
+    assert [record.getMessage() for record in caplog.records] == [
+        "charge failed: message 1",
+        "charge failed once more in 10 s; the last: message 2",
+        "charge failed: message 3",
+    ]
