@@ -226,10 +226,16 @@ class ClientApi:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    async def consumer_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
-        """How far a group is in a queue; None when the broker does not know."""
+    async def consumer_offset(
+        self, address: str, group: str, queue: MessageQueue, *, only_stored: bool = False
+    ) -> int | None:
+        """How far a group is in a queue; None when the broker does not know. For a group without an offset
+        a broker may answer where it has to begin, unless `only_stored`, which Apache 4.9 does not know."""
         header = QueryConsumerOffsetRequestHeader(
-            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False if only_stored else None,
         )
         try:
             answer = await self.call(

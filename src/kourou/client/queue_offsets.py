@@ -36,9 +36,9 @@ class QueueOffsets:
         return await self._instance.api.search_offset(address, queue, time_ms(when))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is; None when the broker does not know."""
+        """How far the group is; None when it never committed (0 from an Apache 4.9 broker)."""
         address = await self._addresses.find(queue)
-        return await self._instance.api.consumer_offset(address, self._group, queue)
+        return await self._instance.api.consumer_offset(address, self._group, queue, only_stored=True)
 
     async def commit(self, queue: MessageQueue, queue_offset: int) -> None:
         """Set how far the group is; on return the broker has it."""

@@ -77,15 +77,17 @@ async def test_a_committed_offset_is_there_for_the_next_consumer(tmp_path: Path)
     async with cluster(tmp_path) as running:
         queue = await put(running, numbered(10))
         async with consumer_of(running) as consumer:
-            # A queue that starts at 0 and is in memory is said to begin there, as Apache's brokers do.
-            assert await consumer.committed(queue) == 0
+            assert await consumer.committed(queue) is None
+            assert await consumer.committed(MessageQueue(queue.topic, queue.broker_name, 1)) is None, (
+                "an empty queue"
+            )
             await consumer.commit(queue, 7)
             with pytest.raises(ValueError, match="no offset to commit"):
                 await consumer.commit(queue, -1)
         async with consumer_of(running) as consumer:
             assert await consumer.committed(queue) == 7
         async with consumer_of(running, "others") as consumer:
-            assert await consumer.committed(queue) == 0
+            assert await consumer.committed(queue) is None
 
 
 async def test_tags_are_filtered_by_the_broker_and_looked_at_again(tmp_path: Path) -> None:
