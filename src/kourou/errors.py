@@ -39,6 +39,7 @@ whether the same call may go through later. Messages say what, where, and the ne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -311,10 +312,12 @@ class SendFailedError(ClientError):
     retriable = True
 
     def __init__(self, topic: str, attempts: list[str], timeout_ms: int) -> None:
-        tried = "; ".join(attempts) or "nothing could be tried in that time"
-        super().__init__(
-            f"topic {topic!r}: not sent, in {len(attempts)} attempts within {timeout_ms} ms: {tried}"
-        )
+        # A reason that repeats is given once: with three attempts at one broker they are often the same.
+        counts = Counter(attempts)
+        reasons = [f"{reason} ({count} times)" if count > 1 else reason for reason, count in counts.items()]
+        tried = "; ".join(reasons) or "nothing could be tried in that time"
+        times = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
+        super().__init__(f"topic {topic!r}: not sent, in {times} within {timeout_ms} ms: {tried}")
         self.topic = topic
         self.attempts = attempts
         self.timeout_ms = timeout_ms

@@ -205,7 +205,7 @@ async def test_when_all_refuse_the_error_tells_each_attempt(tmp_path: Path) -> N
 async def test_a_chosen_queue_is_the_only_one_that_is_tried(tmp_path: Path) -> None:
     async with pair(tmp_path) as running, producing(running.namesrv_addr) as producer:
         running.codes["broker-a"] = int(ResponseCode.SYSTEM_BUSY)
-        with pytest.raises(SendFailedError, match="in 1 attempts"):
+        with pytest.raises(SendFailedError, match="in 1 attempt"):
             await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, "broker-a", 0))
         assert running.asked == ["broker-a"]
         with pytest.raises(SendFailedError, match="broker 'broker-z' has no master at present"):
