@@ -13,7 +13,7 @@ from kourou.errors import MessageRefusedError
 from kourou.protocol.message import Message
 from kourou.protocol.names import send_topic_problem, topic_problem, user_group_problem
 from kourou.protocol.properties import (
-    MAX_PROPERTIES_BYTES,
+    MAX_SENT_PROPERTIES_BYTES,
     encode_properties,
     properties_to_bytes,
     property_problem,
@@ -65,12 +65,12 @@ def checked_properties(message: Message) -> str:
         text = encode_properties(message.properties)
     except ValueError as error:
         raise MessageRefusedError(f"topic {message.topic!r}: {error}; encode the value first") from None
-    if len(text) * _MAX_CHARACTER_BYTES > MAX_PROPERTIES_BYTES:
+    if len(text) * _MAX_CHARACTER_BYTES > MAX_SENT_PROPERTIES_BYTES:
         size_bytes = len(properties_to_bytes(text))
-        if size_bytes > MAX_PROPERTIES_BYTES:
+        if size_bytes > MAX_SENT_PROPERTIES_BYTES:
             raise MessageRefusedError(
                 f"topic {message.topic!r}: the properties have {size_bytes} bytes in all; at most "
-                f"{MAX_PROPERTIES_BYTES} are allowed; put large values into the body"
+                f"{MAX_SENT_PROPERTIES_BYTES} are allowed; put large values into the body"
             )
     return text
 

@@ -20,7 +20,7 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.compression import compress
 from kourou.protocol.message import Message
 from kourou.protocol.properties import (
-    MAX_PROPERTIES_BYTES,
+    MAX_SENT_PROPERTIES_BYTES,
     MessageConst,
     encode_properties,
     properties_to_bytes,
@@ -32,8 +32,8 @@ _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE.value
 _SEND_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2.value
 _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _MESSAGE_TYPE: Final = MessageConst.PROPERTY_MESSAGE_TYPE
-# Text up to this length is short enough in any script: MAX_PROPERTIES_BYTES at four bytes a character.
-_SHORT_TEXT: Final = MAX_PROPERTIES_BYTES // 4
+# Text up to this length is short enough in any script: the limit at four bytes a character.
+_SHORT_TEXT: Final = MAX_SENT_PROPERTIES_BYTES // 4
 # Topics that were looked at already; a producer with more looks again.
 _MAX_TOPICS: Final = 10_000
 

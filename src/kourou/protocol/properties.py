@@ -18,8 +18,11 @@ from typing import Final
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 KEY_SEPARATOR: Final = " "
-# Stored with a signed 16-bit length.
 MAX_PROPERTIES_BYTES: Final = 32767
+"""Of a record: stored with a signed 16-bit length."""
+MAX_SENT_PROPERTIES_BYTES: Final = MAX_PROPERTIES_BYTES - 1024
+"""Of a message that is sent. The rest is room for what a broker adds: its region and cluster, and topics and
+ids when the message is delayed, retried, half of a transaction, or a dead letter."""
 
 
 class MessageConst:

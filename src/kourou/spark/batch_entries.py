@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from kourou.protocol.properties import (
     KEY_SEPARATOR,
     MAX_PROPERTIES_BYTES,
+    MAX_SENT_PROPERTIES_BYTES,
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
     RESERVED_PROPERTIES,
@@ -95,7 +96,7 @@ def encode_properties(rows: Rows, ids: pa.Array, *, drop_reserved: bool) -> Prop
         # No row has fewer than its pairs need: if none are left over in all, no row has more.
         if _count_byte(texts, ord(separator)) != pair_counts.sum():
             is_odd |= _numpy(pc.count_substring(texts, separator)) != pair_counts
-    is_odd |= _lengths(texts) > MAX_PROPERTIES_BYTES
+    is_odd |= _lengths(texts) > MAX_SENT_PROPERTIES_BYTES
     return Properties(texts, is_odd)
 
 

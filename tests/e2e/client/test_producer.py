@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 
@@ -360,7 +361,7 @@ async def test_what_no_broker_would_take_is_refused_before_anything_is_sent(tmp_
             (Message(TOPIC, b""), "the body is empty"),
             (Message(TOPIC, b"x" * (4 * 1024 * 1024 + 1)), "at most 4194304 are allowed"),
             (Message("SCHEDULE_TOPIC_XXXX", b"x"), "written by brokers only"),
-            (Message(TOPIC, b"x", properties={"long": "y" * 33_000}), "at most 32767 are allowed"),
+            (Message(TOPIC, b"x", properties={"long": "y" * 33_000}), "at most 31743 are allowed"),
         ):
             for send in (producer.send, producer.send_oneway, producer.request):
                 with pytest.raises(MessageRefusedError, match=words):
@@ -377,6 +378,24 @@ async def test_what_no_broker_would_take_is_refused_before_anything_is_sent(tmp_
             await producer.send("text")  # type: ignore[arg-type]
         assert producer.stats().sent == producer.stats().failed == 0
         assert not all_stored(running.broker)
+
+
+@pytest.mark.parametrize("delay_level", [0, 1])
+async def test_the_longest_properties_that_the_client_takes_are_taken_by_brokers(
+    tmp_path: Path, delay_level: int
+) -> None:
+    def message(length: int) -> Message:
+        return Message(TOPIC, b"x", properties={"long": "y" * length}, delay_time_level=delay_level)
+
+    async with cluster(tmp_path) as running, producing(running.namesrv_addr) as producer:
+        with pytest.raises(MessageRefusedError) as caught:
+            await producer.send(message(33_000))
+        found = re.search(r"have (\d+) bytes in all; at most (\d+)", str(caught.value))
+        assert found is not None
+        longest = 33_000 - (int(found[1]) - int(found[2]))
+        assert (await producer.send(message(longest))).is_ok
+        with pytest.raises(MessageRefusedError):
+            await producer.send(message(longest + 1))
 
 
 async def test_a_selector_that_fails_is_told_to_its_sender(tmp_path: Path) -> None:

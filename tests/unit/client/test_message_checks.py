@@ -14,7 +14,7 @@ from kourou.client.message_checks import (
 )
 from kourou.errors import KourouError, MessageRefusedError
 from kourou.protocol.message import Message
-from kourou.protocol.properties import MAX_PROPERTIES_BYTES
+from kourou.protocol.properties import MAX_SENT_PROPERTIES_BYTES
 
 
 def refusal(check: object, *args: object, **options: object) -> str:
@@ -82,12 +82,15 @@ def test_separators_hidden_in_tags_or_keys_are_refused() -> None:
     assert "encode the value first" in said
 
 
-def test_properties_have_room_for_32767_bytes() -> None:
+def test_properties_leave_room_for_what_brokers_add() -> None:
     # One name character, two separators.
-    fits = Message("Orders", b"x", properties={"a": "v" * (MAX_PROPERTIES_BYTES - 3)})
-    assert len(checked_properties(fits)) == MAX_PROPERTIES_BYTES
-    over = Message("Orders", b"x", properties={"a": "v" * (MAX_PROPERTIES_BYTES - 2)})
-    assert "the properties have 32768 bytes in all; at most 32767" in refusal(checked_properties, over)
-    wide = Message("Orders", b"x", properties={"a": "主" * 10_922})
-    assert "the properties have 32769 bytes" in refusal(checked_properties, wide)
+    fits = Message("Orders", b"x", properties={"a": "v" * (MAX_SENT_PROPERTIES_BYTES - 3)})
+    assert len(checked_properties(fits)) == MAX_SENT_PROPERTIES_BYTES
+    over = Message("Orders", b"x", properties={"a": "v" * (MAX_SENT_PROPERTIES_BYTES - 2)})
+    assert refusal(checked_properties, over) == (
+        "topic 'Orders': the properties have 31744 bytes in all; at most 31743 are allowed; "
+        "put large values into the body"
+    )
+    wide = Message("Orders", b"x", properties={"a": "主" * 10_581})
+    assert "the properties have 31746 bytes" in refusal(checked_properties, wide)
     assert checked_properties(Message("Orders", b"x", tags="A")) == "TAGS\x01A\x02"
