@@ -112,14 +112,26 @@ class BrokerOuterApi:
 
     # -- registration ----------------------------------------------------------------------------
 
-    async def register_all(self, topics: TopicConfigSerializeWrapper) -> list[RegisterBrokerResult]:
-        """Tell every name server of these topics; returns what those said that answered soon.
+    @property
+    def failing(self) -> frozenset[str]:
+        """The name servers that could not be told the last time."""
+        return frozenset(self._failing)
+
+    async def register_all(
+        self, topics: TopicConfigSerializeWrapper, *, only: frozenset[str] | None = None
+    ) -> list[RegisterBrokerResult]:
+        """Tell every name server, or `only` these, of these topics; returns what those said that answered
+        soon.
 
         One that takes long hears of it all the same, in its time. Never one-way: 4.9 does not ask for an
         answer after a send has made a topic, 5.x does, and so do we.
         """
         news = _News(self._registration(topics), topics.data_version)
-        tellers = [self._hand_over(address, news) for address in self.namesrvs.current]
+        tellers = [
+            self._hand_over(address, news)
+            for address in self.namesrvs.current
+            if only is None or address in only
+        ]
         if not tellers:
             return []
         done, _ = await asyncio.wait(tellers, timeout=PATIENCE_MS / 1000)
@@ -192,7 +204,7 @@ class BrokerOuterApi:
     def _registered(self, address: str, answer: RemotingCommand) -> RegisterBrokerResult:
         if address in self._failing:
             self._failing.discard(address)
-            _log.info("registered with name server %s again", address)
+            _log.info("registered with name server %s", address)
         self.has_registered = True
         header = answer.header(RegisterBrokerResponseHeader)
         table = decode_body(answer.body, KVTable).table if answer.body else {}
@@ -202,7 +214,7 @@ class BrokerOuterApi:
         # Said once, until it works again: a name server may be away for hours.
         if address not in self._failing:
             self._failing.add(address)
-            _log.warning("not registered with name server %s: %s; it is tried again", address, error)
+            _log.warning("not registered with name server %s, retrying: %s", address, error)
 
     # -- leaving ---------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Registration: keeps the name servers up to date about this broker.
 
-All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a change is
-told at once, and changes that come together are told together. Many topics are told less often: where
-they are made one after the other, about a tenth of the time goes into telling all of them each time.
+All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a name server that could
+not be told is tried again soon, then less and less often, so that it may be started after the broker. A
+change is told at once, and changes that come together are told together. Many topics are told less often:
+where they are made one after the other, about a tenth of the time goes into telling all of them each time.
 Not here: how a name server is told (out_api.py).
 """
 
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _SECOND_ROUND_S: Final = 10.0
 _SHORTEST_S: Final = 10.0
+_FIRST_RETRY_S: Final = 0.1
 _LONGEST_S: Final = 60.0
 PAUSE_PER_TOPIC_S: Final = 0.000_030
 """About ten times of what it takes to tell of one topic."""
@@ -46,22 +48,29 @@ class Registration:
         services.start_task(self._refresh_addresses(services, out_api), "name-server-addresses")
 
     async def _keep_registered(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
-        wait_s = _SECOND_ROUND_S
+        wait_s, retry_s = _SECOND_ROUND_S, _FIRST_RETRY_S
         while True:
+            is_retry = bool(out_api.failing) and retry_s < wait_s
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(retry_s if is_retry else wait_s):
                     await self._changed.wait()
+                    is_retry = False
             except TimeoutError:
-                period_s = services.config.register_name_server_period / 1000
-                wait_s = min(max(period_s, _SHORTEST_S), _LONGEST_S)
-            await self._register(services, out_api)
+                if not is_retry:
+                    period_s = services.config.register_name_server_period / 1000
+                    wait_s = min(max(period_s, _SHORTEST_S), _LONGEST_S)
+            await self._register(services, out_api, only=out_api.failing if is_retry else None)
+            retry_s = min(retry_s * 2, _LONGEST_S) if out_api.failing else _FIRST_RETRY_S
             await asyncio.sleep(len(services.topics.table) * PAUSE_PER_TOPIC_S)
 
-    async def _register(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+    async def _register(
+        self, services: BrokerServices, out_api: BrokerOuterApi, only: frozenset[str] | None = None
+    ) -> None:
         self._changed.clear()
         if not out_api.namesrvs.current:
             return
-        self._take_up(services, await out_api.register_all(services.topics.wrapper(registered=True)))
+        topics = services.topics.wrapper(registered=True)
+        self._take_up(services, await out_api.register_all(topics, only=only))
 
     def _take_up(self, services: BrokerServices, results: list[RegisterBrokerResult]) -> None:
         order_topics: dict[str, str] = {}

@@ -65,9 +65,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicConfigSerializeWrapper]:
     told: list[TopicConfigSerializeWrapper] = []
     register_all = BrokerOuterApi.register_all
 
-    async def noted(api: BrokerOuterApi, topics: TopicConfigSerializeWrapper) -> list[RegisterBrokerResult]:
+    async def noted(
+        api: BrokerOuterApi, topics: TopicConfigSerializeWrapper, *, only: frozenset[str] | None = None
+    ) -> list[RegisterBrokerResult]:
         told.append(topics)
-        return await register_all(api, topics)
+        return await register_all(api, topics, only=only)
 
     monkeypatch.setattr(BrokerOuterApi, "register_all", noted)
     return told

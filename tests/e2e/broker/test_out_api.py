@@ -105,7 +105,7 @@ async def test_one_that_is_away_does_not_keep_the_news_from_others(caplog: pytes
         assert known_topics(servers[0]) == {"T", "U"}
         warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert len(warnings) == 1
-        assert warnings[0].startswith("not registered with name server 127.0.0.1:1: cannot connect")
+        assert warnings[0].startswith("not registered with name server 127.0.0.1:1, retrying: cannot connect")
         await a.api.unregister_all()
 
 
