@@ -45,6 +45,8 @@ def load_broker_config(
     read_tls_file(reader)
     reader.read_options(overrides or {}, option_names or {})
     _check_together(reader.settings)
+    reader.settings.check_folder("rocketmqHome", data_home(environ))
+    reader.settings.check_folder("storePathRootDir")
     reader.settings.check()
     _complete(reader.settings, path, environ)
     attributes, without_effect = split_values(reader.settings.values)

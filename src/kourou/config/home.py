@@ -5,6 +5,7 @@ The environment is handed in by the entry point; nothing here reads it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,3 +38,12 @@ def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
     # The XDG specification says that a relative path is to be ignored.
     given = environ.get(variable, "")
     return Path(given) if given.startswith("/") else user_home(environ) / below_home
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Why a folder cannot be there: a file has its name, or that of a folder above it; None if it can."""
+    found = next((path for path in (folder, *folder.parents) if os.path.exists(path)), None)
+    if found is None or os.path.isdir(found):
+        return None
+    what = "is a file, not a folder" if found == folder else f"{found} is a file, not a folder"
+    return f"{what}; give a folder, which is created if it does not exist"

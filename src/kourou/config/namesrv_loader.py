@@ -34,6 +34,7 @@ def load_namesrv_config(
         reader.read_file(read_properties(path), str(path))
     read_tls_file(reader)
     reader.read_options(overrides or {}, option_names or {})
+    reader.settings.check_folder("rocketmqHome", data_home(environ or {}))
     reader.settings.check()
     _note_foreign(reader.settings, str(path))
     _complete(reader.settings, path, environ or {})

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from kourou.config.home import folder_problem
 from kourou.config.keys import BadValueError, Key, KeyTable, Value, format_value
 from kourou.config.properties import Property
 from kourou.errors import ConfigError
@@ -32,6 +34,13 @@ class Settings:
     given: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    def check_folder(self, name: str, default: Path | None = None) -> None:
+        """Find out whether the folder that a key names, or its default, can be there."""
+        folder = self.values.get(name) or default
+        problem = folder_problem(Path(str(folder)).absolute()) if folder else None
+        if problem is not None:
+            self.problems.append(f"{self.given.get(name, f'{name}={folder}')}: {problem}")
 
     def check(self) -> None:
         """Raise ConfigError with every problem found, if there are any."""

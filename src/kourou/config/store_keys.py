@@ -61,7 +61,8 @@ _PATHS: Final = (
 )
 
 _FILE_SIZES: Final = (
-    Key("mappedFileSizeCommitLog", _INT, 1_073_741_824, old_names=("mapedFileSizeCommitLog",), low=1),
+    # A record with the longest properties takes half of the smallest file.
+    Key("mappedFileSizeCommitLog", _INT, 1_073_741_824, old_names=("mapedFileSizeCommitLog",), low=65_536),
     # In bytes, twenty a message, whatever documents that write 300000 meant by it.
     Key("mappedFileSizeConsumeQueue", _INT, 6_000_000, old_names=("mapedFileSizeConsumeQueue",), low=1),
     Key("maxHashSlotNum", _INT, 5_000_000, low=1),

@@ -9,6 +9,7 @@ from string import ascii_lowercase
 from typing import Final
 
 from kourou.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config
+from kourou.config.home import folder_problem
 from kourou.config.host import LOOPBACK, advertised_address, is_wildcard
 from kourou.errors import ConfigError
 from kourou.transport.addresses import join_address
@@ -100,12 +101,18 @@ class StandaloneOptions:
 
     def make_folder(self) -> None:
         """Make the folder of the stores. ConfigError: it cannot be made, or nothing can be put into it."""
+        if (problem := folder_problem(self.store)) is not None:
+            raise ConfigError(f"--store {self.store}: {problem}")
         try:
             self.store.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"--store {self.store}: cannot be made: {error.strerror or error}") from error
+            raise ConfigError(
+                f"--store {self.store}: cannot create the folder: {error.strerror or error}"
+            ) from error
         if not os.access(self.store, os.W_OK | os.X_OK):
-            raise ConfigError(f"--store {self.store}: cannot be written; check owner and permissions")
+            raise ConfigError(
+                f"--store {self.store}: cannot write to the folder; check owner and permissions"
+            )
 
     def port_of(self, index: int) -> int:
         """The port asked for by the broker of that number."""

@@ -230,6 +230,47 @@ def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
     assert (result.exit_code, result.stderr) == (1, line + "\n")
 
 
+def test_a_log_file_size_that_holds_no_message_is_refused() -> None:
+    result = CliRunner().invoke(app, ["broker", "--set", "mappedFileSizeCommitLog=1000"])
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "kourou broker: --set mappedFileSizeCommitLog=1000: "
+        "must be a whole number from 65536 to 2147483647\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["broker", "--home", "HERE"], "broker: --home HERE"),
+        (["broker", "--store", "HERE"], "broker: --store HERE"),
+        (["namesrv", "--home", "HERE"], "namesrv: --home HERE"),
+        (["standalone", "--store", "HERE"], "standalone: --store HERE"),
+    ],
+)
+def test_a_folder_that_is_a_file_is_refused(home: Path, words: list[str], given: str) -> None:
+    file = home / "file"
+    file.write_text("")
+    result = CliRunner().invoke(app, [word.replace("HERE", str(file)) for word in words])
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"kourou {given.replace('HERE', str(file))}: is a file, not a folder; "
+        "give a folder, which is created if it does not exist\n",
+    )
+
+
+def test_the_users_data_folder_that_is_a_file_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "file").write_text("")
+    monkeypatch.setenv("ROCKETMQ_HOME", str(home / "file"))
+    assert exit_code(lambda: mqbroker.main(["-m"])) == 1
+    assert capsys.readouterr().err == (
+        f"mqbroker: rocketmqHome={home}/file: is a file, not a folder; "
+        "give a folder, which is created if it does not exist\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "beginning", "end"),
     [
@@ -365,7 +406,10 @@ def made(folder: Path) -> Path:
 def test_a_store_that_cannot_be_made_is_one_line() -> None:
     result = CliRunner().invoke(app, ["standalone", "--store", "/dev/null/x"])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "kourou standalone: --store /dev/null/x: cannot be made: Not a directory\n"
+    assert result.stderr == (
+        "kourou standalone: --store /dev/null/x: /dev/null is a file, not a folder; "
+        "give a folder, which is created if it does not exist\n"
+    )
 
 
 def test_the_version() -> None:
