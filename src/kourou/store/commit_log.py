@@ -124,14 +124,10 @@ class CommitLog:
 
     def _check_row(self, paths: Sequence[Path]) -> None:
         expected = int(paths[0].name) if paths else 0
+        lengths = [self._files.length(path) for path in paths]
         for index, path in enumerate(paths):
-            length = self._files.length(path)
-            if length != self.file_bytes or int(path.name) % self.file_bytes:
-                raise StoreFormatError(
-                    path,
-                    f"it has {length} bytes, {self.file_bytes} are configured; "
-                    "open the store with the mappedFileSizeCommitLog it was written with",
-                )
+            if lengths[index] != self.file_bytes or int(path.name) % self.file_bytes:
+                raise StoreFormatError(path, self._wrong_length(path, lengths[index], lengths))
             if int(path.name) < expected:
                 raise StoreFormatError(path, f"{paths[index - 1]} is the same part of the log; move one away")
             if int(path.name) > expected:
@@ -141,6 +137,26 @@ class CommitLog:
                     "put them back, or move what follows the gap away",
                 )
             expected += self.file_bytes
+
+    def _wrong_length(self, path: Path, length: int, lengths: Sequence[int]) -> str:
+        """What is wrong with a file of another length than configured: it was cut short, or was written with
+        another size, or either."""
+        other_size = (
+            f"it has {length} bytes, {self.file_bytes} are configured; "
+            "open the store with the mappedFileSizeCommitLog it was written with"
+        )
+        start = int(path.name)
+        is_like_others = lengths.count(length) > 1 and self.file_bytes not in lengths
+        if length > self.file_bytes or start % self.file_bytes or is_like_others:
+            return other_size
+        cut_short = (
+            f"it has {length} of {self.file_bytes} bytes; the log from {start + length} to "
+            f"{start + self.file_bytes} is missing. Restore the file from a backup, or run `truncate -s "
+            f"{self.file_bytes} {path}` to go on without the missing part"
+        )
+        if self.file_bytes in lengths:
+            return cut_short
+        return f"{cut_short}. If it was written with smaller files, set mappedFileSizeCommitLog to their size"
 
     def file_at(self, phy_offset: int) -> LogFile | None:
         """The file that holds `phy_offset`, None when it is gone or not there yet."""

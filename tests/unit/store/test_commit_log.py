@@ -99,13 +99,43 @@ def test_the_first_file_and_its_folder_survive_a_power_loss(files: FaultyFiles, 
 # -- what is not loaded --------------------------------------------------------------------------
 
 
-def test_a_file_of_another_length_is_refused_and_left_as_it_is(logs: Logs) -> None:
-    folder = logs.folders[0]
-    folder.mkdir()
-    (folder / log_file_name(0)).write_bytes(b"x" * 1000)
-    with pytest.raises(StoreFormatError, match=r"0{20}: it has 1000 bytes, 4096 are configured; open the"):
+def refusal(logs: Logs) -> str:
+    with pytest.raises(StoreFormatError) as caught:
         logs.open()
-    assert (folder / log_file_name(0)).read_bytes() == b"x" * 1000
+    return str(caught.value)
+
+
+def test_a_file_that_was_cut_short_is_refused_with_what_is_missing_and_what_to_do(logs: Logs) -> None:
+    fill(logs.open(), b"x" * (2 * FILE))
+    path = logs.folders[0] / log_file_name(FILE)
+    path.write_bytes(b"x" * 1000)
+    assert refusal(logs) == (
+        f"{path}: it has 1000 of 4096 bytes; the log from 5096 to 8192 is missing. Restore the file from a "
+        f"backup, or run `truncate -s 4096 {path}` to go on without the missing part"
+    )
+    assert path.read_bytes() == b"x" * 1000
+
+
+def test_a_single_short_file_may_be_cut_or_of_another_size(logs: Logs) -> None:
+    logs.folders[0].mkdir()
+    path = logs.folders[0] / log_file_name(0)
+    path.write_bytes(b"x" * 1000)
+    assert refusal(logs) == (
+        f"{path}: it has 1000 of 4096 bytes; the log from 1000 to 4096 is missing. Restore the file from a "
+        f"backup, or run `truncate -s 4096 {path}` to go on without the missing part. "
+        "If it was written with smaller files, set mappedFileSizeCommitLog to their size"
+    )
+    assert path.read_bytes() == b"x" * 1000
+
+
+def test_files_of_one_other_size_are_refused_with_the_key_to_set(logs: Logs) -> None:
+    logs.folders[0].mkdir()
+    for start in (0, 2 * FILE):
+        (logs.folders[0] / log_file_name(start)).write_bytes(b"x" * (2 * FILE))
+    assert refusal(logs) == (
+        f"{logs.folders[0]}/{log_file_name(0)}: it has 8192 bytes, 4096 are configured; "
+        "open the store with the mappedFileSizeCommitLog it was written with"
+    )
 
 
 def test_a_name_that_is_no_multiple_of_the_size_is_refused(logs: Logs) -> None:
