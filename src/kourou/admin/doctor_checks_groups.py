@@ -12,8 +12,9 @@ from kourou.admin.doctor_scene import GroupView, Member, Scene, now_ms
 from kourou.admin.running_info import STARTED_FOR_A_WHILE_MS, RunningInfo
 from kourou.admin.topics import TopicStatus
 from kourou.protocol.bodies import ConsumeType, MessageModel, MessageQueue
-from kourou.protocol.names import is_dlq_topic, is_retry_topic
+from kourou.protocol.names import is_dlq_topic, is_retry_topic, retry_topic
 from kourou.protocol.versions import version_desc
+from kourou.wording import counted
 
 # Members share queues out anew every 20 seconds, and sooner if somebody comes.
 _REBALANCED_AFTER_MS: Final = 30_000
@@ -172,7 +173,7 @@ def _unheld(view: GroupView, unheld: list[tuple[str, str, int]]) -> Finding:
         severity=Severity.HINT if is_young else Severity.PROBLEM if waiting else Severity.WARNING,
         check="queues without consumer",
         where=f"group {view.group}",
-        what=f"no member holds {shown}{more}; {waiting} messages wait there",
+        what=f"no member holds {shown}{more}; messages not consumed there: {waiting}",
         meaning="messages of these queues are not consumed"
         + (" (a member has just started: look again in half a minute)" if is_young else ""),
         cure="see that all members use the same strategy to share queues, have different client ids and ask "
@@ -195,12 +196,12 @@ def _lag(scene: Scene, view: GroupView) -> Iterator[Finding]:
     before, after = lag_by_topic(view.progress), lag_by_topic(later)
     if not view.is_online:
         if waiting := sum(after.values()):
-            yield _offline(view.group, waiting, waiting - sum(before.values()))
+            yield _offline(scene, view.group, waiting, waiting - sum(before.values()))
         return
     for topic in sorted(after):
         grown = after[topic] - before.get(topic, 0)
         if grown > 0 and after[topic] > 0:
-            yield _falls_behind(view, topic, after[topic], grown / max(scene.watch_s, 0.001))
+            yield _falls_behind(scene, view, topic, after[topic], grown / max(scene.watch_s, 0.001))
 
 
 def lag_by_topic(progress: GroupProgress) -> dict[str, int]:
@@ -212,33 +213,43 @@ def lag_by_topic(progress: GroupProgress) -> dict[str, int]:
     return lags
 
 
-def _offline(group: str, waiting: int, grown: int) -> Finding:
+def _offline(scene: Scene, group: str, waiting: int, grown: int) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         check="lag",
         where=f"group {group}",
-        what=f"nobody is online, and {waiting} messages wait"
+        what=f"no member is online; messages not consumed: {waiting}"
         + (f", {grown} more than a moment ago" if grown > 0 else ""),
         meaning="nothing is consumed; messages that wait for longer than fileReservedTime are deleted",
-        cure=f"start its consumers; if the group is not used any more: "
-        f"mqadmin deleteSubGroup -c CLUSTER -g {group}",
+        cure="start its consumers; if the group is not used any more, delete it",
+        commands=tuple(
+            scene.command("deleteSubGroup", "-c", cluster, "-g", group)
+            for cluster in scene.clusters_of(retry_topic(group))
+        ),
     )
 
 
-def _falls_behind(view: GroupView, topic: str, lag: int, rate: float) -> Finding:
+def _falls_behind(scene: Scene, view: GroupView, topic: str, lag: int, rate: float) -> Finding:
     is_retry = is_retry_topic(topic)
+    status = scene.command("consumerStatus", "-g", view.group, "-s")
+    read, write = (str(2 * queues) for queues in scene.queue_nums(topic))
+    more_queues = [
+        scene.command("updateTopic", "-c", cluster, "-t", topic, "-r", read, "-w", write)
+        for cluster in scene.clusters_of(topic)
+    ]
     return Finding(
         severity=Severity.WARNING,
         check="lag",
         where=f"group {view.group}",
-        what=f"{lag} messages of {topic} wait, and {rate:.1f} more each second",
+        what=f"messages of {topic} not consumed: {lag}, and {rate:.1f} more each second",
         meaning="handlers fail, and what comes back is more than they get done"
         if is_retry
-        else f"messages come faster than {len(view.members)} members consume them",
-        cure="look at what the handlers fail on (mqadmin consumerStatus, their log)"
+        else f"messages come faster than {counted(len(view.members), 'member')} can consume them",
+        cure="find out why the handlers fail, from their log and the members' status"
         if is_retry
-        else "see what the handlers wait for (mqadmin consumerStatus -s); add members up to the number of "
-        "queues, more threads, or more queues (mqadmin updateTopic -r -w)",
+        else "find out what the handlers wait for, from the members' status; add members up to the number of "
+        "queues, more threads, or more queues",
+        commands=(status,) if is_retry else (status, *more_queues),
     )
 
 
@@ -253,7 +264,7 @@ async def check_dead_letters(scene: Scene) -> list[Finding]:
         held = sum(queue.max_offset - queue.min_offset for queue in after.queues)
         grown = _end(after) - _end(before)
         if held > 0 or grown > 0:
-            findings.append(_dead_letters(topic, held, grown, after))
+            findings.append(_dead_letters(scene, topic, held, grown, after))
     return findings
 
 
@@ -261,11 +272,11 @@ def _end(status: TopicStatus) -> int:
     return sum(queue.max_offset for queue in status.queues)
 
 
-def _dead_letters(topic: str, held: int, grown: int, status: TopicStatus) -> Finding:
+def _dead_letters(scene: Scene, topic: str, held: int, grown: int, status: TopicStatus) -> Finding:
     group = topic.removeprefix("%DLQ%")
     newest_ms = max(queue.last_update_timestamp for queue in status.queues)
     is_recent = newest_ms > now_ms() - _RECENT_MS
-    what = f"{held} dead letter{'' if held == 1 else 's'}"
+    what = counted(held, "dead letter")
     if grown > 0:
         what += f", {grown} more than a moment ago"
     elif is_recent:
@@ -275,7 +286,11 @@ def _dead_letters(topic: str, held: int, grown: int, status: TopicStatus) -> Fin
         check="dead letters",
         where=f"group {group}",
         what=what,
-        meaning="its handlers failed on them as often as they may; nobody gets them any more",
-        cure=f"mqadmin redrive -g {group} --dry-run shows them; mend the handler, then redrive without "
-        "--dry-run sends them back; they stay listed until their files expire",
+        meaning="its handlers failed on them as often as allowed; they are not delivered any more",
+        cure="look at them (--dry-run), mend the handler, then send them back; they stay listed until their "
+        "files expire",
+        commands=(
+            scene.command("redrive", "-g", group, "--dry-run"),
+            scene.command("redrive", "-g", group),
+        ),
     )

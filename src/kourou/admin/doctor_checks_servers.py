@@ -7,6 +7,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,6 +19,7 @@ from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, TopicList, decode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.names import STORE_FENCED
+from kourou.wording import counted
 
 CLOCK_WARNING_MS: Final = 2_000
 CLOCK_PROBLEM_MS: Final = 30_000
@@ -286,7 +288,7 @@ async def check_disks(scene: Scene) -> list[Finding]:
     configs = await broker_configs(scene.admin, [broker.place.address for broker in living])
     limits = {each.address: each.config.get("diskMaxUsedSpaceRatio", "") for each in configs}
     return [
-        finding
+        replace(finding, commands=(scene.command("wipeWritePerm", "-b", broker.place.broker_name),))
         for broker in living
         for finding in disk_findings(broker, limits.get(broker.place.address, ""))
     ]
@@ -312,8 +314,8 @@ def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
             if is_full
             else f"beyond {limit_ratio:.0%} old messages are deleted before fileReservedTime is over, "
             "consumed or not",
-            cure="make room or add disk; keep messages for a shorter time (fileReservedTime); or move "
-            "writes away with wipeWritePerm until there is room",
+            cure="make room or add disk; keep messages for a shorter time (fileReservedTime); or stop writes "
+            "to this broker until there is room (wipeWritePerm)",
         )
 
 
@@ -356,7 +358,7 @@ def damage_findings(broker: BrokerView) -> Iterator[Finding]:
     )
     if counts["damagedLogStretches"] or counts["lostMessages"]:
         count = counts["damagedLogStretches"]
-        stretches = "1 stretch" if count == 1 else f"{count} stretches"
+        stretches = counted(count, "stretch", "stretches")
         yield Finding(
             severity=Severity.PROBLEM,
             check="damage",

@@ -9,7 +9,7 @@ from kourou.admin.doctor_findings import Finding, Severity
 from kourou.admin.doctor_scene import Scene
 from kourou.admin.order_conf import ORDER_TOPIC_CONFIG
 from kourou.errors import ResponseError
-from kourou.protocol.bodies import KVTable, TopicRouteData, decode_body
+from kourou.protocol.bodies import KVTable, decode_body
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.namesrv import GetKVListByNamespaceRequestHeader
 
@@ -23,11 +23,11 @@ _WHO: Final = {PermName.WRITE: "producers", PermName.READ: "consumers"}
 async def check_permissions(scene: Scene) -> list[Finding]:
     """Topics that may not be written to or read, on some brokers or on all; and brokers taken out."""
     taken_out = _unwritable_brokers(scene)
-    findings = [_taken_out(broker_name) for broker_name in sorted(taken_out)]
+    findings = [_taken_out(scene, broker_name) for broker_name in sorted(taken_out)]
     for topic in scene.user_topics:
         for bit in _ACTIONS:
             passed_over = taken_out if bit is PermName.WRITE else set()
-            findings += _blocked(topic, scene.routes[topic], bit, passed_over)
+            findings += _blocked(scene, topic, bit, passed_over)
     return findings
 
 
@@ -44,19 +44,21 @@ def _unwritable_brokers(scene: Scene) -> set[str]:
     }
 
 
-def _taken_out(broker_name: str) -> Finding:
+def _taken_out(scene: Scene, broker_name: str) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         check="permissions",
         where=f"broker {broker_name}",
         what="none of its topics may be written to",
         meaning="producers pass it by and the other brokers take all messages",
-        cure=f"right while it is being taken out; else mqadmin addWritePerm -b {broker_name}, and see its "
+        cure="right while it is being taken out; else give it write permission again, and check its "
         "brokerPermission (6: read and write)",
+        commands=(scene.command("addWritePerm", "-b", broker_name),),
     )
 
 
-def _blocked(topic: str, route: TopicRouteData, bit: PermName, passed_over: set[str]) -> Iterator[Finding]:
+def _blocked(scene: Scene, topic: str, bit: PermName, passed_over: set[str]) -> Iterator[Finding]:
+    route = scene.routes[topic]
     blocked = sorted(data.broker_name for data in route.queue_datas if not data.perm & bit)
     is_everywhere = len(blocked) == len(route.queue_datas)
     if not blocked or set(blocked) <= passed_over:
@@ -70,7 +72,10 @@ def _blocked(topic: str, route: TopicRouteData, bit: PermName, passed_over: set[
         meaning=f"{_WHO[bit]} find no queue for it at all"
         if is_everywhere
         else f"{_WHO[bit]} use the other brokers only; what waits on these stays there",
-        cure=f"mqadmin updateTopicPerm -t {topic} -p 6 -b BROKER, unless it is meant so",
+        cure="give it the permission again, unless it is meant so",
+        commands=tuple(
+            scene.command("updateTopicPerm", "-t", topic, "-p", "6", "-b", name) for name in blocked
+        ),
     )
 
 
@@ -87,19 +92,21 @@ async def check_spread(scene: Scene) -> list[Finding]:
         names = {data.broker_name for data in scene.routes[topic].queue_datas}
         for cluster, masters in clusters.items():
             if names & masters and (missing := sorted(masters - names)):
-                findings.append(_missing(topic, cluster, missing))
+                findings.append(_missing(scene, topic, cluster, missing))
     return findings
 
 
-def _missing(topic: str, cluster: str, missing: list[str]) -> Finding:
+def _missing(scene: Scene, topic: str, cluster: str, missing: list[str]) -> Finding:
+    read, write = map(str, scene.queue_nums(topic))
     return Finding(
         severity=Severity.WARNING,
         check="topics on all masters",
         where=f"topic {topic}",
         what=f"cluster {cluster} has it, but not on {', '.join(missing)}",
-        meaning="these brokers take none of its load, and when the others are down nothing can be sent; so "
-        "it is with topics that a broker made because somebody sent to them",
-        cure=f"mqadmin updateTopic -c {cluster} -t {topic} makes it everywhere",
+        meaning="these brokers take none of its load, and when the others are down nothing can be sent; "
+        "topics that were created by a first send are like that",
+        cure="create it on all masters",
+        commands=(scene.command("updateTopic", "-c", cluster, "-t", topic, "-r", read, "-w", write),),
     )
 
 
@@ -120,11 +127,13 @@ async def check_order_conf(scene: Scene) -> list[Finding]:
     for topic, conf in sorted(decode_body(answer.body, KVTable).table.items()):
         names = {entry.partition(":")[0] for entry in conf.split(";") if entry}
         if gone := sorted(names - known):
-            findings.append(_gone(topic, conf, gone))
+            findings.append(_gone(scene, topic, conf, gone))
     return findings
 
 
-def _gone(topic: str, conf: str, gone: list[str]) -> Finding:
+def _gone(scene: Scene, topic: str, conf: str, gone: list[str]) -> Finding:
+    left = ";".join(entry for entry in conf.split(";") if entry and entry.partition(":")[0] not in gone)
+    change = ("-m", "put", "-v", left) if left else ("-m", "delete")
     return Finding(
         severity=Severity.PROBLEM,
         check="order configuration",
@@ -132,6 +141,7 @@ def _gone(topic: str, conf: str, gone: list[str]) -> Finding:
         what=f"its order configuration, {conf}, names {', '.join(gone)}, which no name server knows",
         meaning="messages that belong to the queues of that broker cannot be sent: order is kept by waiting "
         "for it",
-        cure=f"start the broker again; if it is gone for ever, mqadmin updateOrderConf -m put -t {topic} "
-        "-v BROKER:QUEUES;…, which moves keys to other queues",
+        cure="start the broker again; if it is gone for ever, take it out of the configuration, which moves "
+        "its keys to other queues",
+        commands=(scene.command("updateOrderConf", "-t", topic, *change),),
     )

@@ -22,6 +22,7 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
 )
 from kourou.protocol.properties import MessageConst
+from kourou.wording import counted
 
 # Enough to see who sends transactions; a cluster may have millions.
 _MOST_READ: Final = 512
@@ -45,7 +46,7 @@ async def _check(scene: Scene, master: BrokerView) -> list[Finding]:
     findings: list[Finding] = []
     given_up = await _given_up(scene, master)
     if given_up:
-        findings.append(_gave_up(master, given_up))
+        findings.append(_gave_up(scene, master, given_up))
     producers = await producers_of_broker(scene.admin, master.place.address)
     settled, halves = await _last_halves(scene, master)
     open_ones = [half for half in halves if half.queue_offset >= settled]
@@ -90,15 +91,16 @@ def _group(half: MessageExt) -> str:
     return half.get_property(MessageConst.PROPERTY_PRODUCER_GROUP) or ""
 
 
-def _gave_up(master: BrokerView, count: int) -> Finding:
+def _gave_up(scene: Scene, master: BrokerView, count: int) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         check=_CHECK,
         where=master.where,
-        what=f"{count} transactions were given up: no producer said how they ended",
-        meaning=f"their messages were not delivered; they lie in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}",
-        cure=f"look at them: mqadmin printMsg -t {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}; mend the listener's "
-        "check, and mqadmin resumeCheckHalfMessage -i ID has one checked again",
+        what=f"given up because no producer said how they ended: {counted(count, 'transaction')}",
+        meaning=f"their messages were not delivered; they are in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}",
+        cure="look at them and mend the listener's check; resumeCheckHalfMessage has one checked again, by "
+        "the id that printMsg shows",
+        commands=(scene.command("printMsg", "-t", RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC),),
     )
 
 

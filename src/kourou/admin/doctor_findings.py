@@ -29,6 +29,9 @@ class Finding:
     meaning: str
     """What comes of it."""
     cure: str
+    """What to do."""
+    commands: tuple[str, ...] = ()
+    """Command lines of the cure, complete: to be copied and run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Whatever does not answer is noted in `not_checked`, and the rest goes on.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -140,6 +141,26 @@ class Scene:
             if data.perm & PermName.READ
             for queue_id in range(data.read_queue_nums)
         }
+
+    def command(self, *words: str) -> str:
+        """A command line of mqadmin that can be copied and run, with the name servers of this look."""
+        name, *rest = words
+        return shlex.join(["mqadmin", name, "-n", ";".join(self.namesrvs or self.admin.namesrvs), *rest])
+
+    def clusters_of(self, topic: str) -> list[str]:
+        """The clusters that have a topic, sorted."""
+        route = self.routes.get(topic)
+        names = {data.broker_name for data in route.queue_datas} if route is not None else set()
+        return sorted({broker.place.cluster for broker in self.brokers if broker.place.broker_name in names})
+
+    def queue_nums(self, topic: str) -> tuple[int, int]:
+        """How many queues a topic has on the broker with most of them: to read, to write."""
+        route = self.routes.get(topic)
+        found = route.queue_datas if route is not None else []
+        return (
+            max((data.read_queue_nums for data in found), default=0),
+            max((data.write_queue_nums for data in found), default=0),
+        )
 
     def skip(self, check: str, where: str, error: BaseException | str) -> None:
         """Note that something could not be looked at."""

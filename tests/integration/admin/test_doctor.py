@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ OF_THE_MACHINE = ("machine", "disks")
 
 async def diagnosis(
     running: Cluster, *words: str, namesrv: str = "", watch: str = "0"
-) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """Findings that do not depend on the machine, and what was not checked."""
     namesrv = namesrv or running.namesrv_addr
     result = await run_line(namesrv, "doctor", "--json", "--watch", watch, *words)
@@ -62,7 +63,7 @@ async def diagnosis(
     return findings, [skipped for skipped in report["not_checked"] if skipped["check"] not in OF_THE_MACHINE]
 
 
-async def the_finding(running: Cluster, check: str, *words: str, **keywords: str) -> dict[str, str]:
+async def the_finding(running: Cluster, check: str, *words: str, **keywords: str) -> dict[str, Any]:
     """The only one of a check."""
     findings, _ = await diagnosis(running, *words, **keywords)
     (found,) = [finding for finding in findings if finding["check"] == check]
@@ -203,6 +204,14 @@ async def test_a_clock_that_was_stepped_and_a_timer_wheel_that_was_rebuilt(tmp_p
 # -- topics ------------------------------------------------------------------------------------------
 
 
+async def run_commands(findings: Iterable[dict[str, Any]]) -> None:
+    """Do what findings advise, by copying their commands."""
+    for finding in findings:
+        for command in finding["commands"]:
+            program, *words = shlex.split(command)
+            assert program == "mqadmin" and (await run_line(None, *words)).exit_code == 0
+
+
 async def test_topics_that_may_not_be_written_to_or_read(tmp_path: Path) -> None:
     async with cluster(tmp_path, brokers=2) as running:
         await make_topic(running, TOPIC)
@@ -212,11 +221,17 @@ async def test_topics_that_may_not_be_written_to_or_read(tmp_path: Path) -> None
             assert (await run_line(running.namesrv_addr, *change, broker.address)).exit_code == 0
         blocked = await the_finding(running, "permissions")
         assert (blocked["severity"], blocked["where"]) == ("problem", "topic Blocked")
+        assert blocked["commands"] == [
+            f"mqadmin updateTopicPerm -n {running.namesrv_addr} -t Blocked -p 6 -b {name}"
+            for name in ("broker-a", "broker-b")
+        ]
         wiped = await run_line(running.namesrv_addr, "wipeWritePerm", "-b", "broker-b")
         assert wiped.exit_code == 0
         findings, _ = await diagnosis(running)
         wheres = [one["where"] for one in findings if one["check"] == "permissions"]
         assert sorted(wheres) == ["broker broker-b", "topic Blocked"]
+        await run_commands(one for one in findings if one["check"] == "permissions")
+        assert "permissions" not in [one["check"] for one in (await diagnosis(running))[0]]
 
 
 async def test_a_topic_that_a_master_lacks_and_an_order_that_names_a_broker_that_is_gone(
@@ -234,6 +249,12 @@ async def test_a_topic_that_a_master_lacks_and_an_order_that_names_a_broker_that
         )
         assert "not on broker-b" in spread["what"]
         assert (gone["severity"], "names broker-z" in gone["what"]) == ("problem", True)
+        assert spread["commands"] == [
+            f"mqadmin updateTopic -n {running.namesrv_addr} -c DefaultCluster -t Orders -r 8 -w 8"
+        ]
+        await run_commands([spread, gone])
+        left = {one["check"] for one in (await diagnosis(running))[0]}
+        assert not left & {"topics on all masters", "order configuration"}
 
 
 # -- groups ------------------------------------------------------------------------------------------
@@ -275,7 +296,7 @@ async def test_queues_that_nobody_holds(tmp_path: Path, monkeypatch: pytest.Monk
             assert "Orders broker-a/1" in found["what"] and found["severity"] == "hint"
             monkeypatch.setattr(doctor_checks_groups, "_REBALANCED_AFTER_MS", -1)
             found = await the_finding(running, "queues without consumer")
-            assert (found["severity"], "2 messages wait" in found["what"]) == ("problem", True)
+            assert (found["severity"], "messages not consumed there: 2" in found["what"]) == ("problem", True)
 
 
 async def test_two_members_with_one_client_id(tmp_path: Path) -> None:
@@ -332,7 +353,14 @@ async def test_a_group_that_nobody_works_for(tmp_path: Path) -> None:
             await until(lambda: member.stats().consumed == 2 and member.stats().in_hand == 0)
         await send(running, 3)
         found = await the_finding(running, "lag")
-        assert "nobody is online, and 3 messages wait" in found["what"]
+        assert found["what"].startswith("no member is online; messages not consumed: 3")
+        assert found["commands"] == [
+            f"mqadmin deleteSubGroup -n {running.namesrv_addr} -c DefaultCluster -g billing"
+        ]
+        shown = await run_line(running.namesrv_addr, "doctor", "-w", "0.01")
+        assert f"  run      {found['commands'][0]}\n" in shown.stdout
+        await run_commands([found])
+        assert "lag" not in [one["check"] for one in (await diagnosis(running))[0]]
 
 
 async def test_dead_letters_that_grow_and_that_were(tmp_path: Path) -> None:
@@ -347,7 +375,7 @@ async def test_dead_letters_that_grow_and_that_were(tmp_path: Path) -> None:
             found = await the_finding(running, "dead letters", watch="0.5")
             assert found["severity"] == "problem" and "more than a moment ago" in found["what"]
         found = await the_finding(running, "dead letters")
-        assert found["severity"] == "warning" and "redrive -g billing" in found["cure"]
+        assert found["severity"] == "warning" and found["commands"][0].endswith(" -g billing --dry-run")
 
 
 # -- transactions ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import Given, UsageError, value
 from kourou.cli.admin.screen import Screen
 from kourou.errors import KourouError
+from kourou.wording import counted
 
 _WIDTH: Final = 110
 _LABEL: Final = "{:<8} "
@@ -26,7 +27,7 @@ async def _doctor(call: Call) -> AsyncIterator[DoctorReport]:
     )
     yield report
     if report.problems:
-        raise KourouError(f"{_count(report.problems, 'problem')} found; each says how to mend it")
+        raise KourouError(f"{counted(report.problems, 'problem')} found; each is shown with its cure")
 
 
 def _watch_s(given: Given) -> float:
@@ -42,8 +43,8 @@ def _watch_s(given: Given) -> float:
 
 def _show(report: DoctorReport, screen: Screen) -> None:
     screen.line(
-        f"Looked at {_count(report.brokers, 'broker')}, {_count(report.topics, 'topic')} and "
-        f"{_count(report.groups, 'group')}."
+        f"Looked at {counted(report.brokers, 'broker')}, {counted(report.topics, 'topic')} and "
+        f"{counted(report.groups, 'group')}."
     )
     for finding in report.findings:
         _show_finding(finding, screen)
@@ -57,7 +58,7 @@ def _show(report: DoctorReport, screen: Screen) -> None:
     counts = {severity: 0 for severity in Severity}
     for finding in report.findings:
         counts[finding.severity] += 1
-    screen.line(", ".join(_count(count, severity) for severity, count in counts.items()) + ".")
+    screen.line(", ".join(counted(count, severity) for severity, count in counts.items()) + ".")
 
 
 def _show_finding(finding: Finding, screen: Screen) -> None:
@@ -73,10 +74,8 @@ def _show_finding(finding: Finding, screen: Screen) -> None:
             break_on_hyphens=False,
         ):
             screen.line(line)
-
-
-def _count(count: int, name: str) -> str:
-    return f"{count} {name}{'' if count == 1 else 's'}"
+    for command in finding.commands:
+        screen.line("  " + _LABEL.format("run") + command)  # in one line, so that it can be copied
 
 
 DOCTOR: Final = AdminCommand(
