@@ -44,3 +44,9 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
         prefix=f"{tmp_path.name[:30]}-", dir=root, ignore_cleanup_errors=True
     ) as name:
         yield Path(name)
+
+
+@pytest.fixture(name="tmp_path")
+def disk_tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For modules that import it: pytest's folder where it would be otherwise, on disk as a rule."""
+    return tmp_path_factory.mktemp("disk")

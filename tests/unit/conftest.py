@@ -15,6 +15,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.memory_folder import temporary_folder, tmp_path
+
+__all__ = ["temporary_folder", "tmp_path", "unit_test_guard"]
+
 _PROCESS_EVENTS: Final = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"})
 _YIELD_S: Final = 0.001  # up to here a sleep only lets other threads go on
 _guard: list[str] | None = None  # what the running unit test did, None outside of unit tests

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from benchmarks import _page_cache
 
+from tests.memory_folder import disk_tmp_path  # noqa: F401 (these files are on disk)
+
 
 def _is_on_memory(folder: Path) -> bool:
     """tmpfs and its like have no disk to drop pages to."""

@@ -12,6 +12,7 @@ import pytest
 from kourou.store.cq_unit import BLANK_UNIT
 from kourou.store.invariants import Invariant
 from tests.golden.stores import extract_store, manifest
+from tests.memory_folder import disk_tmp_path  # noqa: F401 (beside what it links to)
 from tests.unit.store.broken_stores import Break, check, cut, edit, flip, linked_copy, named, put, remove
 
 VERSION = "4.9.7"

@@ -13,6 +13,7 @@ import pytest
 
 from kourou.store.files import DiskUsage, Files, OpenFile
 from kourou.store.page_cache import FilePages
+from tests.memory_folder import disk_tmp_path  # noqa: F401 (these files are on disk)
 
 BLOCK_BYTES = 4096
 

@@ -11,6 +11,7 @@ import pytest
 
 from kourou.store import page_cache
 from kourou.store.page_cache import FilePages, MappedPages
+from tests.memory_folder import disk_tmp_path  # noqa: F401 (these files are on disk)
 
 SIZE = 64 * mmap.PAGESIZE
 
