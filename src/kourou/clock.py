@@ -26,6 +26,14 @@ class Clock:
         """Milliseconds since some moment; never goes back or leaps."""
         return monotonic_ms()
 
+    def wall_ns(self) -> int:
+        """The wall time in nanoseconds."""
+        return time.time_ns()
+
+    def monotonic_ns(self) -> int:
+        """The monotonic time in nanoseconds."""
+        return _monotonic_ns()
+
 
 def wall_ms() -> int:
     """Milliseconds since 1970, as the machine is set."""
@@ -34,9 +42,13 @@ def wall_ms() -> int:
 
 def monotonic_ms() -> int:
     """Milliseconds since some moment; never goes back or leaps."""
+    return _monotonic_ns() // 1_000_000
+
+
+def _monotonic_ns() -> int:
     if _MONOTONIC is None:  # no clock_gettime: Windows
-        return time.monotonic_ns() // 1_000_000
-    return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
+        return time.monotonic_ns()
+    return time.clock_gettime_ns(_MONOTONIC)
 
 
 def duration_text(ms: int) -> str:

@@ -22,6 +22,7 @@ STEP_MS: Final = 1_000
 """Smaller differences are corrections of a running clock, which everything follows."""
 
 
+_MS_NS: Final = 1_000_000
 # Two programs may set the clock in turn, for ever: then the oldest steps count as one.
 _MAX_STEPS: Final = 100
 
@@ -43,7 +44,9 @@ class ClockWatch:
     def __init__(self, clock: Clock, log_end: Callable[[], int], last_known_ms: int = 0) -> None:
         self._clock = clock
         self._log_end = log_end
-        self._base_ms = clock.wall_ms() - clock.monotonic_ms()
+        # In nanoseconds, and the wall clock is read first: steady time is never ahead of wall time, so that
+        # no timestamp says that a message came early.
+        self._base_ns = clock.wall_ns() - clock.monotonic_ns()
         self._stepped_ms = 0
         self.start_ms = clock.wall_ms()
         """Wall and steady time of the start."""
@@ -63,7 +66,7 @@ class ClockWatch:
 
     def steady_ms(self) -> int:
         """The time without steps; wall time as long as there was none."""
-        return self._clock.monotonic_ms() + self._base_ms
+        return (self._clock.monotonic_ns() + self._base_ns) // _MS_NS
 
     @property
     def stepped_ms(self) -> int:
@@ -72,15 +75,14 @@ class ClockWatch:
 
     def look(self) -> None:
         """Compare the clocks. Called several times a second."""
-        wall_ms = self._clock.wall_ms()
-        drift_ms = wall_ms - self.steady_ms() - self._stepped_ms
+        wall_ns = self._clock.wall_ns()
+        drift_ns = wall_ns - self._clock.monotonic_ns() - self._base_ns - self._stepped_ms * _MS_NS
+        drift_ms = round(drift_ns / _MS_NS)
         if abs(drift_ms) < STEP_MS:
-            # Both are cut to milliseconds at different moments. Steady time stays at wall time or one
-            # behind it, so that no timestamp says that a message came early.
-            if drift_ms not in (0, 1):
-                self._base_ms += drift_ms
+            if not 0 <= drift_ns < _MS_NS:
+                self._base_ns += drift_ns
             return
-        step = ClockStep(drift_ms, self._log_end(), wall_ms)
+        step = ClockStep(drift_ms, self._log_end(), wall_ns // _MS_NS)
         self._stepped_ms += drift_ms
         self.steps.append(step)
         if len(self.steps) > _MAX_STEPS:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kourou.clock import Clock
+
+_MS_NS: Final = 1_000_000
 
 
 class FakeClock(Clock):
@@ -14,11 +18,17 @@ class FakeClock(Clock):
         self._stepped_ms = 0
 
     def wall_ms(self) -> int:
-        base_ms = super().wall_ms() if self._stands_at_ms is None else self._stands_at_ms
-        return base_ms + self._passed_ms + self._stepped_ms
+        return self.wall_ns() // _MS_NS
 
     def monotonic_ms(self) -> int:
-        return (super().monotonic_ms() if self._stands_at_ms is None else 0) + self._passed_ms
+        return self.monotonic_ns() // _MS_NS
+
+    def wall_ns(self) -> int:
+        base_ns = super().wall_ns() if self._stands_at_ms is None else self._stands_at_ms * _MS_NS
+        return base_ns + (self._passed_ms + self._stepped_ms) * _MS_NS
+
+    def monotonic_ns(self) -> int:
+        return (super().monotonic_ns() if self._stands_at_ms is None else 0) + self._passed_ms * _MS_NS
 
     def __call__(self) -> int:
         return self.wall_ms()

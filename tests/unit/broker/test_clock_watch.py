@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kourou.broker.clock_watch import ClockWatch
-from kourou.clock import duration_text
+from kourou.clock import Clock, duration_text
 from kourou.testing.clock import FakeClock
 
 NOW_MS = 1_700_000_000_000
@@ -31,6 +31,25 @@ def test_time_that_passes_is_no_step() -> None:
     kit.watch.look()
     assert kit.watch.steady_ms() == kit.clock()
     assert not kit.watch.step_count
+
+
+def test_steady_time_is_never_ahead_of_wall_time() -> None:
+    """However the milliseconds of both clocks begin: a message that came early by one is early."""
+
+    class Shifted(Clock):
+        now_ns = 0
+
+        def wall_ns(self) -> int:
+            return NOW_MS * 1_000_000 + 200_000 + self.now_ns
+
+        def monotonic_ns(self) -> int:
+            return 800_000 + self.now_ns
+
+    clock = Shifted()
+    watch = ClockWatch(clock, lambda: 0)
+    for clock.now_ns in range(0, 3_000_000, 100_000):
+        assert watch.steady_ms() == clock.wall_ns() // 1_000_000
+        watch.look()
 
 
 def test_small_corrections_are_followed_and_do_not_add_up() -> None:
