@@ -189,7 +189,6 @@ def spark_suites() -> Iterator[Task]:
         "tests/integration/spark",
         "tests/unit/cli/test_pipeline_sql.py",
         "tests/unit/test_doc_examples.py",
-        "tests/integration/test_doc_programs.py",
     )
     yield suite(
         "spark: unit tests", [path for each in unit for path in found(each)], **options, expected_s=60

@@ -1,6 +1,6 @@
 """A FastAPI application that sends and consumes for as long as it lives.
 
-    pip install kourou fastapi uvicorn
+    pip install fastapi uvicorn
     NAMESRV_ADDR=127.0.0.1:9876 uvicorn --factory fastapi_lifespan:create_app
 
 Producer and consumer start with the application and stop in order with it: handlers finish, offsets are
@@ -20,7 +20,8 @@ from kourou import AsyncProducer, AsyncPushConsumer, Message, MessageExt
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-TOPIC = "Orders"
+TOPIC = "WebOrders"
+GROUP = "web-billing"
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Shop:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start before the first request, stop after the last."""
-    async with AsyncProducer("shop") as producer, AsyncPushConsumer("billing") as consumer:
+    async with AsyncProducer("shop") as producer, AsyncPushConsumer(GROUP) as consumer:
         watch = asyncio.create_task(consumer.wait(), name="consumer")
         app.state.shop = shop = Shop(producer, watch)
         await consumer.subscribe(TOPIC, shop.bill)

@@ -1,6 +1,6 @@
 """Django's commands for the example.
 
-pip install kourou django
+pip install django
 python manage.py migrate
 python manage.py consume_orders
 """

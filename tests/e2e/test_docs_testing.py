@@ -1,37 +1,23 @@
-"""docs/testing.md: its program runs and prints what it says, and all its test files pass together."""
+"""docs/testing.md: all its test files pass together. Its program runs in test_docs_in_order.py."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.client.doc_programs import PROJECT, Section, run_program, sections
+from tests.e2e.doc_programs import PROJECT, steps
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 GUIDE = "docs/testing.md"
-_FILE = re.compile(r"# (\S+\.py)\n")
-
-
-def files(of: list[Section]) -> dict[str, str]:
-    """The blocks that are files: their first line has the name."""
-    codes = [program.code for section in of for program in section.programs]
-    return {found[1]: code for code in codes if (found := _FILE.match(code))}
-
-
-async def test_the_program_of_the_guide(tmp_path: Path) -> None:
-    programs = [program for section in sections(GUIDE) for program in section.programs]
-    (program,) = [program for program in programs if not _FILE.match(program.code)]
-    await run_program(program, "127.0.0.1:1", tmp_path)
 
 
 def test_the_test_files_of_the_guide(tmp_path: Path) -> None:
-    found = files(sections(GUIDE))
+    found = {step.file_name: step.text for step in steps(GUIDE) if step.file_name is not None}
     assert len(found) == 7
     for name, code in found.items():
         (tmp_path / name).write_text(code)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from kourou import MessageExt, PushConsumer
 
+GROUP = "site-billing"
+
 
 def with_fresh_connections(
     handler: Callable[[MessageExt], None], close_old_connections: Callable[[], None]
@@ -25,6 +27,6 @@ def with_fresh_connections(
 
 def consume(namesrv: str, topic: str, handler: Callable[[MessageExt], None], *, concurrency: int) -> None:
     """Consume until Ctrl-C or SIGTERM; handlers that run then finish first."""
-    with PushConsumer("billing", namesrv=namesrv, concurrency=concurrency, consume_from="first") as consumer:
+    with PushConsumer(GROUP, namesrv=namesrv, concurrency=concurrency, consume_from="first") as consumer:
         consumer.subscribe(topic, handler)
         consumer.run()

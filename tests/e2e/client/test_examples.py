@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.e2e
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DJANGO = EXAMPLES / "django_consumer"
-TOPIC = "Orders"
+TOPICS = ("WebOrders", "SiteOrders")
 
 
 def load(path: Path) -> ModuleType:
@@ -50,7 +51,8 @@ def fastapi_lifespan() -> Iterator[ModuleType]:
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterThread]:
     with cluster_thread(tmp_path / "stores") as running:
-        running.run(lambda each: make_topic(each, TOPIC))
+        for topic in TOPICS:
+            running.run(partial(make_topic, topic=topic))
         monkeypatch.setenv("NAMESRV_ADDR", running.run(_namesrv_addr))
         yield running
 
@@ -67,7 +69,7 @@ async def test_the_lifespan_starts_and_stops_both_clients(
 ) -> None:
     app = SimpleNamespace(state=SimpleNamespace())
     async with cluster(tmp_path) as running:
-        await make_topic(running, TOPIC)
+        await make_topic(running, "WebOrders")
         monkeypatch.setenv("NAMESRV_ADDR", running.namesrv_addr)
         async with fastapi_lifespan.lifespan(app):
             shop = app.state.shop
@@ -113,7 +115,7 @@ def bill(message):
     print(message.keys[0], "billed")
 
 handler = with_fresh_connections(bill, lambda: print("looked at connections"))
-consume(sys.argv[1], "Orders", handler, concurrency=1)
+consume(sys.argv[1], "SiteOrders", handler, concurrency=1)
 print("stopped in order")
 """
 
@@ -156,7 +158,7 @@ def handles(pid: int, number: signal.Signals) -> bool:
 def send_orders(namesrv: str, *order_ids: str) -> None:
     with Producer("shop", namesrv=namesrv) as producer:
         for order_id in order_ids:
-            producer.send(Message(TOPIC, b"a book", keys=[order_id]), sharding_key="one queue")
+            producer.send(Message("SiteOrders", b"a book", keys=[order_id]), sharding_key="one queue")
 
 
 def test_a_command_consumes_until_it_is_stopped(served: ClusterThread, tmp_path: Path) -> None:

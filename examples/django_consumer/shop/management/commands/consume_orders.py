@@ -12,9 +12,11 @@ from kourou import MessageExt
 from shop.consuming import consume, with_fresh_connections
 from shop.models import Bill
 
+TOPIC = "SiteOrders"
+
 
 class Command(BaseCommand):
-    """One process of the group `billing`; start as many as are needed."""
+    """One process of the consumer group; start as many as are needed."""
 
     help = "Consume orders until Ctrl-C or SIGTERM"
 
@@ -25,7 +27,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the consumer in this thread."""
         handler = with_fresh_connections(self.bill, close_old_connections)
-        consume(settings.ROCKETMQ_NAMESRV, "Orders", handler, concurrency=options["concurrency"])
+        consume(settings.ROCKETMQ_NAMESRV, TOPIC, handler, concurrency=options["concurrency"])
 
     def bill(self, message: MessageExt) -> None:
         """Handle one order; what it raises has the message come again."""
