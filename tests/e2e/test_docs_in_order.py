@@ -165,10 +165,11 @@ class Reader:
         raise failure
 
 
-async def test_every_page_in_order_on_one_broker(tmp_path: Path) -> None:
-    standalone = Standalone(tmp_path)
+async def test_every_page_in_order_on_one_broker(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("ann")  # on a disk: `doctor` reports a store in memory
+    standalone = Standalone(home)
     try:
-        reader = Reader(standalone.wait_ready(tmp_path), tmp_path, standalone.environ)
+        reader = Reader(standalone.wait_ready(home), home, standalone.environ)
         for page in PAGES:
             await reader.read(page)
         assert not reader.failures, "\n".join(reader.failures)
