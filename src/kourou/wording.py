@@ -18,14 +18,17 @@ def nearest(word: str, names: Iterable[str], *, likeness: float = 0.6) -> str | 
     """The name that a mistyped word probably means, in any case of letters; None if no name is near.
 
     Two letters that changed places count as one mistake, so that the nearest to `prot` is `port`.
+    A name equal to the word is left out: it was added after the word was found to be unknown.
     `likeness`, from 0 to 1: how much of the two has to be equal, as difflib measures it.
 
     >>> nearest("prot", ["host", "port"]), nearest("ordres", ["Orders"]), nearest("x", ["Orders"])
     ('port', 'Orders', None)
+    >>> nearest("Orders", ["Orders", "Ordres"])
+    'Ordres'
     """
     from difflib import get_close_matches  # only on the way to an error
 
-    by_small = {name.lower(): name for name in sorted(names)}
+    by_small = {name.lower(): name for name in sorted(names) if name != word}
     small = word.lower()
     close = get_close_matches(small, by_small, n=5, cutoff=likeness)
     return by_small[min(close, key=lambda name: _mistakes(small, name))] if close else None

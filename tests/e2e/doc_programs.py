@@ -111,7 +111,8 @@ async def run_step(step: Step, namesrv: str, folder: Path, environ: Mapping[str,
             if step.runs_until_stopped:
                 await read_lines(process, len(step.output or ()), printed)
                 if process.returncode is None:
-                    process.send_signal(signal.SIGTERM)
+                    # Both are ends in order; a command is ended by Ctrl-C.
+                    process.send_signal(signal.SIGTERM if step.is_program else signal.SIGINT)
             rest, errors = await process.communicate()
     except TimeoutError:
         raise AssertionError(f"it did not end; it printed {printed}") from None

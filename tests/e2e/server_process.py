@@ -33,6 +33,14 @@ class ServerProcess:
             time.sleep(0.01)
         return self.output.splitlines()[0]
 
+    def wait_output(self, text: str) -> None:
+        """Wait until it has printed a line with this text."""
+        deadline = time.monotonic() + START_SECONDS
+        while text not in self.output[: self.output.rfind("\n") + 1]:
+            assert self.process.poll() is None, self.errors
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.01)
+
     def wait_errors(self, text: str) -> None:
         """Wait until it has complained of something."""
         deadline = time.monotonic() + START_SECONDS
