@@ -27,7 +27,9 @@ def test_every_offset_is_given_once_and_in_order(
             part = plan.ask()
             assert part.begin not in asked
             asked[part.begin] = part
-        assert len(asked) <= 2 * in_flight
+        # Of a slice that is cut, what is left holds more than one of the new size only if that is a fraction
+        # of the old one: 16,384 can be divided by five six times.
+        assert len(asked) <= 7 * in_flight
         part = asked.pop(plan.position)
         # A broker gives as many as fit: at least one, at most those that it was asked for.
         next_offset = min(part.end, part.begin + limits[turns % len(limits)])
