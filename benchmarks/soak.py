@@ -30,7 +30,7 @@ from pathlib import Path
 from benchmarks._broker_loadgen import Interval, LoadgenError, Measured, RunningLoad, build
 from benchmarks._broker_peers import OURS, Launcher, PeerError, RunningPeer
 from benchmarks._broker_report import cpu_model, machine, machine_name
-from kourou.store.kernel import installed_kernel
+from kourou.store.kernel import choose_kernel
 
 RESULTS = Path(__file__).parent / "results"
 GROWTH_LIMIT = 0.05
@@ -159,7 +159,7 @@ def result_of(
     """All of it together."""
     return SoakResult(
         command=shlex.join(["python", "-m", "benchmarks", "soak", *sys.argv[1:]]),
-        machine=f"{machine()}, {'with' if installed_kernel() else 'without'} the compiled kernel",
+        machine=f"{machine()}, {'with' if choose_kernel().kernel else 'without'} the compiled kernel",
         minutes=options.minutes,
         rate=options.rate,
         samples=samples,

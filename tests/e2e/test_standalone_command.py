@@ -17,6 +17,7 @@ from kourou.cli.mqshutdown import shut_down
 from kourou.protocol.bodies import ClusterInfo, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
+from kourou.store.kernel import choose_kernel
 from kourou.testing.store_check import assert_store_ok
 from kourou.transport.client import RemotingClient
 from tests.e2e.broker.test_cluster import send_command
@@ -106,7 +107,12 @@ def test_it_names_its_log_takes_messages_and_says_that_it_stops(spawn: Spawn, tm
     assert call(broker, send_command(b"x")).code == ResponseCode.SUCCESS
     assert server.stop() == 0
     assert (server.output.splitlines()[1:], server.errors) == (
-        [f"log file: {store}/logs/standalone.log", "Kourou is stopping...", "Kourou has stopped."],
+        [
+            f"log file: {store}/logs/standalone.log",
+            str(choose_kernel()),
+            "Kourou is stopping...",
+            "Kourou has stopped.",
+        ],
         "",
     )
     assert_store_ok(store / "broker-a")
@@ -298,6 +304,7 @@ def test_mqbroker_with_a_file_and_a_name_server(spawn: Spawn, tmp_path: Path) ->
     booted = BOOTED.match(server.wait_first_line())
     assert booted is not None
     assert server.output.splitlines()[0].endswith(f" and name server is {namesrv}")
+    assert server.output.splitlines()[2] == str(choose_kernel())
     assert registered(namesrv)["broker-x"] == booted[1]
     assert shut_down("broker", tmp_path / "home/.local/state/kourou/run")
     assert server.wait_end() == 0

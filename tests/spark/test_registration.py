@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
-import tomllib
-import zipfile
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
@@ -51,19 +48,6 @@ def test_without_pyspark_register_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'kourou[spark]'" in done.stdout
-
-
-@pytest.mark.slow
-def test_the_wheel_has_the_module(tmp_path: Path) -> None:
-    offline = ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *offline, "-w", str(tmp_path)]
-    subprocess.run([*command, str(ROOT)], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"pyspark_kourou.py", "kourou/spark/sink.py"} <= names
-    tops = {name.partition("/")[0] for name in names}
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert tops == {"kourou", "pyspark_kourou.py", f"kourou-{version}.dist-info"}
 
 
 def test_a_session_of_its_own_knows_the_format(spark: SparkSession) -> None:

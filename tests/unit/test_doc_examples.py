@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 import kourou
+from kourou.store.kernel import MODULE as KERNEL
 from tests.needed import need_module
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
-MODULES = sorted(module.name for module in pkgutil.walk_packages(kourou.__path__, "kourou."))
+# The compiled kernel has no source to look for examples in.
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(kourou.__path__, "kourou.") if module.name != KERNEL
+)
 PACKAGES = sorted({name.split(".")[1] for name in MODULES})
 LAKES = {"kourou.spark.pipelines.lake_delta": "deltalake", "kourou.spark.pipelines.lake_iceberg": "pyiceberg"}
 

@@ -28,6 +28,7 @@ from kourou.admin.doctor_checks_servers import (
     check_clocks,
     check_damage,
     check_disks,
+    check_kernels,
     check_namesrvs,
     check_stores,
 )
@@ -50,6 +51,7 @@ _AT_ONE_LOOK: Final[dict[str, Check]] = {
     "disks": check_disks,
     "stores": check_stores,
     "damage": check_damage,
+    "compiled kernel": check_kernels,
     "permissions": check_permissions,
     "topics on all masters": check_spread,
     "order configuration": check_order_conf,

@@ -53,7 +53,7 @@ from kourou.errors import ConfigError
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.file_preparer import FilePreparer
 from kourou.store.files import Files
-from kourou.store.kernel import installed_kernel
+from kourou.store.kernel import KernelChoice, choose_kernel
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import FlushDiskType
 from kourou.store.steps import run_steps
@@ -94,7 +94,7 @@ class BrokerController:
         self._files = files or Files()
         self._clock = clock or Clock()
         self._hooks = hooks or BrokerHooks()
-        self._kernel = installed_kernel() if config.compiled_kernel_enable else None
+        self._kernel = choose_kernel(is_enabled=config.compiled_kernel_enable)
         self._services: BrokerServices | None = None
         self._server: RemotingServer | None = None
         self._client: RemotingClient | None = None
@@ -173,7 +173,7 @@ class BrokerController:
 
     def _open_store(self) -> MessageStore:
         config = store_config(self._config, store_host(self._config))
-        return MessageStore.open(config, self._files, self._clock.wall_ms, self._kernel)
+        return MessageStore.open(config, self._files, self._clock.wall_ms, self._kernel.kernel)
 
     async def _serve(self, store: MessageStore) -> None:
         registration = Registration()
@@ -201,7 +201,7 @@ class BrokerController:
             server_settings(self._config),
             on_close=self._closed,
             passes=services.passes,
-            runs=sends.run_taker(self._kernel),
+            runs=sends.run_taker(self._kernel.kernel),
         )
         await self._server.start()
         self._client = RemotingClient(client_settings(self._config, self._config.connect_timeout_millis))
@@ -211,11 +211,12 @@ class BrokerController:
         self._start_timers(services)
         await registration.begin(services, self._out_api)
         _log.info(
-            "broker %s of cluster %s serves at %s, store %s",
+            "broker %s of cluster %s serves at %s, store %s, %s",
             self._config.broker_name,
             self._config.broker_cluster_name,
             services.address,
             store.config.root,
+            self._kernel,
         )
 
     def _make_services(self, store: MessageStore, registration: Registration) -> BrokerServices:
@@ -276,6 +277,7 @@ class BrokerController:
             store_host=store.config.store_host,
             register_soon=registration.soon,
             update_config=self._update_config,
+            kernel=self._kernel,
             hooks=self._hooks,
         )
 
@@ -452,6 +454,11 @@ class BrokerController:
     def address(self) -> str:
         """`host:port` that clients are told."""
         return self.services.address
+
+    @property
+    def kernel(self) -> KernelChoice:
+        """Whether it uses the compiled kernel."""
+        return self._kernel
 
     @property
     def probe_address(self) -> str | None:

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.store_rates import Rate
-from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, STORE_FENCED, TIMER_TOPIC
+from kourou.protocol.names import (
+    COMPILED_KERNEL,
+    COMPILED_KERNEL_CURE,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    STORE_FENCED,
+    TIMER_TOPIC,
+)
 from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.store.files import DiskUsage, Files
 
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.services import BrokerServices
     from kourou.config.broker import BrokerConfig
+    from kourou.store.kernel import KernelChoice
 
 # Key prefix, and the configuration key of its capacity.
 _POOLS: Final = {
@@ -63,6 +70,7 @@ def runtime_info(services: BrokerServices, on_disk: OnDisk, earliest_message_ms:
         **dict(_delay_levels(services)),
         **_timer(services),
         **_clock(services.clock_watch),
+        **_kernel(services.kernel),
     }
 
 
@@ -201,6 +209,11 @@ def _clock(watch: ClockWatch) -> dict[str, str]:
         "lastClockStepMs": str(step.ms if step is not None else 0),
         "lastClockStepTimestamp": str(step.wall_ms if step is not None else 0),
     }
+
+
+def _kernel(choice: KernelChoice) -> dict[str, str]:
+    """Whether the compiled kernel is in use. Kourou's own keys; `doctor` reads them."""
+    return {COMPILED_KERNEL: choice.status, **({COMPILED_KERNEL_CURE: choice.cure} if choice.cure else {})}
 
 
 def runtime_text(elapsed_ms: int) -> str:

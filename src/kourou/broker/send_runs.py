@@ -6,7 +6,7 @@ request of another kind is handled, what it has sent before is put.
 Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction,
 or a batch, of whose messages none is part of a transaction.
 The first one that is not, and what follows it on its connection, goes the way of all requests
-(send_message_processor.py); so does everything where the kernel is not installed.
+(send_message_processor.py); so does everything where the kernel is not in use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kourou.broker.sent_properties import NOTED_NAMES
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.message_id import HOST_V4_BYTES
 from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.kernel import EncodedSends, Kernel, SendsEnd, SendSetup, SentPiece
+from kourou.store.kernel import EncodedSends, Kernel, KernelChoice, SendsEnd, SendSetup, SentPiece
 from kourou.store.put_batch import PutRun, RunRoom
 from kourou.store.put_status import PutRefusedError, PutStatus
 from kourou.transport.connection import Connection
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PUT_OK: Final = PutStatus.PUT_OK
+_FAILED: Final = KernelChoice(
+    None,
+    "it failed during a send",
+    "see the broker's log for the traceback and report it; restart the broker",
+)
 # Each run looks at all that is left. Where that many end at an odd one, the kernel is of no use in this pass.
 _MAX_RUNS: Final = 8
 _BEGIN: Final[SendsEnd] = (0, 0, 0)
@@ -164,8 +169,9 @@ class SendRuns:
             )
         except Exception:
             # It has put nothing: the general way takes what it would have taken.
-            _log.exception("the compiled kernel failed; from now on Python does its work")
+            _log.exception("the compiled kernel failed; sends are handled in Python until the next start")
             self._is_broken = True
+            services.kernel = _FAILED
             return None
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:

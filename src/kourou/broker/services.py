@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
     from kourou.protocol.bodies.topics import TopicConfig
     from kourou.store.files import Files
+    from kourou.store.kernel import KernelChoice
     from kourou.store.message_store import MessageStore
     from kourou.transport.passes import Passes
     from kourou.transport.request import Request
@@ -78,6 +79,8 @@ class BrokerServices:
     """Tell the name servers of a change at once; None: everything."""
     update_config: Callable[[Mapping[str, str]], None]
     """Change keys while running and write them to the configuration file; ConfigError or RequestError."""
+    kernel: KernelChoice
+    """Whether the compiled kernel is in use, for runtime info."""
     hooks: BrokerHooks = field(default_factory=BrokerHooks)
 
     def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:

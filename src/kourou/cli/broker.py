@@ -113,7 +113,7 @@ def _say_booted(broker: BrokerController, log: LogConfig) -> None:
     boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"
     names = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
     probes = probe_line(broker.probe_address)
-    print(f"{boot}{names}\n{log_place(log)}\n{probes}", end="", flush=True)
+    print(f"{boot}{names}\n{log_place(log)}\n{broker.kernel}\n{probes}", end="", flush=True)
 
 
 def _more_notes(config: BrokerConfig) -> list[str]:

@@ -335,6 +335,15 @@ def ready(
     run_command("kourou ready", lambda: run_ready(broker_addr, namesrv_addr, http, wait, as_json=as_json))
 
 
+@app.command()
+@click.option("as_json", "--json", is_flag=True, help="Print the result as JSON.")
+def version(*, as_json: bool) -> None:
+    """Print the version, and whether brokers of this installation use the compiled kernel."""
+    from kourou.cli.version import run_version
+
+    run_command("kourou version", lambda: run_version(as_json=as_json))
+
+
 class _AdminCommand(OneLineCommand):
     """`kourou admin`, whose words mqadmin reads; a shell completes them as mqadmin's."""
 

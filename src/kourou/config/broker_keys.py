@@ -94,7 +94,7 @@ _OURS: Final = (
     # The most that one pull may carry, whatever the client asks for: room for bulk readers, such as
     # Spark, without a frame that is too large.
     Key("maxTransferBytesPerPull", _INT, 4_194_304, low=1_024, high=15_728_640, shown=False),
-    # Whether the compiled kernel is used where it is installed; without it Python does the same.
+    # Whether the compiled kernel is used where it was built; without it Python does the same.
     Key("compiledKernelEnable", _BOOL, True, shown=False),
 )
 

@@ -88,8 +88,8 @@ BROKER: Final[Mapping[str, Mapping[str, str]]] = {
         "still counts as live there.",
         "maxTransferBytesPerPull": "The most bytes of a large pull, as Kourou's clients and its Spark source "
         "negotiate them.",
-        "compiledKernelEnable": "Use the compiled kernel where it is installed "
-        "([performance.md](performance.md)); without it Python does the same.",
+        "compiledKernelEnable": "Use the compiled kernel where it was built "
+        "([performance.md](performance.md#the-compiled-kernel)); without it Python does the same.",
     },
     "Topics and groups": {
         "autoCreateTopicEnable": "Whether a send makes the topic that is missing. Turn it off in production.",

@@ -38,6 +38,10 @@ SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 STORE_FENCED: Final = "storeFenced"
 """Key of a broker's runtime information, only there if the store takes no more messages: why."""
+COMPILED_KERNEL: Final = "compiledKernel"
+"""Key of a broker's runtime information: `in use`, or `not in use` and why."""
+COMPILED_KERNEL_CURE: Final = "compiledKernelCure"
+"""Key of a broker's runtime information, only there if the kernel is not in use: how to get it."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {

@@ -179,7 +179,7 @@ class CommitLog:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def write(self, start_phy_offset: int, data: bytes) -> None:
+    def write(self, start_phy_offset: int, data: Buffer) -> None:
         """Put `data`, which lies in one file, at `start_phy_offset`: the log's end or the start of
         the file behind it. In the page cache on return; OSError leaves the log's end as it was."""
         log_file = self._writable(start_phy_offset)

@@ -1,28 +1,35 @@
-"""The compiled kernel: the hot path of a broker in C, where it is installed (`pip install ./kernel`).
+"""The compiled kernel: the hot path of a broker in C (`_kernel.c`), an optional part of the package.
 
-Without it the same is done in Python, with the same bytes: it only saves time. Whoever makes a broker looks
-for it once (`installed_kernel`) and hands it on.
+Without it the same is done in Python, with the same bytes: it only saves time. The broker's controller
+chooses once, by `choose_kernel`, and passes the result on.
 """
 
 from __future__ import annotations
 
 import importlib
-import logging
+import os
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
-from kourou.protocol.record import Buffer
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.put_batch import GrownQueue
+if TYPE_CHECKING:
+    # `kourou version` imports this module, and need not load numpy.
+    from kourou.protocol.record import Buffer
+    from kourou.store.consume_queue import ConsumeQueue
+    from kourou.store.put_batch import GrownQueue
 
-_log = logging.getLogger(__name__)
-
-MODULE: Final = "kourou_kernel"
-_INTERFACE: Final = 7
+MODULE: Final = "kourou.store._kernel"
+VARIABLE: Final = "KOUROU_KERNEL"
+"""The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
+_INTERFACE: Final = 8
+_BUILD: Final = (
+    "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then reinstall "
+    "Kourou with pip install --force-reinstall --no-deps (in a checkout: make kernel)"
+)
 
 AnswerTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """Of an answer in JSON to a batch that has no id, and to what has one; the same for binary headers."""
-NewQueue: TypeAlias = Callable[[str, int], ConsumeQueue | None]
+NewQueue: TypeAlias = "Callable[[str, int], ConsumeQueue | None]"
 """Makes a queue ready that nothing was put into yet; None if nothing can be."""
 SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], AnswerTemplates, bytes, NewQueue]
 """What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
@@ -31,7 +38,7 @@ SentPiece: TypeAlias = tuple[bytes, int, int]
 """Bytes, and from where to where in them there are whole frames."""
 SendsEnd: TypeAlias = tuple[int, int, int]
 """How far sends are taken: so many groups, pieces of the next one, and up to where in the next of these."""
-EncodedSends: TypeAlias = tuple[SendsEnd, int, bytes, bytes, list[bytes], list[GrownQueue]]
+EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], list[GrownQueue]]"
 """Where they end, how many messages they are, their records, what to index (rows of `HASHED_KEYS`), the
 answers for each connection, and the queues that grow."""
 
@@ -85,20 +92,37 @@ class Kernel(Protocol):
     ) -> bool: ...
 
 
-def installed_kernel() -> Kernel | None:
-    """The kernel, if there is one that fits."""
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """The kernel to use, or why there is none: `problem`, and what to do about it, `cure`."""
+
+    kernel: Kernel | None
+    problem: str = ""
+    cure: str = ""
+
+    @property
+    def status(self) -> str:
+        """Whether it is in use, for tables and runtime info."""
+        return "in use" if self.kernel is not None else f"not in use: {self.problem}"
+
+    def __str__(self) -> str:
+        return f"compiled kernel {self.status}" + (f"; {self.cure}" if self.cure else "")
+
+
+def choose_kernel(*, is_enabled: bool = True, environ: Mapping[str, str] = os.environ) -> KernelChoice:
+    """The kernel, if it may be used, is installed and fits; `is_enabled` is the key compiledKernelEnable."""
+    if not is_enabled:
+        return KernelChoice(None, "compiledKernelEnable=false", "set it to true and restart the broker")
+    if environ.get(VARIABLE) == "0":
+        return KernelChoice(None, f"{VARIABLE}=0 in the environment", "unset it and restart the broker")
     try:
         kernel = cast(Kernel, importlib.import_module(MODULE))
-    except ImportError:
-        return None
+    except ModuleNotFoundError:
+        return KernelChoice(None, "it was not built", _BUILD)
+    except ImportError as error:
+        return KernelChoice(None, f"it cannot be loaded: {error}", _BUILD)
     interface = getattr(kernel, "INTERFACE", None)
     if interface != _INTERFACE:
-        _log.warning(
-            "the installed %s is of interface %s, this broker needs %d: install the one that came with it; "
-            "until then Python does its work",
-            MODULE,
-            interface,
-            _INTERFACE,
-        )
-        return None
-    return kernel
+        problem = f"it is of another version of Kourou (interface {interface}, not {_INTERFACE})"
+        return KernelChoice(None, problem, _BUILD)
+    return KernelChoice(kernel)

@@ -367,7 +367,8 @@ class LogAppender:
             self._undo()
             for start_phy_offset, parts in batch.writes:
                 if parts:
-                    self._log.write(start_phy_offset, b"".join(parts))
+                    data = parts[0] if len(parts) == 1 else b"".join(parts)
+                    self._log.write(start_phy_offset, data)
         except OSError as error:
             raise self._failed(batch, error) from error
         self._log.advance(batch.end_phy_offset)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from kourou.protocol.record import Buffer
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.put_status import PutStatus
 
@@ -48,7 +49,7 @@ class PutRun(NamedTuple):
     index, rows of `HASHED_KEYS`. `done` is for all of them."""
 
     messages: int
-    records: bytes
+    records: Buffer
     hashed_keys: bytes
     grown: list[GrownQueue]
     done: PutDone
@@ -95,7 +96,7 @@ class PutBatch:
         self.end_phy_offset = start_phy_offset
         self.store_timestamp = store_timestamp
         # One entry per file touched: where its bytes start, and the pieces. `parts` are the last one's.
-        self.writes: list[tuple[int, list[bytes]]] = []
+        self.writes: list[tuple[int, list[Buffer]]] = []
         self.begin_file(start_phy_offset, last_phy_offset)
         self.puts: list[Put] = []
         # Messages beside those of `puts`: of some that came together one is told for all.
@@ -120,7 +121,7 @@ class PutBatch:
 
     def begin_file(self, phy_offset: int, last_phy_offset: int) -> None:
         """The next record lies at `phy_offset`, in a file of its own."""
-        self.parts: list[bytes] = []
+        self.parts: list[Buffer] = []
         self.writes.append((phy_offset, self.parts))
         self.end_phy_offset = phy_offset
         self.last_phy_offset = last_phy_offset

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.e2e
 TOPIC = "Orders"
 GROUP = "billing"
 # What depends on the machine that runs the tests.
-OF_THE_MACHINE = ("machine", "disks")
+OF_THE_MACHINE = ("machine", "disks", "compiled kernel")
 
 
 async def diagnosis(

@@ -26,12 +26,13 @@ from kourou.protocol.frame import FrameDecoder
 from kourou.store.files import Files
 from kourou.store.kernel import (
     MODULE,
+    VARIABLE,
     EncodedSends,
     Kernel,
     NewQueue,
     SendsEnd,
     SentPiece,
-    installed_kernel,
+    choose_kernel,
 )
 from kourou.store.put_batch import GrownQueue, PutBatch, RunRoom
 from kourou.testing.clock import FakeClock
@@ -41,7 +42,8 @@ from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.settings import ConnectionLimits
 from tests.e2e.broker.broker_kit import config
 
-SOURCE = Path(__file__).parents[3] / "kernel" / f"{MODULE}.c"
+PROJECT = Path(__file__).parents[3]
+SOURCE = PROJECT / "src" / f"{MODULE.replace('.', '/')}.c"
 NOW_MS = 1_700_000_000_000
 ROOM = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
 
@@ -58,13 +60,11 @@ def build_problem() -> str | None:
 @functools.cache
 def build() -> ModuleType:
     """The kernel, compiled with every warning an error; once for all workers, and again when it changes."""
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    sources = sorted(path for path in SOURCE.parent.iterdir() if path.suffix in (".c", ".h"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    library = SOURCE.parents[1] / "build" / "test-kernel" / digest / f"{MODULE}{suffix}"
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    library = PROJECT / "build" / "test-kernel" / digest / f"{SOURCE.stem}.abi3.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
-        compiled = library.with_name(f"{os.getpid()}{suffix}")
+        compiled = library.with_name(f"{os.getpid()}.so")
         _compile(compiled)
         compiled.replace(library)
     spec = importlib.util.spec_from_file_location(MODULE, library)
@@ -101,7 +101,7 @@ class FedBroker:
         self.taken = self.calls = self.messages = 0
         self.services.store.dispatcher.on_publish.append(self._published)
         self._sends = SendMessageProcessor(self.services)
-        kernel = installed_kernel() if has_kernel else None
+        kernel = choose_kernel(is_enabled=has_kernel, environ={}).kernel
         self._runs = self._sends.run_taker(None if kernel is None else self._counting(kernel))
 
     def _counting(self, kernel: Kernel) -> Kernel:
@@ -219,5 +219,6 @@ async def fed_broker(
 
 
 def install(module: ModuleType, patch: pytest.MonkeyPatch) -> None:
-    """Have it imported by its name."""
+    """Have it imported by its name, and used."""
     patch.setitem(sys.modules, MODULE, module)
+    patch.delenv(VARIABLE, raising=False)

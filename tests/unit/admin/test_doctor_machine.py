@@ -23,6 +23,7 @@ from kourou.admin.doctor_checks_servers import (
     damage_findings,
     disk_findings,
     fence_findings,
+    kernel_findings,
 )
 from kourou.admin.doctor_findings import Severity
 from kourou.admin.doctor_scene import BrokerView, Scene
@@ -179,3 +180,14 @@ def test_what_a_brokers_clock_shows() -> None:
 )
 def test_only_what_cannot_be_rounding_or_travel_is_skew(told: int, skew: int) -> None:
     assert clock_skew_ms(told, 10_000, 10_500) == skew
+
+
+def test_a_broker_without_the_compiled_kernel_is_a_hint() -> None:
+    (finding,) = kernel_findings(
+        broker(compiledKernel="not in use: it was not built", compiledKernelCure="install a C compiler")
+    )
+    assert finding.severity is Severity.HINT
+    assert finding.what == "it runs without the compiled kernel: it was not built"
+    assert finding.cure == "install a C compiler"
+    # Apache's brokers do not have the key.
+    assert not list(kernel_findings(broker())) and not list(kernel_findings(broker(compiledKernel="in use")))

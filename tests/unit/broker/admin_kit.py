@@ -26,6 +26,7 @@ from kourou.broker.timer_messages import TimerMessages
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig, decode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
+from kourou.store.kernel import choose_kernel
 from kourou.transport.dispatcher import Dispatcher
 from tests.unit.broker.tables_kit import MemoryBroker, Peer
 from tests.unit.store.message_stores import faulty, put
@@ -53,6 +54,7 @@ class AdminBroker(MemoryBroker):
             self.files, root, self.config, self.store.log, self.clock()
         )
         self.address = "127.0.0.1:10911"
+        self.kernel = choose_kernel(is_enabled=False)
         self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
         self.groups.update(SubscriptionGroupConfig(group_name="CG"))
         services = cast(BrokerServices, self)

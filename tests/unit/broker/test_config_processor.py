@@ -133,6 +133,8 @@ async def test_runtime_info_tells_what_is(tmp_path: Path, is_cold: bool) -> None
             "runtime": "[ 0 days, 0 hours, 0 minutes, 2 seconds ]",
             "earliestMessageTimeStamp": str(NOW_MS),
             "startAcceptSendRequestTimeStamp": "0",
+            "compiledKernel": "not in use: compiledKernelEnable=false",
+            "compiledKernelCure": "set it to true and restart the broker",
             "msgPutTotalTodayNow": "2",
             "msgGetTotalTodayNow": "1",
             "putMessageTimesTotal": "3",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -415,6 +418,26 @@ def test_a_store_that_cannot_be_made_is_one_line() -> None:
 def test_the_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"kourou {__version__}\n")
+
+
+def test_the_version_with_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is in use, in words and as JSON."""
+    monkeypatch.setenv("KOUROU_KERNEL", "0")
+    problem, cure = "KOUROU_KERNEL=0 in the environment", "unset it and restart the broker"
+    python, system = f"CPython {platform.python_version()}", f"{sys.platform} {platform.machine()}"
+    words = CliRunner().invoke(app, ["version"])
+    assert words.exit_code == 0
+    assert words.stdout.splitlines() == [
+        f"kourou {__version__}, {python}, {system}",
+        f"compiled kernel not in use: {problem}; {cure}",
+    ]
+    facts = CliRunner().invoke(app, ["version", "--json"])
+    assert json.loads(facts.stdout) == {
+        "version": __version__,
+        "python": python,
+        "platform": system,
+        "kernel": {"inUse": False, "problem": problem, "cure": cure},
+    }
 
 
 @pytest.mark.parametrize(

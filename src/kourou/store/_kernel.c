@@ -1,4 +1,5 @@
-/* kourou_kernel: the hot path of a broker, compiled. Optional: without it the same is done in Python.
+/* kourou.store._kernel: the hot path of a broker, compiled. Optional: without it the same is done in Python.
+   kernel.py beside this file imports it; setup.py builds it.
 
    sends_end      how far bytes that a connection has read are whole frames with sends
    encode_sends   ordinary sends of the connections of a pass: records, units, hashed keys, answers
@@ -9,8 +10,12 @@
    What is not quite ordinary is left alone: the caller goes its own way from there on. So nothing here
    reports what is wrong with a request, and nothing here changes an object of the caller's. All that comes
    from a peer is looked at with its length; a field that the general way might take otherwise is not taken.
-   The bytes are those that the general way makes: tests/integration/kernel compares both. */
+   The bytes are those that the general way makes: tests/integration/kernel compares both.
 
+   Only the stable ABI of Python 3.11 is used, so that one binary serves every later version. It has no macros
+   that look into objects, only functions: what is needed for each message is looked up once and kept. */
+
+#define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>
@@ -25,14 +30,15 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 7
+#define INTERFACE 8
 
 enum { SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, JSON = 0, BINARY = 1, ONEWAY = 2 };
 enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
 enum { HOST_BYTES = 8, HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
 #define MESSAGE_MAGIC 0xDAA320A7u
 enum { HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20 };
-enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_BATCH_TOPIC_BYTES = 127, MAX_QUEUES = 256 };
+enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_BATCH_TOPIC_BYTES = 127 };
+enum { MAX_QUEUES = 256, MAX_NOTED = 64 };
 
 static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic;
 
@@ -43,9 +49,13 @@ struct span {
     Py_ssize_t size;
 };
 
+/* The bytes of an object; with an error set if it has none. */
 static struct span span_of(PyObject *bytes)
 {
-    return (struct span){PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
+    char *at = NULL;
+    Py_ssize_t size = 0;
+    PyBytes_AsStringAndSize(bytes, &at, &size);
+    return (struct span){at, size};
 }
 
 static int is_text(struct span span, const char *text)
@@ -212,7 +222,7 @@ static int checksum(struct span body, uint32_t *crc)
         return 1;
     }
     PyObject *view = PyMemoryView_FromMemory((char *)body.at, body.size, PyBUF_READ);
-    PyObject *number = view == NULL ? NULL : PyObject_CallOneArg(crc32_function, view);
+    PyObject *number = view == NULL ? NULL : PyObject_CallFunctionObjArgs(crc32_function, view, NULL);
     Py_XDECREF(view);
     if (number == NULL)
         return 0;
@@ -297,7 +307,8 @@ static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t c
         PyErr_SetString(PyExc_TypeError, "sends_end takes bytes and two numbers");
         return NULL;
     }
-    struct span rest = span_of(args[0]);
+    const struct span data = span_of(args[0]);
+    struct span rest = data;
     struct frame frame;
     Py_ssize_t position = PyLong_AsSsize_t(args[1]), max_bytes = PyLong_AsSsize_t(args[2]);
     if (PyErr_Occurred())
@@ -309,7 +320,7 @@ static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t c
     rest = (struct span){rest.at + position, rest.size - position};
     while (read_frame(rest, &frame) && frame.size <= max_bytes && looks_like_send(&frame))
         rest = (struct span){rest.at + frame.size, rest.size - frame.size};
-    return PyLong_FromSsize_t(PyBytes_GET_SIZE(args[0]) - rest.size);
+    return PyLong_FromSsize_t(data.size - rest.size);
 }
 
 /* -- JSON: one object of plain values ------------------------------------------------------------------ */
@@ -637,16 +648,37 @@ static int next_pair(struct span *rest, struct span *name, struct span *value)
     return 1;
 }
 
-static int is_noted(struct span name, PyObject *noted)
+/* Names of properties that are not for us: `source` is a tuple of bytes, which is read when the first property is
+   compared with them. */
+struct names {
+    PyObject *source;
+    Py_ssize_t count;
+    struct span all[MAX_NOTED];
+};
+enum { NAMES_UNREAD = -1 };
+
+/* False with an error set. */
+static int read_names(struct names *names)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(noted); i++) {
-        PyObject *item = PyTuple_GET_ITEM(noted, i);
-        if (!PyBytes_Check(item))
-            return 1;
-        struct span other = span_of(item);
-        if (other.size == name.size && memcmp(other.at, name.at, (size_t)name.size) == 0)
-            return 1;
+    Py_ssize_t count = PyTuple_Size(names->source);
+    if (count > MAX_NOTED) {
+        PyErr_SetString(PyExc_ValueError, "there are too many noted names");
+        return 0;
     }
+    for (Py_ssize_t i = 0; i < count; i++)
+        names->all[i] = span_of(PyTuple_GetItem(names->source, i));
+    names->count = count;
+    return !PyErr_Occurred();
+}
+
+/* Whether a name is one of them; true with an error set where they cannot be read. */
+static int is_noted(struct span name, struct names *names)
+{
+    if (names->count == NAMES_UNREAD && !read_names(names))
+        return 1;
+    for (const struct span *other = names->all, *end = other + names->count; other < end; other++)
+        if (other->size == name.size && memcmp(other->at, name.at, (size_t)name.size) == 0)
+            return 1;
     return 0;
 }
 
@@ -676,7 +708,7 @@ static int is_utf8(struct span span)
 
 /* False for a message that has to be looked at: with an odd id, with a delay, or that does not wait. What is
    hashed, tags and keys, has to be ASCII. */
-static int read_properties(struct span text, struct span own, PyObject *noted, struct properties *found)
+static int read_properties(struct span text, struct span own, struct names *noted, struct properties *found)
 {
     struct span rest = text, name, value;
     *found = (struct properties){.text = text, .own = own};
@@ -718,6 +750,7 @@ static int64_t tags_code(const struct properties *found)
 
 struct queue {
     PyObject *queue, *topic_part;
+    struct span topic_bytes; /* those of topic_part */
     struct heap units;
     int64_t first, next;
     uint32_t magic, topic_code; /* the hash code of `topic#` */
@@ -725,23 +758,25 @@ struct queue {
 
 struct run {
     /* what does not change */
-    PyObject *noted, *new_queue, *targets, *configs, *broker_config, *topics;
+    PyObject *new_queue, *targets, *configs, *broker_config, *topics;
     struct span own, store_host, born_host;
     struct span templates[2][2]; /* of answers: by the serialize type, and by whether the message has an id */
     int64_t last_phy_offset, now_ms, max_body, max_record;
     /* the topic of the message before: most are of the same */
     struct span topic;
     PyObject *target, *queues_of_topic;
-    /* what comes out of it */
+    int64_t queue_nums, more_flags;
+    /* what comes out of it: a bytearray, where it begins, where the next one goes, where there is no more room */
     PyObject *records;
-    char *record; /* where the next one goes */
+    char *first_record, *record, *records_end;
     struct heap indexed, answers;
     int64_t phy_offset;
     Py_ssize_t messages;
     int queue_count;
     /* of the send at hand: its properties, and where its records lie, 8 bytes each */
     struct heap text, phy_offsets;
-    struct queue queues[MAX_QUEUES]; /* the last: those beyond the count are whatever they are */
+    struct names noted; /* from here on: filled as far as their counts say */
+    struct queue queues[MAX_QUEUES];
 };
 
 static struct run *new_run(void)
@@ -749,9 +784,19 @@ static struct run *new_run(void)
     struct run *run = PyMem_Malloc(sizeof *run);
     if (run == NULL)
         PyErr_NoMemory();
-    else
-        memset(run, 0, offsetof(struct run, queues));
+    else {
+        memset(run, 0, offsetof(struct run, noted));
+        run->noted.count = NAMES_UNREAD;
+    }
     return run;
+}
+
+/* Hold another object; the reference is taken over. */
+static void replace(PyObject **held, PyObject *object)
+{
+    PyObject *before = *held;
+    *held = object;
+    Py_XDECREF(before);
 }
 
 static int64_t int_attribute(PyObject *object, PyObject *name)
@@ -780,18 +825,22 @@ static int find_topic(struct run *run, struct span topic)
     if (PyErr_Occurred())
         return -1;
     if (target == NULL || config == NULL || queues == NULL || !PyTuple_Check(target)
-        || PyTuple_GET_SIZE(target) != 5 || !PyDict_Check(queues))
+        || PyTuple_Size(target) != 5 || !PyDict_Check(queues))
         return 0;
     /* topic_config, broker_config, queue_nums, sys_flag, is_retry */
-    if (PyTuple_GET_ITEM(target, 0) != config || PyTuple_GET_ITEM(target, 1) != run->broker_config
-        || PyTuple_GET_ITEM(target, 4) != Py_False)
+    if (PyTuple_GetItem(target, 0) != config || PyTuple_GetItem(target, 1) != run->broker_config
+        || PyTuple_GetItem(target, 4) != Py_False)
         return 0;
+    int64_t queue_nums = PyLong_AsLongLong(PyTuple_GetItem(target, 2));
+    int64_t more_flags = PyLong_AsLongLong(PyTuple_GetItem(target, 3));
+    if (PyErr_Occurred())
+        return -1;
     /* Held: a checksum of a large body lets other threads run. */
-    Py_INCREF(target);
-    Py_INCREF(queues);
-    Py_XSETREF(run->target, target);
-    Py_XSETREF(run->queues_of_topic, queues);
+    replace(&run->target, Py_NewRef(target));
+    replace(&run->queues_of_topic, Py_NewRef(queues));
     run->topic = topic;
+    run->queue_nums = queue_nums;
+    run->more_flags = more_flags;
     return 1;
 }
 
@@ -806,7 +855,7 @@ static PyObject *encoder_of(struct run *run, PyObject *number, PyObject **queue)
     PyObject *topic = PyUnicode_DecodeASCII(run->topic.at, run->topic.size, NULL);
     if (topic == NULL)
         return NULL;
-    Py_XSETREF(*queue, PyObject_CallFunctionObjArgs(run->new_queue, topic, number, NULL));
+    replace(queue, PyObject_CallFunctionObjArgs(run->new_queue, topic, number, NULL));
     Py_DECREF(topic);
     return *queue == NULL || *queue == Py_None ? NULL : PyObject_GetAttr(*queue, name_encoder);
 }
@@ -823,13 +872,14 @@ static struct queue *open_queue(struct run *run, PyObject *queue, PyObject *enco
     PyObject *topic = PyErr_Occurred() ? NULL : PyObject_GetAttr(queue, name_topic);
     if (topic != NULL)
         found->topic_part = PyObject_GetAttr(encoder, name_topic_part);
-    int is_fine = found->topic_part != NULL && PyBytes_Check(found->topic_part)
-                  && PyBytes_GET_SIZE(found->topic_part) <= 2 + MAX_TOPIC_BYTES && PyUnicode_Check(topic)
-                  && PyUnicode_IS_ASCII(topic);
-    if (is_fine) {
-        struct span name = {(const char *)PyUnicode_1BYTE_DATA(topic), PyUnicode_GET_LENGTH(topic)};
-        found->topic_code = java_hash(java_hash(0, name), (struct span){"#", 1});
+    struct span name = {NULL, 0};
+    if (found->topic_part != NULL && PyBytes_Check(found->topic_part) && PyUnicode_Check(topic)) {
+        found->topic_bytes = span_of(found->topic_part);
+        name.at = PyUnicode_AsUTF8AndSize(topic, &name.size);
     }
+    int is_fine = name.at != NULL && is_ascii(name) && found->topic_bytes.size <= 2 + MAX_TOPIC_BYTES;
+    if (is_fine)
+        found->topic_code = java_hash(java_hash(0, name), (struct span){"#", 1});
     Py_XDECREF(topic);
     return is_fine ? found : NULL;
 }
@@ -1046,21 +1096,28 @@ static void put_record(
     out = put_be(out, 0, 8); /* of no transaction */
     out = put_be(out, (uint64_t)body.size, 4);
     out = put_span(out, body);
-    out = put_span(out, span_of(queue->topic_part));
+    out = put_span(out, queue->topic_bytes);
     out = put_be(out, (uint64_t)(found->text.size + found->own.size), 2);
     out = put_span(out, found->text);
     run->record = put_span(out, found->own);
 }
 
+static void note_room(struct run *run, Py_ssize_t used, Py_ssize_t room)
+{
+    run->first_record = PyByteArray_AsString(run->records);
+    run->record = run->first_record + used;
+    run->records_end = run->first_record + room;
+}
+
 /* Make room for so many bytes of records; false with an error set. */
 static int reserve(struct run *run, int64_t size)
 {
-    Py_ssize_t used = run->record - PyBytes_AS_STRING(run->records);
-    if (PyBytes_GET_SIZE(run->records) - used >= size)
+    if (run->records_end - run->record >= size)
         return 1;
-    if (_PyBytes_Resize(&run->records, 2 * (used + (Py_ssize_t)size)) < 0)
+    Py_ssize_t used = run->record - run->first_record, room = 2 * (used + (Py_ssize_t)size);
+    if (PyByteArray_Resize(run->records, room) < 0)
         return 0;
-    run->record = PyBytes_AS_STRING(run->records) + used;
+    note_room(run, used, room);
     return 1;
 }
 
@@ -1081,15 +1138,14 @@ static int add_record(
 }
 
 static int encode_one(
-    struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body,
-    int64_t more_flags)
+    struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body)
 {
     Py_ssize_t properties_bytes = found->text.size + found->own.size;
-    int64_t size = HEAD_BYTES + body.size + PyBytes_GET_SIZE(queue->topic_part) + 2 + properties_bytes;
+    int64_t size = HEAD_BYTES + body.size + queue->topic_bytes.size + 2 + properties_bytes;
     if (found->uniq_key.size == 0 || body.size > run->max_body || size > run->max_record || size > INT32_MAX
         || run->phy_offset + size > run->last_phy_offset)
         return 0;
-    int64_t sys_flag = (send->sys_flag | more_flags) & ~HOST_V6_BITS;
+    int64_t sys_flag = (send->sys_flag | run->more_flags) & ~HOST_V6_BITS;
     return reserve(run, size) && add_record(run, queue, send, found, body, sys_flag, size) ? 1 : -1;
 }
 
@@ -1151,7 +1207,7 @@ static int encode_entry(
         || !read_stored((struct span){body.at + body_size + ENTRY_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
         return 0;
     *body_left -= body_size;
-    int64_t record = HEAD_BYTES + body_size + PyBytes_GET_SIZE(queue->topic_part) + 2 + text_size;
+    int64_t record = HEAD_BYTES + body_size + queue->topic_bytes.size + 2 + text_size;
     return add_record(run, queue, send, &found, body, send->sys_flag & ~HOST_V6_BITS, record) ? 1 : -1;
 }
 
@@ -1170,7 +1226,7 @@ static int encode_entries(
 /* All messages of a batch, or none. */
 static int encode_batch(struct run *run, struct queue *queue, struct send *send, struct span body)
 {
-    Py_ssize_t entries = count_entries(body), each = HEAD_BYTES + PyBytes_GET_SIZE(queue->topic_part) + 2;
+    Py_ssize_t entries = count_entries(body), each = HEAD_BYTES + queue->topic_bytes.size + 2;
     /* A record has `each` bytes where an entry has 22; the broker adds nothing. */
     int64_t total = body.size + entries * (each - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES);
     if (entries == 0 || entries > MAX_BATCH_MESSAGES || send->topic.size > MAX_BATCH_TOPIC_BYTES
@@ -1226,25 +1282,21 @@ static int encode_send(struct run *run, const struct frame *frame)
     int is_known = find_topic(run, send.topic);
     if (is_known <= 0)
         return is_known;
-    int64_t queue_nums = PyLong_AsLongLong(PyTuple_GET_ITEM(run->target, 2));
-    int64_t more_flags = PyLong_AsLongLong(PyTuple_GET_ITEM(run->target, 3));
-    if (PyErr_Occurred())
-        return -1;
-    if (send.queue_id >= queue_nums)
+    if (send.queue_id >= run->queue_nums)
         return 0;
     Py_ssize_t length = read_text(run, &send.properties);
     if (length < 0)
         return (int)length + 1;
     if (length + run->own.size > MAX_PROPERTIES_BYTES
-        || !read_properties((struct span){run->text.at, length}, run->own, run->noted, &found))
-        return 0;
+        || !read_properties((struct span){run->text.at, length}, run->own, &run->noted, &found))
+        return PyErr_Occurred() ? -1 : 0;
     struct queue *queue = find_queue(run, send.queue_id);
     if (queue == NULL)
         return PyErr_Occurred() ? -1 : 0;
     int64_t queue_offset = queue->next;
     run->phy_offsets.size = 0;
     int is_taken = send.is_batch ? encode_batch(run, queue, &send, frame->body)
-                                 : encode_one(run, queue, &send, &found, frame->body, more_flags);
+                                 : encode_one(run, queue, &send, &found, frame->body);
     if (is_taken <= 0 || send.flag == ONEWAY)
         return is_taken;
     return note_answer(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
@@ -1256,48 +1308,58 @@ struct end {
     Py_ssize_t groups, pieces, position;
 };
 
-/* The bytes of a piece, from `position` on; false for what is none. */
+/* The bytes of a piece, from `position` on; false with an error set. */
 static int read_piece(PyObject *pieces, Py_ssize_t at, struct span *bytes, Py_ssize_t *position)
 {
-    PyObject *piece = PyList_GET_ITEM(pieces, at);
-    if (!PyTuple_Check(piece) || PyTuple_GET_SIZE(piece) != 3 || !PyBytes_Check(PyTuple_GET_ITEM(piece, 0)))
-        return 0;
-    Py_ssize_t end = PyLong_AsSsize_t(PyTuple_GET_ITEM(piece, 2));
-    *position = PyLong_AsSsize_t(PyTuple_GET_ITEM(piece, 1));
-    *bytes = span_of(PyTuple_GET_ITEM(piece, 0));
-    if (PyErr_Occurred() || *position < 0 || end < *position || end > bytes->size)
-        return 0;
+    PyObject *piece = PyList_GetItem(pieces, at);
+    if (piece == NULL || PyTuple_Size(piece) != 3)
+        goto wrong;
+    Py_ssize_t end = PyLong_AsSsize_t(PyTuple_GetItem(piece, 2));
+    *position = PyLong_AsSsize_t(PyTuple_GetItem(piece, 1));
+    *bytes = span_of(PyTuple_GetItem(piece, 0));
+    if (*position < 0 || end < *position || end > bytes->size)
+        goto wrong;
     *bytes = (struct span){bytes->at + *position, end - *position};
     return 1;
+wrong:
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a piece is (bytes, start, end), with start and end in the bytes");
+    return 0;
 }
 
-/* The pieces of a connection, and its host; false for what is not of that kind. */
-static int read_group(PyObject *groups, Py_ssize_t at, PyObject **pieces, PyObject **born_host)
+/* The pieces of a connection, and its host; false with an error set. */
+static int read_group(PyObject *groups, Py_ssize_t at, PyObject **pieces, struct span *born_host)
 {
-    PyObject *group = PyList_GET_ITEM(groups, at);
-    if (!PyTuple_Check(group) || PyTuple_GET_SIZE(group) != 2)
-        return 0;
-    *pieces = PyTuple_GET_ITEM(group, 0);
-    *born_host = PyTuple_GET_ITEM(group, 1);
-    return PyList_Check(*pieces) && PyBytes_Check(*born_host) && PyBytes_GET_SIZE(*born_host) == HOST_BYTES;
+    PyObject *group = PyList_GetItem(groups, at);
+    if (group == NULL || PyTuple_Size(group) != 2)
+        goto wrong;
+    *pieces = PyTuple_GetItem(group, 0);
+    *born_host = span_of(PyTuple_GetItem(group, 1));
+    if (born_host->size == HOST_BYTES)
+        return 1;
+wrong:
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a group is (pieces, host), with a host of IPv4");
+    return 0;
 }
 
-/* Room for about what the groups become: records are shorter than their frames, but for those of batches. */
+/* Room for about what the groups become: records are shorter than their frames, but for those of batches. How the
+   groups are made up is checked when they are read. */
 static int make_room(struct run *run, PyObject *groups)
 {
-    PyObject *pieces, *born_host;
-    struct span bytes;
-    Py_ssize_t total = 4096, position;
-    for (Py_ssize_t group = 0; group < PyList_GET_SIZE(groups); group++) {
-        if (!read_group(groups, group, &pieces, &born_host))
-            break;
-        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(pieces) && read_piece(pieces, at, &bytes, &position); at++)
-            total += bytes.size;
+    Py_ssize_t total = 4096;
+    for (Py_ssize_t group = 0, count = PyList_Size(groups); group < count; group++) {
+        PyObject *pieces = PyTuple_GetItem(PyList_GetItem(groups, group), 0);
+        for (Py_ssize_t at = 0, pieces_count = pieces == NULL ? 0 : PyList_Size(pieces); at < pieces_count; at++) {
+            PyObject *piece = PyList_GetItem(pieces, at), *end = PyTuple_GetItem(piece, 2);
+            if (end != NULL)
+                total += PyLong_AsSsize_t(end) - PyLong_AsSsize_t(PyTuple_GetItem(piece, 1));
+        }
     }
-    run->records = PyErr_Occurred() ? NULL : PyBytes_FromStringAndSize(NULL, total);
+    run->records = PyErr_Occurred() ? NULL : PyByteArray_FromStringAndSize(NULL, total);
     if (run->records == NULL)
         return 0;
-    run->record = PyBytes_AS_STRING(run->records);
+    note_room(run, 0, total);
     return 1;
 }
 
@@ -1319,7 +1381,7 @@ static PyObject *grown_queues(struct run *run)
 static PyObject *result_of(struct run *run, const struct end *end, PyObject *answers)
 {
     PyObject *grown = NULL;
-    if (_PyBytes_Resize(&run->records, run->record - PyBytes_AS_STRING(run->records)) < 0
+    if (PyByteArray_Resize(run->records, run->record - run->first_record) < 0
         || (grown = grown_queues(run)) == NULL)
         return NULL;
     return Py_BuildValue(
@@ -1350,9 +1412,10 @@ static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
 {
     struct frame frame;
     struct span rest;
-    for (end->pieces = 0; end->pieces < PyList_GET_SIZE(pieces); end->pieces++) {
+    const Py_ssize_t count = PyList_Size(pieces);
+    for (end->pieces = 0; end->pieces < count; end->pieces++) {
         if (!read_piece(pieces, end->pieces, &rest, &end->position))
-            return PyErr_Occurred() ? -1 : 0;
+            return -1;
         while (rest.size > 0) {
             int is_taken = read_frame(rest, &frame) ? encode_send(run, &frame) : 0;
             if (is_taken <= 0)
@@ -1367,12 +1430,12 @@ static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
 /* The same for all connections, and add the answers of each to those of the others. */
 static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyObject *answers)
 {
-    PyObject *pieces, *born_host;
-    for (end->groups = 0; end->groups < PyList_GET_SIZE(groups); end->groups++) {
+    PyObject *pieces;
+    const Py_ssize_t count = PyList_Size(groups);
+    for (end->groups = 0; end->groups < count; end->groups++) {
         end->pieces = end->position = 0;
-        if (!read_group(groups, end->groups, &pieces, &born_host))
-            return 0;
-        run->born_host = span_of(born_host);
+        if (!read_group(groups, end->groups, &pieces, &run->born_host))
+            return -1;
         size_t begin = run->answers.size;
         int is_whole = encode_pieces(run, pieces, end);
         PyObject *own = is_whole < 0 ? NULL
@@ -1411,7 +1474,7 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     if (run == NULL)
         return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!(SSSS)SO)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted,
+            args, "O!(SO!(SSSS)SO)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted.source,
             &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
             &run->new_queue, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
             &run->broker_config, &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
@@ -1429,7 +1492,7 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     if (run->store_host.size != HOST_BYTES || !read_templates(run, templates))
         PyErr_SetString(PyExc_ValueError, "the host is not of IPv4, or the template of an answer is another one");
     else if (answers != NULL && make_room(run, groups)) {
-        struct end end;
+        struct end end = {0, 0, 0};
         if (encode_groups(run, groups, &end, answers) >= 0)
             result = run->messages ? result_of(run, &end, answers) : Py_NewRef(Py_None);
     }
@@ -1448,16 +1511,25 @@ PyDoc_STRVAR(gather_doc,
 "the log from `start` on; from `low` to `end` it may be read. None if one of them lies elsewhere, or if there\n"
 "would be more than `max_copied` to copy.");
 
-static PyObject *gather(PyObject *module, PyObject *args)
+static PyObject *gather(PyObject *module, PyObject *const *args, Py_ssize_t args_count)
 {
     Py_buffer view, units;
-    long long start, low, end, max_bytes, max_copied;
-    Py_ssize_t max_messages, count = 0;
+    Py_ssize_t count = 0;
     PyObject *records = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(
-            args, "y*LLLy*nLL", &view, &start, &low, &end, &units, &max_messages, &max_bytes, &max_copied))
+    if (args_count != 8) {
+        PyErr_SetString(PyExc_TypeError, "gather takes 8 arguments");
         return NULL;
+    }
+    int64_t start = PyLong_AsLongLong(args[1]), low = PyLong_AsLongLong(args[2]), end = PyLong_AsLongLong(args[3]);
+    Py_ssize_t max_messages = PyLong_AsSsize_t(args[5]);
+    int64_t max_bytes = PyLong_AsLongLong(args[6]), max_copied = PyLong_AsLongLong(args[7]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[4], &units, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
     if (low < start)
         low = start;
     if (end > start + view.len)
@@ -1479,7 +1551,7 @@ static PyObject *gather(PyObject *module, PyObject *args)
         last = at;
     }
     if (count && (records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total)) != NULL) {
-        char *out = PyBytes_AS_STRING(records);
+        char *out = PyBytes_AsString(records);
         unit = units.buf;
         for (Py_ssize_t i = 0; i < count; i++, unit += UNIT_BYTES)
             out = put_span(
@@ -1586,18 +1658,18 @@ static PyObject *units_fit(PyObject *module, PyObject *args)
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
     {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
-    {"gather", gather, METH_VARARGS, gather_doc},
+    {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
     {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "kourou_kernel", "The hot path of a Kourou broker, compiled.", -1, functions,
+    PyModuleDef_HEAD_INIT, "kourou.store._kernel", "The hot path of a Kourou broker, compiled.", -1, functions,
     NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit_kourou_kernel(void)
+PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *zlib = PyImport_ImportModule("zlib");
     if (zlib == NULL)
