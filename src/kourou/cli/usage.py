@@ -123,7 +123,7 @@ def _meant_options(word: str, command: click.Command) -> list[str]:
     ends = [name.rpartition("-")[2] for name in names]
     if bare not in ends and (whole := nearest(bare, names)) is not None:
         return [f"--{whole}"]
-    meant = nearest(bare, ends)
+    meant = bare if bare in ends else nearest(bare, ends)
     return [f"--{name}" for name, end in zip(names, ends, strict=True) if end == meant]
 
 
