@@ -16,7 +16,7 @@ from kourou.store.kernel import MODULE as KERNEL
 from tests.needed import need_module
 
 PROJECT = Path(__file__).parents[2]
-DOCUMENTS = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").rglob("*.md"))]
 # The compiled kernel has no source to look for examples in.
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(kourou.__path__, "kourou.") if module.name != KERNEL
@@ -45,6 +45,16 @@ def test_docstring_examples_of_lakes(name: str) -> None:
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     need_module(LAKES[name])
     assert failed_examples(name) == 0
+
+
+def test_contributing_names_only_files_and_targets_that_are_there() -> None:
+    text = (PROJECT / "CONTRIBUTING.md").read_text()
+    paths = set(re.findall(r"(?<![\w./-])((?:tests|docs|\.ci)/[\w./]*\w)", text))
+    assert len(paths) > 8
+    assert [path for path in sorted(paths) if not (PROJECT / path).exists()] == []
+    makefile = (PROJECT / "Makefile").read_text()
+    targets = set(re.findall(r"\bmake (\w+)", text))
+    assert [target for target in sorted(targets) if f"\n{target}:" not in makefile] == []
 
 
 def test_documents_link_only_to_files_that_are_there() -> None:
