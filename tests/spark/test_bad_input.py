@@ -49,7 +49,7 @@ def check_paragraph(text: str, words: str) -> None:
 SOURCES = [
     pytest.param({"startingOfsets": "latest"}, None, "did you mean startingOffsets?", id="option"),
     pytest.param({"namesrv": NOWHERE}, None, NO_NAME_SERVER, id="name server"),
-    pytest.param({"subscribe": "missing"}, None, "no route to topic 'missing': the name server", id="topic"),
+    pytest.param({"subscribe": "ordrs"}, None, "not know it (did you mean orders?); create it", id="topic"),
     pytest.param({"startingOffsets": "{oops"}, None, "startingOffsets='{oops': it is no JSON", id="json"),
     pytest.param({}, "value int", "column 'value' cannot be int: it may be binary or string", id="schema"),
     pytest.param({"topik": "x"}, "value string", "there is no option 'topik'", id="option beside a schema"),
@@ -94,7 +94,8 @@ def test_a_stream_that_is_read(
 SINKS = [
     pytest.param({"toppic": "x"}, "value", "did you mean topic?", id="option"),
     pytest.param({"namesrv": NOWHERE}, "value", NO_NAME_SERVER, id="name server"),
-    pytest.param({"topic": "missing"}, "value", "no route to topic 'missing'", id="topic"),
+    pytest.param({"topic": "ordrs"}, "value", "not know it (did you mean orders?); create it", id="topic"),
+    pytest.param({"errorTopic": "missing"}, "value", "no route to topic 'missing'", id="error topic"),
     pytest.param({}, "length(value) AS value", "column value: it is int, and has to be string", id="type"),
     pytest.param(
         {}, "value AS text", "column text: no part of a message; those are topic, value", id="column"

@@ -160,6 +160,7 @@ def test_bad_rows_go_to_the_error_topic_and_the_others_where_they_belong(
     rocketmq: LocalCluster, rocketmq_topic: str
 ) -> None:
     errors = f"{rocketmq_topic}-errors"
+    rocketmq.create_topic(errors)
     rows = [{"value": b"%d" % number, "key": f"k{number}", "tags": "T"} for number in range(500)]
     rows[17]["value"] = b"x" * 100_000
     rows[333]["value"] = b""
@@ -188,6 +189,7 @@ def test_a_row_that_only_the_broker_finds_too_large_is_found_among_those_it_trav
         rows[123]["value"] = b"0123" + b"x" * 50_000
         with pytest.raises(RowRefusedError, match="row 123, topic 'Orders', keys 'k123': the broker refuses"):
             write(rows, options(cluster, "Orders"))
+        cluster.create_topic("Errors")
         where = options(cluster, "Orders", errorTopic="Errors", batchBytes="60000")
         commit = write(rows, where)
         assert (commit.counts.rows, commit.counts.refused_rows) == (299, 1)
@@ -295,7 +297,11 @@ def test_a_missing_topic_is_an_error_at_the_start() -> None:
 
 def test_a_missing_topic_is_not_created_by_a_misspelled_option() -> None:
     with LocalCluster(auto_create_topic_enable=True) as cluster:
-        with pytest.raises(NoRouteError, match="'Ordrs'.*`mqadmin updateTopic`, or set .* createTopic"):
+        cluster.create_topic("Ordered")
+        words = r"'Ordrs'.* \(did you mean Ordered\?\).*`mqadmin updateTopic`, or set .* createTopic"
+        with pytest.raises(NoRouteError, match=words):
             write([{"value": b"x"}], options(cluster, "Ordrs"))
+        with pytest.raises(NoRouteError, match="'Errors'"):
+            write([{"value": b"x"}], options(cluster, "Ordered", errorTopic="Errors"))
         write([{"value": b"x"}], options(cluster, "Orders", createTopic="true"))
         assert bodies(cluster.messages("Orders")) == [b"x"]

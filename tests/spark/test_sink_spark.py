@@ -249,6 +249,7 @@ def test_bad_rows_of_a_stream_go_to_the_error_topic(
     spark: SparkSession, rocketmq: LocalCluster, rocketmq_topic: str, tmp_path: Path
 ) -> None:
     errors = f"{rocketmq_topic}-errors"
+    rocketmq.create_topic(errors)
     lines = Lines(spark, tmp_path)
     lines.add("good", "", "x" * 2_000, "good too")
     lines.write(rocketmq.namesrv, rocketmq_topic, errorTopic=errors, maxMessageBytes="1000")

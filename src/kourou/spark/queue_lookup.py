@@ -17,6 +17,7 @@ from kourou.spark.offsets import EARLIEST, LATEST, QueueOffsets
 from kourou.spark.options import SourceOptions
 from kourou.spark.points import Where
 from kourou.spark.source_client import Answers, SourceClient
+from kourou.wording import nearest
 
 
 class QueueLookup:
@@ -39,11 +40,19 @@ class QueueLookup:
         if self._options.topic_pattern is None:
             for topic in topics:
                 if topic not in found:
-                    raise NoRouteError(
-                        topic, "the name server does not know it; create it with `mqadmin updateTopic`"
-                    )
+                    raise self._unknown(topic)
         queues = sorted(queue for queues in found.values() for queue in queues)
         return self._assigned(queues) if self._options.queues else queues
+
+    def _unknown(self, topic: str) -> NoRouteError:
+        # Topics of RocketMQ's own are meant only by names like theirs.
+        is_inner = is_inner_topic(topic)
+        near = nearest(
+            topic, (name for name in self._client.topic_names() if is_inner_topic(name) == is_inner)
+        )
+        hint = f" (did you mean {near}?)" if near else ""
+        reason = f"the name server does not know it{hint}; create it with `mqadmin updateTopic`"
+        return NoRouteError(topic, reason)
 
     def means(self, queue: MessageQueue) -> bool:
         """Whether the options mean a queue, be it there now or not: nobody is asked."""

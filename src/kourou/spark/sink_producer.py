@@ -22,6 +22,7 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message
 from kourou.protocol.properties import MessageConst, encode_properties
 from kourou.spark.sink_options import SinkOptions
+from kourou.wording import nearest
 
 _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE.value
 # A worker serves few sinks; one that serves many makes their producers anew.
@@ -49,10 +50,12 @@ class SinkProducer(AsyncProducer):
         `may_create`, since the name may be misspelled."""
         route = await self._instance.routes.get(self._namespace.wrap(topic), to_publish=True)
         if route.is_made_up and not may_create:
+            near = nearest(topic, map(self._namespace.unwrap, await self._instance.api.topic_names()))
+            hint = f" (did you mean {near}?)" if near else ""
             raise NoRouteError(
                 topic,
-                "the name server does not know it; create it with `mqadmin updateTopic`, or set the option "
-                "createTopic=true if a broker may create it",
+                f"the name server does not know it{hint}; create it with `mqadmin updateTopic`, or set the "
+                "option createTopic=true if a broker may create it",
             )
 
     async def send_entries(

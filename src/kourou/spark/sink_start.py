@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Final
 
 from kourou.errors import KourouError
@@ -17,13 +18,13 @@ _reached: set[SinkOptions] = set()
 
 
 def check_reachable(options: SinkOptions) -> None:
-    """Whether there is a name server, and the topic exists and can be written. Errors say what is missing."""
+    """Whether there is a name server, and topic and errorTopic exist and can be written. Errors say what is
+    missing."""
     worker = WorkerProducer(options)
     try:
-        if options.topic is not None:
-            topic = options.topic
-            may_create = options.create_topic
-            worker.portal.call(lambda: worker.producer.check_topic(topic, may_create=may_create))
+        for topic in filter(None, (options.topic, options.error_topic)):
+            check = partial(worker.producer.check_topic, topic, may_create=options.create_topic)
+            worker.portal.call(check)
     finally:
         worker.stop()
 

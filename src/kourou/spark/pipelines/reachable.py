@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kourou import wording
 from kourou.errors import KourouError, NoNameServerError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_inner_topic
@@ -36,13 +37,16 @@ def check_servers(spec: PipelineSpec, shown_file: str) -> None:
 
 
 def find_queues(client: SourceClient, options: SourceOptions) -> list[MessageQueue]:
-    """The queues that a source reads now. NoRouteError for a topic that is not there offers the nearest."""
+    """The queues that a source reads now. NoRouteError for a topic that does not exist names the nearest, or
+    lists the topics."""
     try:
         return QueueLookup(client, options).queues()
     except NoRouteError as error:
-        # RocketMQ's own are offered to those only who asked for one.
+        # RocketMQ's own are offered only for a name like theirs.
         is_inner = is_inner_topic(error.topic)
         known = sorted(topic for topic in client.topic_names() if is_inner_topic(topic) == is_inner)
+        if wording.nearest(error.topic, known) is not None:
+            raise
         raise NoRouteError(error.topic, f"{error.reason}; {nearest(error.topic, known)}") from error
 
 
