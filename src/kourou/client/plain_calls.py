@@ -16,6 +16,7 @@ from kourou.client.consume_result import ConsumeContext
 from kourou.client.handler_threads import HandlerThreads
 from kourou.client.handlers import Handler
 from kourou.protocol.message import MessageExt
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -93,8 +94,8 @@ class PlainCalls:
         if await self._threads.drain(timeout_s):
             return True
         _log.warning(
-            "%d handlers in threads did not end within %g s; their messages come again",
-            len(self.running),
+            "%s in threads did not end within %g s; unacknowledged messages will be delivered again",
+            counted(len(self.running), "handler"),
             timeout_s,
         )
         return False

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from kourou.client.handler_scope import mark_handlers_of
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -98,16 +99,18 @@ class WorkerPool(Generic[T]):
         if not unfinished:
             return True
         _log.warning(
-            "%s: %d handlers did not end within %g s and are cancelled; their messages come again",
+            "%s: cancelling %s that did not end within %g s; unacknowledged messages will be delivered again",
             self._name,
-            len(unfinished),
+            counted(len(unfinished), "handler"),
             timeout_s,
         )
         for task in unfinished:
             task.cancel()
         _, unfinished = await asyncio.wait(unfinished, timeout=_CANCEL_S)
         if unfinished:
-            _log.error("%s: %d handlers go on although they were cancelled", self._name, len(unfinished))
+            _log.error(
+                "%s: %s still running after cancellation", self._name, counted(len(unfinished), "handler")
+            )
         return False
 
     # -- workers ---------------------------------------------------------------------------------
