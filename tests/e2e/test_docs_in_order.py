@@ -71,14 +71,16 @@ class Standalone:
 
     def wait_ready(self, home: Path) -> str:
         """Wait for the line of the pages; returns the name server's address."""
-        self.process.wait_output("log file: ")
+        self.process.wait_output("compiled kernel ")
         found = re.search(r"namesrvAddr=(\S+)", self.process.wait_first_line())
         assert found is not None, self.process.output
         as_shown = self.process.output.replace(str(home), "/home/ann").splitlines()
         for page in ("README.md", "docs/quickstart.md"):
             (start,) = [step for step in steps(page) if step.text == "kourou standalone"]
             assert start.output is not None
-            assert is_like(as_shown, tuple(re.sub(r":\d+", ":…", line) for line in start.output)), as_shown
+            expected = tuple(re.sub(r":\d+", ":…", line) for line in start.output)
+            # Whether there is a kernel depends on the machine.
+            assert is_like(as_shown, (*expected[:-1], "compiled kernel …")), as_shown
         return found[1]
 
 

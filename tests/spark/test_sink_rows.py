@@ -16,7 +16,7 @@ from kourou.client.queue_selectors import select_by_hash
 from kourou.errors import NoNameServerError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
-from kourou.testing import LocalCluster
+from kourou.testing import LocalCluster, UnknownTopicError
 from tests.spark.sink_kit import BINARY, STRING, write
 
 from kourou.spark.odd_rows import KEPT_BYTES  # isort: skip (the kit skips where there is no pyarrow)
@@ -85,7 +85,8 @@ def test_rows_go_to_the_topics_they_name(rocketmq: LocalCluster, rocketmq_topic:
 def test_the_option_topic_counts_more_than_the_column(rocketmq: LocalCluster, rocketmq_topic: str) -> None:
     write([{"topic": "Elsewhere", "value": b"here"}], options(rocketmq, rocketmq_topic))
     assert bodies(rocketmq.messages(rocketmq_topic)) == [b"here"]
-    assert rocketmq.messages("Elsewhere") == []
+    with pytest.raises(UnknownTopicError):
+        rocketmq.messages("Elsewhere")
 
 
 def test_rows_of_a_sharding_key_share_the_queue_of_other_clients_and_keep_their_order(
