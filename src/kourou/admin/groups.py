@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kourou.admin.consume_stats import group_names
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.targets import Outcome, on_each
 from kourou.errors import RemotingError, ResponseError
@@ -106,6 +107,21 @@ async def group_configs(admin: Admin, address: str) -> dict[str, SubscriptionGro
         if total is None or len(found) >= total or len(found) == known:
             return found
         data_version = encode_body(page.data_version).decode()
+
+
+async def all_group_names(admin: Admin) -> list[str]:
+    """All groups, sorted: those with a retry topic, and those that a master has settings of."""
+    masters = await admin.masters()
+    tables = await asyncio.gather(*(_known_groups(admin, master.address) for master in masters))
+    return sorted({*await group_names(admin), *(name for table in tables for name in table)})
+
+
+async def _known_groups(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:
+    """The settings of a broker's groups; none if it does not answer."""
+    try:
+        return await group_configs(admin, address)
+    except (RemotingError, ResponseError):
+        return {}
 
 
 async def group_on_brokers(admin: Admin, group: str) -> list[GroupOnBroker]:

@@ -13,7 +13,7 @@ import pytest
 
 from kourou import Message, MessageExt, Producer, PushConsumer
 from kourou.testing import LocalCluster
-from tests.unit.admin.command_line import Result
+from tests.unit.admin.command_line import Result, run_now
 from tests.unit.cli.daily.command_line import run_kourou
 
 _SENT = re.compile(r"[0-9A-F]{32}  (broker-[ab]/\d@\d+)")
@@ -250,6 +250,17 @@ def test_a_group_from_its_first_member_to_its_deletion(mq: LocalCluster) -> None
     assert ok("group", "delete", "billing", "--yes").stdout == "group billing deleted\n"
     assert "billing" not in ok("group", "list").stdout
     assert len(seen) == 3
+
+
+def test_a_group_without_members_so_far(mq: LocalCluster) -> None:
+    run_now(["updateSubGroup", "-n", mq.namesrv, "-c", "DefaultCluster", "-g", "planned"])
+    assert "planned" in [row["group"] for row in ok("group", "list", "--json").json]
+    assert ok("group", "show", "planned").lines[-1].startswith("No offsets: none was committed yet")
+    assert "group planned has no offsets; name the topic" in (
+        run_kourou("group", "reset", "planned", "--to", "latest", "--yes").problem
+    )
+    assert ok("group", "delete", "planned", "--yes").stdout == "group planned deleted\n"
+    assert "planned" not in ok("group", "list").stdout
 
 
 def test_a_name_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

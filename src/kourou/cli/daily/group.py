@@ -9,9 +9,9 @@ from typing import Final
 import click
 
 from kourou.admin.connections import consumer_connection
-from kourou.admin.consume_stats import GroupProgress, QueueProgress, consume_stats, group_names, group_summary
+from kourou.admin.consume_stats import GroupProgress, QueueProgress, consume_stats, group_summary
 from kourou.admin.group_offsets import TO_THE_END, MovedQueue, QueueOffset, reset_offsets_either_way
-from kourou.admin.groups import delete_group
+from kourou.admin.groups import all_group_names, delete_group
 from kourou.admin.running_info import queue_holders
 from kourou.admin.session import Admin
 from kourou.admin.targets import Outcome
@@ -31,6 +31,8 @@ from kourou.wording import counted
 group_app = OneLineGroup("group", help="List, show, reset and delete consumer groups.")
 
 _GROUPS_AT_ONCE: Final = 16
+# Before its first member a group has no retry topic.
+_NOT_ONLINE: Final = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST)
 _group = click.argument("group", shell_complete=complete_groups)
 
 
@@ -44,7 +46,7 @@ async def list_groups(session: Session, *, show_all: bool) -> None:
     """List consumer groups: members that are online, and messages that are not consumed yet."""
     some_at_once = asyncio.Semaphore(_GROUPS_AT_ONCE)
     admin = session.admin
-    names = [name for name in await group_names(admin) if show_all or not is_system_group(name)]
+    names = [name for name in await all_group_names(admin) if show_all or not is_system_group(name)]
 
     async def look(group: str) -> dict[str, object]:
         async with some_at_once:
@@ -156,7 +158,9 @@ async def _check_group(admin: Admin, group: str) -> None:
     if problem := group_problem(group):
         raise ConfigError(problem)
     if await admin.api.topic_route(retry_topic(group)) is None:
-        raise await missing_group(admin, group)
+        names = await all_group_names(admin)
+        if group not in names:
+            raise await missing_group(admin, group, names)
 
 
 async def _connection(admin: Admin, group: str) -> ConsumerConnection:
@@ -164,7 +168,7 @@ async def _connection(admin: Admin, group: str) -> ConsumerConnection:
     try:
         return await consumer_connection(admin, group)
     except ResponseError as error:
-        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+        if error.code not in _NOT_ONLINE:
             raise
     return ConsumerConnection()
 
@@ -174,7 +178,7 @@ async def _progress(admin: Admin, group: str, topic: str | None) -> GroupProgres
     try:
         return await consume_stats(admin, group, topic)
     except ResponseError as error:
-        if error.code not in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.BROADCAST_CONSUMPTION):
+        if error.code not in (*_NOT_ONLINE, ResponseCode.BROADCAST_CONSUMPTION):
             raise
     return GroupProgress(group, 0.0, 0, 0, [])
 

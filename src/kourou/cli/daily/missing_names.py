@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kourou.admin.consume_stats import group_names
+from collections.abc import Iterable
+
 from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names
 from kourou.errors import ConfigError, KourouError, ResponseError
@@ -35,12 +36,12 @@ async def _missing_topic(admin: Admin, topic: str) -> KourouError:
     return ConfigError(f"topic {topic} does not exist at {where}{hint}")
 
 
-async def missing_group(admin: Admin, group: str) -> KourouError:
-    """The error about a group that no broker knows."""
+async def missing_group(admin: Admin, group: str, names: Iterable[str]) -> KourouError:
+    """The error about a group that no broker knows; `names` are those that there are."""
     where = ";".join(admin.namesrvs)
     if not await admin.brokers():
         return ConfigError(
             f"group {group}: no broker is registered at {where}; groups appear with their brokers"
         )
-    hint = suggestion(group, await group_names(admin)) or "; kourou group list shows all groups"
+    hint = suggestion(group, names) or "; kourou group list shows all groups"
     return ConfigError(f"group {group} does not exist at {where}{hint}")
