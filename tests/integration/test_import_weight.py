@@ -47,6 +47,7 @@ def test_only_what_exists_is_listed_and_servers_first() -> None:
         "namesrv",
         "demo",
         "ready",
+        "version",
         "topic",
         "group",
         "send",

@@ -44,7 +44,9 @@ class OneLineGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word names; the nearest one is suggested if there is none."""
-        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+        is_missing = bool(args) and self.get_command(ctx, args[0]) is None
+        # A shell that completes a line gets no answer to it, and no error.
+        if is_missing and not ctx.resilient_parsing and not args[0].startswith("-"):
             meant = self.meant_command(ctx, args[0])
             hint = f" Did you mean '{meant}'?" if meant is not None else ""
             ctx.fail(f"No such command '{args[0]}'.{hint}")

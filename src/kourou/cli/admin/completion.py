@@ -13,7 +13,7 @@ from typing import Final
 
 from kourou.admin.consume_stats import group_names
 from kourou.admin.session import Admin
-from kourou.admin.topics import topic_names
+from kourou.admin.topics import topic_names, user_topic_names
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import client_options
 from kourou.cli.admin.options import Given, Option, UsageError
@@ -84,6 +84,8 @@ async def cluster_names(kind: str, given: Given, *, default_namesrv: str | None 
     async with asyncio.timeout(NAMES_WITHIN_MS / 1000), Admin(**options) as admin:
         if kind == "topics":
             return await topic_names(admin)
+        if kind == "user topics":
+            return await user_topic_names(admin)
         if kind == "groups":
             return await group_names(admin)
         if kind == "clusters":

@@ -12,11 +12,8 @@ from kourou.errors import KourouError
 
 def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Topics of the cluster that the line names; none if it does not answer in time."""
-    from kourou.protocol.names import is_inner_topic
-
-    # Those of the system only where one is asked for.
-    names = _of_cluster("topics", context, incomplete)
-    return [name for name in names if incomplete.startswith("%") or not is_inner_topic(name)]
+    # Those of retries and dead letters only where one is asked for.
+    return _of_cluster("topics" if incomplete.startswith("%") else "user topics", context, incomplete)
 
 
 def complete_groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
