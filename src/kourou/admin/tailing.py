@@ -25,7 +25,7 @@ from kourou.admin.message_reading import (
     readable_queues,
 )
 from kourou.admin.session import Admin
-from kourou.errors import KourouError, RemotingError, ResponseError
+from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from kourou.protocol.tags import SUB_ALL
@@ -104,12 +104,17 @@ class Tail:
     async def run(self, *, follows: bool) -> None:
         """Read what is stored, then, if it follows, what comes, until `emit` has enough.
 
-        ResponseError TOPIC_NOT_EXIST if there is no such topic.
+        ResponseError TOPIC_NOT_EXIST if there is no such topic, ConfigError if it may not be read.
         """
         begin_ms = self._begin.timestamp_ms if isinstance(self._begin, Since) else 0
         self._since_ms = begin_ms if isinstance(self._begin, Since) else time.time_ns() // 1_000_000
         for place in await readable_queues(self._admin, self._topic):
             self._readings[place.queue] = _Reading(place, begin_ms)
+        if not self._readings:
+            raise ConfigError(
+                f"topic {self._topic} may not be read; allow it: "
+                f"mqadmin updateTopicPerm -t {self._topic} -p 6 -c CLUSTER"
+            )
         spans = await asyncio.gather(*map(self._stored_span, self._readings.values()))
         stored = self._stored_messages([span for span in spans if span is not None])
         async with aclosing(stored):

@@ -113,7 +113,8 @@ def _run(program: str, command: AdminCommand, words: list[str]) -> None:
     except NameServerNotGivenError:
         raise NameServerNotGivenError(
             "no name server is given: use -n host:9876, --config FILE with rocketmq.namesrv.addr, the "
-            "environment variable NAMESRV_ADDR, or an address service (rocketmq.namesrv.domain in the file)"
+            "environment variable NAMESRV_ADDR, a saved context (kourou context add), or an address service "
+            "(rocketmq.namesrv.domain in the file)"
         ) from None
     finally:
         screen.end_progress()

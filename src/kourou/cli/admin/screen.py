@@ -45,7 +45,7 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Print without a line end."""
-        self._out.write(_printable(text) if self.is_terminal else text)
+        self._out.write(printable(text) if self.is_terminal else text)
 
     def line(self, text: str = "") -> None:
         """Print a line."""
@@ -105,12 +105,13 @@ class Screen:
         self._out.flush()
 
 
-def _printable(text: str) -> str:
-    """Text that may come from a message: nothing in it moves the cursor or changes colours."""
+def printable(text: str, kept: str = "\n\t") -> str:
+    """Text that may come from a message: nothing in it moves the cursor or changes colours. Of signs that are
+    not printable those in `kept` stay."""
     if text.isprintable():
         return text
     return "".join(
-        sign if sign.isprintable() or sign in "\n\t" else sign.encode("unicode_escape").decode("ascii")
+        sign if sign.isprintable() or sign in kept else sign.encode("unicode_escape").decode("ascii")
         for sign in text
     )
 

@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 from kourou.admin.message_view import MessageView
+from kourou.cli.admin.screen import printable
 from kourou.cli.daily.moments import shown_time
 from kourou.protocol.properties import KEY_SEPARATOR, RESERVED_PROPERTIES
 
@@ -43,7 +44,7 @@ def message_line(message: MessageView) -> str:
         *(f"{name}={value}" for name, value in _own_properties(message).items()),
         f"base64:{base64.b64encode(message.body).decode()}" if text is None else text,
     ]
-    return "  ".join(map(_in_one_line, words))
+    return "  ".join(printable(word, kept="\t") for word in words)
 
 
 def _text(body: bytes) -> str | None:
@@ -56,13 +57,3 @@ def _text(body: bytes) -> str | None:
 def _own_properties(message: MessageView) -> dict[str, str]:
     """Those of the application."""
     return {name: text for name, text in message.properties.items() if name not in RESERVED_PROPERTIES}
-
-
-def _in_one_line(text: str) -> str:
-    """Text without characters that end a line, move a cursor or change colours."""
-    if text.isprintable():
-        return text
-    return "".join(
-        sign if sign.isprintable() or sign == "\t" else sign.encode("unicode_escape").decode("ascii")
-        for sign in text
-    )

@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import click
@@ -185,27 +185,35 @@ async def _until_ended(reading: Coroutine[Any, Any, None], *, follows: bool) -> 
     """Read until all is read, or the user has seen enough: by Ctrl-C while it follows, or by `| head`."""
     task = asyncio.create_task(reading, name="tail")
     loop = asyncio.get_running_loop()
+    with ExitStack() as watching:
+        _watch_output(loop, task, watching)
+        if follows:
+            _watch_interrupt(loop, task, watching)
+        try:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
+        except BrokenPipeError:
+            drop_output()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _watch_output(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], watching: ExitStack) -> None:
+    """End the task when nothing reads from our pipe any more: no message may come for which a write fails."""
     pipe = _output_pipe()
     if pipe is not None:
-        # No other messages may come for which a write would fail.
-        loop.add_reader(pipe, task.cancel)
-    if follows:
-        # Not on Windows, nor outside of the main thread: Ctrl-C ends with "interrupted" there.
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(signal.SIGINT, task.cancel)
-    try:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.result()
-    except BrokenPipeError:
-        drop_output()
-    finally:
-        if pipe is not None:
-            loop.remove_reader(pipe)
-        with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGINT)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        with suppress(NotImplementedError):  # Windows
+            loop.add_reader(pipe, task.cancel)
+            watching.callback(loop.remove_reader, pipe)
+
+
+def _watch_interrupt(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], watching: ExitStack) -> None:
+    """End the task by Ctrl-C. Not on Windows, nor outside of the main thread: there it ends the command."""
+    with suppress(NotImplementedError, RuntimeError, ValueError):
+        loop.add_signal_handler(signal.SIGINT, task.cancel)
+        watching.callback(loop.remove_signal_handler, signal.SIGINT)
 
 
 def _output_pipe() -> int | None:
