@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,19 @@ def producer(mq: LocalCluster) -> Iterator[Producer]:
         yield running
 
 
-def started(mq: LocalCluster, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+@contextmanager
+def started(mq: LocalCluster, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
         [sys.executable, "-m", "kourou.cli.main", *words, "-n", mq.namesrv],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def line(process: subprocess.Popen[bytes]) -> str:
