@@ -67,7 +67,7 @@ class _Reading:
 
 
 class Tail:
-    """Reads one topic and hands each message to `emit`, which returns whether it wants more.
+    """Reads one topic and calls `emit` with each message; false from it ends the reading.
 
     `expression` selects tags at the broker, `keeps` anything here. `on_trouble` gets a line about a broker
     that cannot be read from, once until it can be again; the others are read on. `on_note` gets what may be

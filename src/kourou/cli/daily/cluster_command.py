@@ -51,7 +51,7 @@ YES_OPTION: Final = click.option("--yes", is_flag=True, help="Do not ask for con
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of a command: whom it asks, and where it prints."""
+    """One run of a command: the cluster that it asks, and where it prints."""
 
     admin: Admin
     screen: Screen

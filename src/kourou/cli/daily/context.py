@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from kourou.cli.admin.screen import Screen
 from kourou.cli.contexts import (
@@ -146,27 +145,40 @@ def show(*, name: str | None, as_json: bool) -> None:
     """Show a context; without a name, what commands connect to now, and why."""
 
     def action(screen: Screen) -> None:
-        found = chosen_context(os.environ, name=name)
-        if found is None:
-            variable = next((variable for variable in CLUSTER_VARIABLES if os.environ.get(variable)), None)
-            namesrv = os.environ.get(variable, "") if variable else DEFAULT_NAMESRV
-            because = f"the environment variable {variable}" if variable else "no context is current"
-            data: dict[str, Any] = {"name": None, "namesrv": namesrv}
-        else:
-            found_name, context = found
-            because = "" if name else f"{VARIABLE}" if os.environ.get(VARIABLE) else "it is current"
-            data = {"name": found_name, **msgspec.to_builtins(context)}
-        width = max(map(len, data))
-        lines = [f"{key:<{width}}  {'-' if text is None else text}" for key, text in data.items()]
-        _show(
-            screen,
-            as_json,
-            {**data, "because": because},
-            *lines,
-            *[f"{'because':<{width}}  {because}"] * bool(because),
-        )
+        found, because = _in_effect(name)
+        data = {"name": None if found is None else found[0], **_fields(found)}
+        if as_json:
+            screen.json({**data, "because": because})
+            return
+        for key, value in {**data, "because": because}.items():
+            if key == "name" or value:
+                screen.line(f"{key:<10}  {value or '-'}")
 
     _run(action)
+
+
+def _in_effect(name: str | None) -> tuple[tuple[str, Context] | None, str]:
+    """The context that a command would use, and why; a name is reason enough."""
+    found = chosen_context(os.environ, name=name)
+    if found is None:
+        variable = next((variable for variable in CLUSTER_VARIABLES if os.environ.get(variable)), None)
+        return None, f"the environment variable {variable}" if variable else "no context is current"
+    if name:
+        return found, ""
+    return found, f"the environment variable {VARIABLE}" if os.environ.get(VARIABLE) else "it is current"
+
+
+def _fields(found: tuple[str, Context] | None) -> dict[str, Any]:
+    """What a context says; without one, the name servers that commands connect to."""
+    if found is None:
+        found = "", Context(next(filter(None, map(os.environ.get, CLUSTER_VARIABLES)), DEFAULT_NAMESRV))
+    context = found[1]
+    return {
+        "namesrv": context.namesrv,
+        "acl": context.acl,
+        "tls": context.tls or context.tls_config is not None,
+        "tls_config": context.tls_config,
+    }
 
 
 @context_app.command("remove")
@@ -183,15 +195,7 @@ def remove(*, name: str, as_json: bool) -> None:
 
 
 def _entry(name: str, contexts: Contexts) -> dict[str, Any]:
-    context = contexts.get(name)
-    return {
-        "name": name,
-        "current": contexts.current == name,
-        "namesrv": context.namesrv,
-        "acl": context.acl,
-        "tls": context.tls or context.tls_config is not None,
-        "tls_config": context.tls_config,
-    }
+    return {"name": name, "current": contexts.current == name, **_fields((name, contexts.get(name)))}
 
 
 def _tls(context: Context) -> str:

@@ -46,15 +46,15 @@ def test_contexts_from_the_first_to_none(config_home: Path) -> None:
     assert [entry["current"] for entry in run_kourou("context", "list", "--json").json] == [True, False]
     assert run_kourou("context", "use", "test").stdout == "current context: test\n"
     assert run_kourou("context", "show").lines == [
-        "name     test",
-        "namesrv  x:1",
-        "tls      True",
-        "because  it is current",
+        "name        test",
+        "namesrv     x:1",
+        "tls         True",
+        "because     it is current",
     ]
     assert run_kourou("context", "remove", "test").exit_code == 0
     assert run_kourou("context", "use", "--none").stdout == "current context: none\n"
     assert json.loads((config_home / "kourou" / "contexts.json").read_text())["contexts"].keys() == {"prod"}
-    assert run_kourou("context", "show", "prod").lines[0] == "name     prod"
+    assert run_kourou("context", "show", "prod").lines[0] == "name        prod"
 
 
 def test_a_variable_is_named_where_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +63,15 @@ def test_a_variable_is_named_where_it_decides(monkeypatch: pytest.MonkeyPatch) -
     assert run_kourou("context", "show", "--json").json == {
         "name": None,
         "namesrv": "y:1",
+        "acl": None,
+        "tls": False,
+        "tls_config": None,
         "because": "the environment variable NAMESRV_ADDR",
     }
     monkeypatch.setenv("KOUROU_CONTEXT", "prod")
-    assert run_kourou("context", "show", "--json").json["because"] == "KOUROU_CONTEXT"
+    assert run_kourou("context", "show", "--json").json["because"] == (
+        "the environment variable KOUROU_CONTEXT"
+    )
 
 
 @pytest.mark.parametrize(
