@@ -5,17 +5,15 @@ A hook is called on the loop and must be quick. One that raises is logged, and c
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kourou.client.consume_result import ConsumeResult
+from kourou.client.failure_log import FailureLog, kind_of
 from kourou.client.hook_checks import check_hooks
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -55,19 +53,23 @@ def check_consumer_hooks(hooks: Sequence[ConsumerHook]) -> None:
     check_hooks(hooks, ConsumerHook)
 
 
-def call_before(hooks: Sequence[ConsumerHook], context: ConsumeHookContext) -> None:
+def call_before(hooks: Sequence[ConsumerHook], context: ConsumeHookContext, failures: FailureLog) -> None:
     """Call all hooks; what they raise is logged."""
     for hook in hooks:
         try:
             hook.before_consume(context)
-        except Exception:
-            _log.exception("hook %r failed before consuming", hook)
+        except Exception as error:
+            failures.warn(("before", id(hook), kind_of(error)), *_words(hook, "before", context), error)
 
 
-def call_after(hooks: Sequence[ConsumerHook], context: ConsumeHookContext) -> None:
+def call_after(hooks: Sequence[ConsumerHook], context: ConsumeHookContext, failures: FailureLog) -> None:
     """Call all hooks; what they raise is logged."""
     for hook in hooks:
         try:
             hook.after_consume(context)
-        except Exception:
-            _log.exception("hook %r failed after consuming", hook)
+        except Exception as error:
+            failures.warn(("after", id(hook), kind_of(error)), *_words(hook, "after", context), error)
+
+
+def _words(hook: ConsumerHook, when: str, context: ConsumeHookContext) -> tuple[str, str]:
+    return f"hook {hook!r} failed {when} consuming", f"message {context.messages[0].msg_id}"

@@ -67,7 +67,7 @@ class HandlerCalls:
         self, worker: Worker[Any], handler: Handler, queue: MessageQueue, messages: list[MessageExt]
     ) -> Outcome:
         seen = ConsumeHookContext(self._group, queue, messages)
-        call_before(self._hooks, seen)
+        call_before(self._hooks, seen, self.failures)
         began = time.perf_counter()
         try:
             outcome = await self._guarded(worker, handler, queue, messages)
@@ -75,7 +75,7 @@ class HandlerCalls:
             return outcome
         finally:
             seen.elapsed_ms = (time.perf_counter() - began) * 1000
-            call_after(self._hooks, seen)
+            call_after(self._hooks, seen, self.failures)
 
     async def _guarded(
         self, worker: Worker[Any], handler: Handler, queue: MessageQueue, messages: list[MessageExt]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kourou.client import concurrent_service
+from kourou.client import concurrent_service, push_engine
 from kourou.client.assigned_queue import AssignedQueue
 from kourou.client.consume_result import ConsumeContext, ConsumeResult
 from kourou.embed import BrokerHooks, SendContext
@@ -66,6 +67,23 @@ async def test_a_message_that_failed_comes_again_under_its_own_topic(
         assert await stored_offset(running) == 1
         was_logged = any("failed" in r.getMessage() and r.exc_info for r in caplog.records)
         assert was_logged == isinstance(failure, Exception)
+
+
+async def test_a_handler_that_fails_for_every_message_is_summed_up_while_it_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_engine, "REPORT_INTERVAL_MS", 20)
+    async with cluster(tmp_path) as running:
+        await make_topic(running, queues=1)
+        await send(running, [b"%d" % number for number in range(50)])
+        async with consuming(running, Notes(*[ValueError("no")] * 50)) as consumer:
+            await until(lambda: consumer.stats().failed == 50)
+            await until(lambda: "more times in " in caplog.text)
+    logged = [record for record in caplog.records if record.name.endswith("failure_log")]
+    again = [re.search(r"failed (\d+|once) more", record.getMessage()) for record in logged]
+    counts = [0 if found is None else 1 if found[1] == "once" else int(found[1]) for found in again]
+    assert [record.exc_info is not None for record in logged] == [found is None for found in again]
+    assert sum(counts) + again.count(None) == 50
 
 
 async def test_after_the_last_attempt_it_is_a_dead_letter(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kourou.client.consume_hooks import ConsumeHookContext, ConsumerHook, call_after, call_before
 from kourou.client.failure_log import REPORT_INTERVAL_MS, FailureLog, kind_of
 from kourou.client.handler_calls import HandlerCalls
 from kourou.client.handler_threads import HandlerThreads
 from kourou.client.handlers import handler_of
+from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from kourou.testing.clock import FakeClock
 from tests.unit.client.test_push_parts import messages
@@ -74,3 +76,30 @@ async def test_a_failure_after_a_quiet_interval_is_logged_in_full(caplog: pytest
         "charge failed once more in 10 s; the last: message 2",
         "charge failed: message 3",
     ]
+
+
+async def test_a_hook_that_fails_for_every_message_is_logged_once_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(ConsumerHook):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __repr__(self) -> str:
+            return "Broken()"
+
+        def before_consume(self, context: ConsumeHookContext) -> None:
+            raise ValueError("before")
+
+        def after_consume(self, context: ConsumeHookContext) -> None:
+            raise ValueError("after")
+
+    failures, hooks = FailureLog(FakeClock(0)), [Broken()]
+    context = ConsumeHookContext("billing", MessageQueue("TopicTest", "broker-a", 0), messages(1))
+    for _ in range(100):
+        call_before(hooks, context, failures)
+        call_after(hooks, context, failures)
+    await failures.report()
+    before, after, *sums = [record.getMessage() for record in caplog.records]
+    assert before.startswith("hook Broken() failed before consuming: message ")
+    assert after.startswith("hook Broken() failed after consuming: message ")
+    assert ["99 more times" in text for text in sums] == [True, True]
