@@ -14,16 +14,11 @@ from pathlib import Path
 
 from kourou import Message, MessageExt, Producer, PushConsumer
 from kourou.errors import KourouError
+from tests.e2e.doc_programs import MODULES, NAMESRV
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
-NAMESRV = "127.0.0.1:9876"
 TOPIC, GROUP = "Orders", "billing"
 LIMIT_S = 60.0
-MODULES = {
-    "mqadmin": "kourou.cli.mqadmin",
-    "kourou": "kourou.cli.main",
-    "mqshutdown": "kourou.cli.mqshutdown",
-}
 
 
 def runbook(title: str) -> list[str]:

@@ -133,8 +133,8 @@ class Reader:
         for step in filter(is_run, steps(page)):
             try:
                 await self._do(step)
-            except AssertionError as error:
-                self.failures.append(f"{step.where}: {error}")
+            except (AssertionError, TimeoutError) as error:
+                self.failures.append(f"{step.where}: {error!r}")
 
     async def _do(self, step: Step) -> None:
         if self._kept is not None and step.section != KeptRunning.UNTIL:

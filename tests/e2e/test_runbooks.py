@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.runbooks import GROUP, NAMESRV, TOPIC, Traffic, run, runbook, wait_for
+from tests.e2e.doc_programs import NAMESRV
+from tests.e2e.runbooks import GROUP, TOPIC, Traffic, run, runbook, wait_for
 from tests.e2e.server_process import ServerProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
