@@ -198,9 +198,13 @@ def test_a_taken_port_is_one_line_and_exit_code_1(spawn: Spawn, free_port: Path,
         ("listenPort=abc\n", "bad.conf:1: listenPort=abc: must be a whole number from 0 to 65535"),
         ("bindAddress=203.0.113.7\nlistenPort=0\n", "cannot listen on 203.0.113.7:0: "),
         ("tls.server.mode=enforcing\ntls.server.certPath=/none.pem\nlistenPort=0\n", "/none.pem"),
-        ("rocketmqHome=/dev/null\nkvConfigPath=/proc/self/mem\nlistenPort=0\n", "/proc/self/mem: "),
+        (
+            "rocketmqHome=/dev/null\nlistenPort=0\n",
+            "bad.conf:1: rocketmqHome=/dev/null: is a file, not a folder",
+        ),
+        ("kvConfigPath=/proc/self/mem\nlistenPort=0\n", "/proc/self/mem: "),
     ],
-    ids=["bad value", "not our address", "no certificate", "unreadable data"],
+    ids=["bad value", "not our address", "no certificate", "home is a file", "unreadable data"],
 )
 def test_what_it_cannot_start_with_is_one_line(spawn: Spawn, tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "bad.conf"

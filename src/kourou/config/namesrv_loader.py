@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kourou.config.component import attributes_of
-from kourou.config.home import data_home
+from kourou.config.home import ROCKETMQ_HOME, data_home
 from kourou.config.namesrv import NamesrvConfig, namesrv_keys
 from kourou.config.properties_file import read_properties
 from kourou.config.settings import Settings, SettingsReader
@@ -34,7 +34,9 @@ def load_namesrv_config(
         reader.read_file(read_properties(path), str(path))
     read_tls_file(reader)
     reader.read_options(overrides or {}, option_names or {})
-    reader.settings.check_folder("rocketmqHome", data_home(environ or {}))
+    # The user's data folder need not be usable: a name server without it logs to the console.
+    home = (environ or {}).get(ROCKETMQ_HOME)
+    reader.settings.check_folder("rocketmqHome", Path(home) if home else None)
     reader.settings.check()
     _note_foreign(reader.settings, str(path))
     _complete(reader.settings, path, environ or {})
