@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+# Loaded before a test replaces the default address, so that it keeps the real one.
+import kourou.cli.daily.context  # noqa: F401
 from kourou.testing import LocalCluster
 from tests.unit.cli.daily.command_line import run_kourou
 

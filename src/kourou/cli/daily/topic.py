@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -34,6 +36,8 @@ from kourou.wording import counted
 topic_app = OneLineGroup("topic", help="List, show, create and delete topics.")
 
 DEFAULT_QUEUES: Final = 8  # as many as mqadmin updateTopic makes
+_ROUTE_TIMEOUT_S: Final = 5.0
+_ROUTE_PAUSE_S: Final = 0.05
 _TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
 _topic = click.argument("topic", shell_complete=complete_topics)
 
@@ -161,10 +165,15 @@ async def create(
         admin, broker=broker, cluster=None if broker else await _only_cluster(admin, cluster)
     )
     outcomes = await create_topic_on(admin, addresses, config)
+    done = [outcome.address for outcome in outcomes if outcome.is_done]
+    is_found = await _is_routed(admin, topic, len(done))
 
     def show() -> None:
-        done = [outcome.address for outcome in outcomes if outcome.is_done]
         session.screen.line(f"topic {topic} created with {counted(queues, 'queue')} on {', '.join(done)}")
+        if not is_found:
+            session.screen.trouble(
+                f"{session.where} does not list it on every broker yet; brokers register again every 30 s"
+            )
         _tell(session, outcomes)
 
     session.show(
@@ -176,6 +185,18 @@ async def create(
         },
         show,
     )
+
+
+async def _is_routed(admin: Admin, topic: str, brokers: int) -> bool:
+    """Wait until a name server lists the topic on so many brokers: the next command will need that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_ROUTE_TIMEOUT_S):
+            while True:
+                route = await admin.api.topic_route(topic)
+                if route is not None and len(route.queue_datas) >= brokers:
+                    return True
+                await asyncio.sleep(_ROUTE_PAUSE_S)
+    return False
 
 
 async def _only_cluster(admin: Admin, given: str | None) -> str | None:
