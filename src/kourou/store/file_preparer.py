@@ -46,7 +46,9 @@ class FilePreparer:
             try:
                 self._commit_log.prepare_next()
             except OSError as error:
-                # The log tries again when it needs the file, and its senders hear of it then.
-                _log.warning("the next CommitLog file cannot be made yet: %s", error.strerror or error)
+                # The log tries again when it needs the file, and its senders hear of it then. That the whole
+                # folder is gone is found, and reported, by log_watch.py.
+                if not isinstance(error, FileNotFoundError):
+                    _log.warning("the next CommitLog file cannot be created yet: %s", error.strerror or error)
                 # Passes ask again and again; a disk that just failed is left alone for a moment.
                 self._ended.wait(self._retry_s)

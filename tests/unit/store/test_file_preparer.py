@@ -76,7 +76,7 @@ def test_a_failure_is_logged_and_the_next_request_tries_again(
     log.advance(1)
     files.fail("preallocate", 1, error=errno.ENOSPC)
     preparer.request_nowait()
-    wait_until(lambda: "cannot be made yet" in caplog.text)
+    wait_until(lambda: "cannot be created yet" in caplog.text)
     wait_until(lambda: (preparer.request_nowait(), not log.wants_next_file)[1])
     preparer.stop()
     log.close()
