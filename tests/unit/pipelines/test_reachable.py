@@ -51,10 +51,10 @@ def problem(topic: str) -> str:
 
 
 def test_the_nearest_topic_is_offered() -> None:
-    assert problem("ordrs").startswith("no route to topic 'ordrs': the name server does not know it")
-    assert problem("ordrs").endswith("; did you mean orders?")
-    assert problem("unlike-any").endswith("; there are orders, payments")
-    assert problem("%DLQ%biling").endswith("; did you mean %DLQ%billing?")
+    unknown, create = "the name server does not know it", "create it with `mqadmin updateTopic`"
+    assert problem("ordrs") == f"no route to topic 'ordrs': {unknown} (did you mean orders?); {create}"
+    assert problem("unlike-any").endswith(f": {unknown}; {create}; there are orders, payments")
+    assert problem("%DLQ%biling").endswith(f": {unknown} (did you mean %DLQ%billing?); {create}")
 
 
 def test_topics_that_are_there_have_their_queues() -> None:
