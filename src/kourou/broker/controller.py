@@ -176,7 +176,7 @@ class BrokerController:
         return MessageStore.open(config, self._files, self._clock.wall_ms, self._kernel.kernel)
 
     async def _serve(self, store: MessageStore) -> None:
-        registration = Registration()
+        registration = Registration(self._clock)
         services = self._services = self._make_services(store, registration)
         await services.in_disk_thread(self._load_tables)
         adopt_orphans(store.queues, services.topics)

@@ -174,7 +174,7 @@ class BrokerOuterApi:
     async def _register(self, address: str, news: _News) -> RegisterBrokerResult | None:
         try:
             if not await self._needs_registration(address, news.version):
-                self.has_registered = True
+                self._works(address)
                 return None
             answer = await self._call(address, news.command, self._config().register_broker_timeout_mills)
             return self._registered(address, answer)
@@ -202,13 +202,16 @@ class BrokerOuterApi:
             return True
 
     def _registered(self, address: str, answer: RemotingCommand) -> RegisterBrokerResult:
+        self._works(address)
+        header = answer.header(RegisterBrokerResponseHeader)
+        table = decode_body(answer.body, KVTable).table if answer.body else {}
+        return RegisterBrokerResult(address, header.ha_server_addr, header.master_addr, table)
+
+    def _works(self, address: str) -> None:
         if address in self._failing:
             self._failing.discard(address)
             _log.info("registered with name server %s", address)
         self.has_registered = True
-        header = answer.header(RegisterBrokerResponseHeader)
-        table = decode_body(answer.body, KVTable).table if answer.body else {}
-        return RegisterBrokerResult(address, header.ha_server_addr, header.master_addr, table)
 
     def _failed(self, address: str, error: KourouError) -> None:
         # Said once, until it works again: a name server may be away for hours.

@@ -13,6 +13,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from kourou.clock import Clock
+
 if TYPE_CHECKING:
     from kourou.broker.out_api import BrokerOuterApi, RegisterBrokerResult
     from kourou.broker.services import BrokerServices
@@ -31,7 +33,8 @@ PAUSE_PER_TOPIC_S: Final = 0.000_030
 class Registration:
     """Registers one broker until stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._changed = asyncio.Event()
 
     def soon(self, topic: TopicConfig | None = None) -> None:
@@ -49,19 +52,28 @@ class Registration:
 
     async def _keep_registered(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
         wait_s, retry_s = _SECOND_ROUND_S, _FIRST_RETRY_S
+        due_s = self._now_s() + wait_s
         while True:
-            is_retry = bool(out_api.failing) and retry_s < wait_s
+            left_s = max(0.0, due_s - self._now_s())
+            is_retry = bool(out_api.failing) and retry_s < left_s
             try:
-                async with asyncio.timeout(retry_s if is_retry else wait_s):
+                async with asyncio.timeout(retry_s if is_retry else left_s):
                     await self._changed.wait()
-                    is_retry = False
             except TimeoutError:
                 if not is_retry:
                     period_s = services.config.register_name_server_period / 1000
                     wait_s = min(max(period_s, _SHORTEST_S), _LONGEST_S)
+            # A change may come in the same turn of the loop as the timeout.
+            is_retry = is_retry and not self._changed.is_set()
+            if not is_retry:
+                # Retries do not put the next round off: name servers forget a broker after two minutes.
+                due_s = self._now_s() + wait_s
             await self._register(services, out_api, only=out_api.failing if is_retry else None)
             retry_s = min(retry_s * 2, _LONGEST_S) if out_api.failing else _FIRST_RETRY_S
             await asyncio.sleep(len(services.topics.table) * PAUSE_PER_TOPIC_S)
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ms() / 1000
 
     async def _register(
         self, services: BrokerServices, out_api: BrokerOuterApi, only: frozenset[str] | None = None

@@ -12,6 +12,7 @@ import pytest
 
 from kourou.broker.out_api import BrokerIdentity, BrokerOuterApi
 from kourou.config import BrokerConfig, NamesrvConfig
+from kourou.errors import KourouError
 from kourou.namesrv import NameServer
 from kourou.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from kourou.protocol.codes import RequestCode
@@ -126,6 +127,11 @@ async def test_without_force_only_news_is_told() -> None:
     async with name_servers(1) as servers, broker(namesrv_addr=addresses(servers), force_register=False) as a:
         assert len(await a.api.register_all(topics("T", "U"))) == 1
         assert await a.api.register_all(topics("T", "U")) == []
+        # One that was away for a moment, and knows all of it, is not retried any more.
+        a.api._failed(servers[0].address, KourouError("away"))
+        assert a.api.failing == {servers[0].address}
+        assert await a.api.register_all(topics("T", "U"), only=a.api.failing) == []
+        assert a.api.failing == frozenset()
         assert len(await a.api.register_all(topics("T", "U", counter=2))) == 1
 
 
