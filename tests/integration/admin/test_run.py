@@ -25,12 +25,41 @@ def _no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_every_command_is_listed_and_has_a_help_with_an_example() -> None:
-    listed = await run_line(None, "help")
+    listed = await run_line(None, "help", "--all")
     for command in all_commands():
         assert f"   {command.name} " in listed.stdout
         helped = await run_line(None, "help", command.name)
         assert helped.exit_code == 0 and command.name in helped.stdout
     assert (await run_line(None, "--version")).stdout == f"mqadmin {__version__}\n"
+
+
+async def test_the_list_is_grouped_and_leaves_out_what_is_not_in_this_version() -> None:
+    shown = (await run_line(None, "help")).lines
+    titles = [line for line in shown[1:] if line.endswith(":") and not line.startswith(" ")]
+    assert titles == [
+        "Topics:",
+        "Consumer groups:",
+        "Messages:",
+        "Clients:",
+        "Brokers:",
+        "Cluster and name servers:",
+        "Exports:",
+        "Only in Kourou:",
+    ]
+    assert shown[:4] == [
+        "The most commonly used mqadmin commands are:",
+        "",
+        "Topics:",
+        "   updateTopic                         Create a topic on a broker or on all masters of a cluster, or "
+        "change it.",
+    ]
+    assert shown[-2:] == [
+        "See 'mqadmin help <command>' for more information on a specific command.",
+        "See 'mqadmin help --all' for 39 more that are not in this version.",
+    ]
+    assert not any("electMaster" in line for line in shown)
+    everything = (await run_line(None, "help", "--all")).lines
+    assert "Not in this version:" in everything and any("electMaster" in line for line in everything)
 
 
 async def test_an_unknown_command_is_told_with_the_nearest() -> None:

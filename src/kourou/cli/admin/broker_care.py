@@ -105,7 +105,7 @@ def _show_flush_offset(phy_offset: int, screen: Screen) -> None:
 BROKER_CARE_COMMANDS: Final = (
     AdminCommand(
         name="wipeWritePerm",
-        about="Have producers leave a broker alone, as before it is stopped; consumers go on.",
+        about="Stop producers from writing to a broker, for example before a stop; consumers continue.",
         example="wipeWritePerm -n 127.0.0.1:9876 -b broker-a",
         options=(_BROKER_NAME,),
         ask=_wipe,
@@ -114,7 +114,7 @@ BROKER_CARE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="addWritePerm",
-        about="Let producers use a broker again.",
+        about="Allow producers to write to a broker again.",
         example="addWritePerm -n 127.0.0.1:9876 -b broker-a",
         options=(_BROKER_NAME,),
         ask=_add,
@@ -122,7 +122,7 @@ BROKER_CARE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="cleanExpiredCQ",
-        about="Delete index files of messages that are gone.",
+        about="Delete ConsumeQueue files whose messages have expired.",
         example="cleanExpiredCQ -n 127.0.0.1:9876 -c DefaultCluster",
         options=_WHERE,
         ask=_cleaning(clean_expired_consume_queues),
@@ -131,7 +131,7 @@ BROKER_CARE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="cleanUnusedTopic",
-        about="Delete files of topics that do not exist any more.",
+        about="Delete ConsumeQueue files of topics that no longer exist.",
         example="cleanUnusedTopic -n 127.0.0.1:9876 -c DefaultCluster",
         options=_WHERE,
         ask=_cleaning(clean_unused_topics),
@@ -140,7 +140,7 @@ BROKER_CARE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="deleteExpiredCommitLog",
-        about="Delete messages that were kept for their time, now and not at the hour for it.",
+        about="Delete expired CommitLog files now instead of at the configured hour.",
         example="deleteExpiredCommitLog -n 127.0.0.1:9876 -c DefaultCluster",
         options=_WHERE,
         ask=_cleaning(delete_expired_commit_logs),
@@ -149,7 +149,7 @@ BROKER_CARE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="resetMasterFlushOffset",
-        about="Tell a slave how far its master is on disk.",
+        about="Set the flushed offset of the master at a slave.",
         example="resetMasterFlushOffset -n 127.0.0.1:9876 -b 127.0.0.1:10911 -o 0",
         options=(
             required("b", "brokerAddr", "slave, as host:port"),

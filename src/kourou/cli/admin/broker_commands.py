@@ -248,7 +248,7 @@ def _show_probe(probe: _Probe, screen: Screen) -> None:
 BROKER_COMMANDS: Final = (
     AdminCommand(
         name="brokerStatus",
-        about="The state of a broker, or of all of a cluster: totals, rates, disk, queues of requests.",
+        about="Show the runtime state of a broker or a whole cluster: totals, rates, disk, request queues.",
         example="brokerStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911",
         options=BROKER_OR_CLUSTER,
         ask=_broker_status,
@@ -256,7 +256,7 @@ BROKER_COMMANDS: Final = (
     ),
     AdminCommand(
         name="getBrokerConfig",
-        about="The configuration that a broker runs with.",
+        about="Show the configuration that a broker is running with.",
         example="getBrokerConfig -n 127.0.0.1:9876 -b 127.0.0.1:10911",
         options=EITHER,
         ask=_broker_config,
@@ -264,7 +264,7 @@ BROKER_COMMANDS: Final = (
     ),
     AdminCommand(
         name="updateBrokerConfig",
-        about="Change one key of a broker's configuration while it runs.",
+        about="Change one configuration key of a running broker.",
         example="updateBrokerConfig -n 127.0.0.1:9876 -b 127.0.0.1:10911 -k fileReservedTime -v 72",
         options=(
             *EITHER,
@@ -277,7 +277,7 @@ BROKER_COMMANDS: Final = (
     ),
     AdminCommand(
         name="brokerConsumeStats",
-        about="How far all consumer groups are on the queues of one broker.",
+        about="Show the progress of all consumer groups on the queues of one broker.",
         example="brokerConsumeStats -n 127.0.0.1:9876 -b 127.0.0.1:10911 -l 1000",
         options=(
             required("b", "brokerAddr", "broker, as host:port or by its name"),
@@ -290,7 +290,7 @@ BROKER_COMMANDS: Final = (
     ),
     AdminCommand(
         name="haStatus",
-        about="How far the slaves of a broker are.",
+        about="Show the replication state of a broker's slaves.",
         example="haStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911",
         options=(*EITHER, value("i", "interval", "print again after so many seconds, for ever")),
         ask=_ha_status,
@@ -299,7 +299,7 @@ BROKER_COMMANDS: Final = (
     ),
     AdminCommand(
         name="sendMsgStatus",
-        about="Send messages to a broker, and how long each took.",
+        about="Send messages to a broker and show how long each one takes.",
         example="sendMsgStatus -n 127.0.0.1:9876 -b broker-a -c 10",
         options=(
             required("b", "brokerName", "broker, by its name or as host:port"),

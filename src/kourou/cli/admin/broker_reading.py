@@ -165,7 +165,7 @@ def _show_engine(switch: _EngineSwitch, screen: Screen) -> None:
 BROKER_READING_COMMANDS: Final = (
     AdminCommand(
         name="getColdDataFlowCtrInfo",
-        about="Which groups read messages that are only on disk, and how much they may.",
+        about="Show which groups read cold data (messages that are only on disk), and their limits.",
         example="getColdDataFlowCtrInfo -n 127.0.0.1:9876 -b 127.0.0.1:10911",
         options=EITHER,
         ask=_cold_data,
@@ -173,7 +173,7 @@ BROKER_READING_COMMANDS: Final = (
     ),
     AdminCommand(
         name="updateColdDataFlowCtrGroupConfig",
-        about="Set how many bytes of messages that are only on disk a group may read in a second.",
+        about="Limit how many bytes of cold data a group may read per second.",
         example="updateColdDataFlowCtrGroupConfig -n 127.0.0.1:9876 -c DefaultCluster -g Payments -v 3145728",
         options=(*EITHER, _GROUP, required("v", "threshold", "bytes in a second")),
         ask=_limit_cold_reads,
@@ -181,7 +181,7 @@ BROKER_READING_COMMANDS: Final = (
     ),
     AdminCommand(
         name="removeColdDataFlowCtrGroupConfig",
-        about="Take the limit of a group for messages that are only on disk away.",
+        about="Remove a group's limit on reading cold data.",
         example="removeColdDataFlowCtrGroupConfig -n 127.0.0.1:9876 -c DefaultCluster -g Payments",
         options=(*EITHER, _GROUP),
         ask=_remove_limit,
@@ -189,7 +189,7 @@ BROKER_READING_COMMANDS: Final = (
     ),
     AdminCommand(
         name="setCommitLogReadAheadMode",
-        about="Whether the kernel reads ahead in the files of the CommitLog.",
+        about="Set the kernel's read-ahead mode for CommitLog files.",
         example="setCommitLogReadAheadMode -n 127.0.0.1:9876 -b 127.0.0.1:10911 -m 1",
         options=(*EITHER, required("m", "commitLogReadAheadMode", "0 as by default, 1 for random reads")),
         ask=_read_mode,
@@ -197,7 +197,7 @@ BROKER_READING_COMMANDS: Final = (
     ),
     AdminCommand(
         name="switchTimerEngine",
-        about="Have timer messages kept by another engine.",
+        about="Switch the engine that stores timer messages.",
         example="switchTimerEngine -n 127.0.0.1:9876 -b 127.0.0.1:10911 -e F",
         options=(
             *BROKER_OR_CLUSTER,

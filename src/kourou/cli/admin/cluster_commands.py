@@ -197,7 +197,7 @@ def _show_round(round_: _SendRound, screen: Screen) -> None:
 CLUSTER_COMMANDS: Final = (
     AdminCommand(
         name="clusterList",
-        about="All brokers with version, load, age of their messages and space on disk.",
+        about="List all brokers with version, load, message age and disk space.",
         example="clusterList -n 127.0.0.1:9876",
         options=(
             flag("m", "moreStats", "messages in and out, of yesterday and today"),
@@ -210,7 +210,7 @@ CLUSTER_COMMANDS: Final = (
     ),
     AdminCommand(
         name="clusterRT",
-        about="How long each broker takes to store a message, measured again and again.",
+        about="Measure repeatedly how long each broker takes to store a message.",
         example="clusterRT -n 127.0.0.1:9876 -a 100 -i 10",
         options=(
             value("a", "amount", "messages for each broker, 100 if not given"),

@@ -260,7 +260,7 @@ def _show(script: str, screen: Screen) -> None:
 
 COMPLETION: Final = AdminCommand(
     name="completion",
-    about="Print a script by which bash, zsh or fish complete commands, options and names",
+    about="Print the completion script for bash, zsh or fish: commands, options and names",
     example="completion bash",
     ask=_script,
     show=_show,

@@ -182,7 +182,7 @@ def _show_get_consumer_status(members: _MemberOffsets, screen: Screen) -> None:
 CONNECTION_COMMANDS: Final = (
     AdminCommand(
         name="consumerConnection",
-        about="Members of a consumer group that are online, and what they subscribe to.",
+        about="List the online members of a consumer group and their subscriptions.",
         example="consumerConnection -n 127.0.0.1:9876 -g OrderService",
         options=(
             required("g", "consumerGroup", "consumer group"),
@@ -193,7 +193,7 @@ CONNECTION_COMMANDS: Final = (
     ),
     AdminCommand(
         name="producerConnection",
-        about="Producers of a group that are online.",
+        about="List the online producers of a group.",
         example="producerConnection -n 127.0.0.1:9876 -g OrderProducer -t Orders",
         options=(
             required("g", "producerGroup", "producer group"),
@@ -204,7 +204,7 @@ CONNECTION_COMMANDS: Final = (
     ),
     AdminCommand(
         name="producer",
-        about="All producers that a broker knows.",
+        about="List all producers connected to a broker.",
         example="producer -n 127.0.0.1:9876 -b 127.0.0.1:10911",
         options=(required("b", "broker", "address of the broker"),),
         ask=_producer,
@@ -212,7 +212,7 @@ CONNECTION_COMMANDS: Final = (
     ),
     AdminCommand(
         name="consumerStatus",
-        about="What the members of a consumer group say of themselves, and whether they agree.",
+        about="Show what the members of a consumer group report, and whether their subscriptions agree.",
         example="consumerStatus -n 127.0.0.1:9876 -g OrderService",
         options=(
             required("g", "consumerGroup", "consumer group"),
@@ -225,7 +225,7 @@ CONNECTION_COMMANDS: Final = (
     ),
     AdminCommand(
         name="getConsumerStatus",
-        about="Offsets of a topic as the members of a consumer group have them in memory.",
+        about="Show a topic's offsets as the members of a consumer group hold them in memory.",
         example="getConsumerStatus -n 127.0.0.1:9876 -g OrderService -t Orders",
         options=(
             required("g", "group", "consumer group"),

@@ -172,7 +172,7 @@ _CLUSTER: Final = required("c", "clusterName", "cluster")
 EXPORT_COMMANDS: Final = (
     AdminCommand(
         name="exportMetadata",
-        about="Write topics and consumer groups of a cluster, or of one broker, to metadata.json.",
+        about="Export the topics and consumer groups of a cluster or broker to metadata.json.",
         example="exportMetadata -n 127.0.0.1:9876 -c DefaultCluster -f ./export",
         options=(
             value("c", "clusterName", "cluster"),
@@ -187,7 +187,7 @@ EXPORT_COMMANDS: Final = (
     ),
     AdminCommand(
         name="exportConfigs",
-        about="Write how large a cluster is, and the main settings of its brokers, to configs.json.",
+        about="Export a cluster's size and its brokers' main settings to configs.json.",
         example="exportConfigs -n 127.0.0.1:9876 -c DefaultCluster -f ./export",
         options=(_CLUSTER, _FOLDER),
         ask=_export_configs,
@@ -195,7 +195,7 @@ EXPORT_COMMANDS: Final = (
     ),
     AdminCommand(
         name="exportMetrics",
-        about="Write how busy the brokers of a cluster are to metrics.json.",
+        about="Export the load of a cluster's brokers to metrics.json.",
         example="exportMetrics -n 127.0.0.1:9876 -c DefaultCluster -f ./export",
         options=(_CLUSTER, _FOLDER),
         ask=_export_metrics,

@@ -275,7 +275,7 @@ GROUP_COMMANDS: Final = (
     ),
     AdminCommand(
         name="updateSubGroupList",
-        about="Create or change all consumer groups of a file.",
+        about="Create or change all consumer groups listed in a JSON file.",
         example="updateSubGroupList -n 127.0.0.1:9876 -c DefaultCluster -f groups.json",
         options=(
             *BROKER_OR_CLUSTER,
@@ -286,7 +286,7 @@ GROUP_COMMANDS: Final = (
     ),
     AdminCommand(
         name="deleteSubGroup",
-        about="Delete a consumer group from a broker; from a cluster with its retry and dead-letter topics.",
+        about="Delete a consumer group from a broker, or from a cluster with its retry and dead letters.",
         example="deleteSubGroup -n 127.0.0.1:9876 -c DefaultCluster -g OrderService",
         options=(*EITHER, _GROUP, value("r", "removeOffset", "true: its offsets, too")),
         ask=_delete_group,
@@ -295,7 +295,7 @@ GROUP_COMMANDS: Final = (
     ),
     AdminCommand(
         name="getConsumerConfig",
-        about="The settings of a consumer group on each broker.",
+        about="Show the settings of a consumer group on each broker.",
         example="getConsumerConfig -n 127.0.0.1:9876 -g OrderService",
         options=(_GROUP,),
         ask=_consumer_config,
@@ -303,7 +303,7 @@ GROUP_COMMANDS: Final = (
     ),
     AdminCommand(
         name="setConsumeMode",
-        about="Say whether a consumer group pulls messages of a topic or pops them.",
+        about="Set whether a consumer group pulls or pops messages of a topic.",
         example="setConsumeMode -n 127.0.0.1:9876 -c DefaultCluster -t Orders -g OrderService -m POP",
         options=(
             *EITHER,

@@ -80,7 +80,7 @@ def _show_finding(finding: Finding, screen: Screen) -> None:
 
 DOCTOR: Final = AdminCommand(
     name="doctor",
-    about="Check a whole cluster as an expert would, and say how to mend what is found",
+    about="Check a whole cluster for problems, and print how to fix each one",
     example="doctor -n 127.0.0.1:9876",
     options=(
         value("c", "clusterName", "only this cluster; all if not given"),

@@ -167,7 +167,7 @@ async def _answer() -> str:
 
 REDRIVE: Final = AdminCommand(
     name="redrive",
-    about="Send dead letters of a group back to it, once each; they stay among the dead letters too",
+    about="Send a group's dead letters back to it, once each; the originals stay in the dead-letter topic",
     example="redrive -n 127.0.0.1:9876 -g billing --dry-run",
     options=(
         required("g", "group", "the consumer group whose dead letters go back", "consumerGroup"),

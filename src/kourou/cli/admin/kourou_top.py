@@ -145,7 +145,7 @@ def _sum(found: TopView) -> str:
 
 TOP: Final = AdminCommand(
     name="top",
-    about="Show brokers, topics and groups with their rates and lag, the busiest first, until Control-C",
+    about="Show brokers, topics and groups with rates and lag, the busiest first, until Ctrl-C",
     example="top -n 127.0.0.1:9876 -i 5",
     options=(
         value("c", "clusterName", "only the brokers of this cluster"),

@@ -140,7 +140,7 @@ def _show_part(screen: Screen, name: str, text: str) -> None:
 PLACE_COMMANDS: Final = (
     AdminCommand(
         name="messageTrack",
-        about="What became of a message: state and offset of each group, and who holds the queue.",
+        about="Show what became of a message: each group's state and offset, and who holds the queue.",
         example="messageTrack -n 127.0.0.1:9876 -t Orders -i 7F00000159805FFD2B2748C1E72B004C",
         options=(
             required("t", "topic", "topic of the message"),
@@ -152,7 +152,7 @@ PLACE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="decodeMessageId",
-        about="What an id of a message tells: address and time, or the place of the record.",
+        about="Decode a message id: address and time, or the location of the record.",
         example="decodeMessageId -i 7F00000159805FFD2B2748C1E72B004C",
         options=(required("i", "messageId", "id of a message", "msgId"),),
         ask=_decode,
@@ -162,7 +162,7 @@ PLACE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="queryCq",
-        about="Units of a ConsumeQueue, as the broker holds them.",
+        about="Show the entries of a ConsumeQueue.",
         example="queryCq -n 127.0.0.1:9876 -t Orders -q 0 -i 0 -c 10",
         options=(
             required("t", "topic", "topic"),

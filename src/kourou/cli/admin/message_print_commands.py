@@ -320,7 +320,7 @@ PRINT_COMMANDS: Final = (
     ),
     AdminCommand(
         name="consumeMessage",
-        about="Read messages of a topic, of one queue or from an offset on; no offset is changed.",
+        about="Print messages of a topic or queue, optionally from an offset; no offset is committed.",
         example="consumeMessage -n 127.0.0.1:9876 -t Orders -b broker-a -i 0 -o 12 -c 5",
         options=(
             _TOPIC,

@@ -274,7 +274,7 @@ def time_of(given: Given, name: str, default: int) -> int:
 QUERY_COMMANDS: Final = (
     AdminCommand(
         name="queryMsgById",
-        about="Show messages by their ids; hand one to a consumer (-g, -d) or send it again (-s true).",
+        about="Show messages by id; deliver one to a consumer (-g, -d) or send it again (-s true).",
         example="queryMsgById -n 127.0.0.1:9876 -t Orders -i 7F00000100002A9F000000000000486B",
         options=(
             required("i", "msgId", "ids of messages, separated by commas"),
@@ -309,7 +309,7 @@ QUERY_COMMANDS: Final = (
     ),
     AdminCommand(
         name="queryMsgByUniqueKey",
-        about="Show a message by the id that its producer gave; hand it to a consumer (-g, -d).",
+        about="Show a message by the unique id its producer gave it; deliver it to a consumer (-g, -d).",
         example="queryMsgByUniqueKey -n 127.0.0.1:9876 -t Orders -i 7F00000159805FFD2B2748C1E72B004C",
         options=(
             required("i", "msgId", "unique id of the message"),

@@ -112,7 +112,7 @@ SEND_COMMANDS: Final = (
     ),
     AdminCommand(
         name="checkMsgSendRT",
-        about="Send messages to the queues of a topic in turn, and show how long each send takes.",
+        about="Send messages to the queues of a topic in turn and show how long each send takes.",
         example="checkMsgSendRT -n 127.0.0.1:9876 -t Orders -a 100 -s 128",
         options=(
             required("t", "topic", "topic"),

@@ -98,7 +98,7 @@ NAMESRV_COMMANDS: Final = (
     ),
     AdminCommand(
         name="deleteKvConfig",
-        about="Take a key from the KV configuration of all name servers.",
+        about="Delete a key from the KV configuration of all name servers.",
         example="deleteKvConfig -n 127.0.0.1:9876 -s ORDER_TOPIC_CONFIG -k Orders",
         options=(_NAMESPACE, _KEY),
         ask=_delete_kv,
@@ -109,14 +109,14 @@ NAMESRV_COMMANDS: Final = (
     ),
     AdminCommand(
         name="getNamesrvConfig",
-        about="The configuration of each name server.",
+        about="Show the configuration of each name server.",
         example="getNamesrvConfig -n 127.0.0.1:9876",
         ask=_configs,
         show=_show_configs,
     ),
     AdminCommand(
         name="updateNamesrvConfig",
-        about="Change one key of the configuration of all name servers.",
+        about="Change one configuration key of all name servers.",
         example="updateNamesrvConfig -n 127.0.0.1:9876 -k orderMessageEnable -v true",
         options=(required("k", "key", "key of the configuration"), required("v", "value", "its new value")),
         ask=_update,

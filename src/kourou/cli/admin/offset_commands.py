@@ -243,7 +243,7 @@ def _clone_warning(given: Given) -> str:
 OFFSET_COMMANDS: Final = (
     AdminCommand(
         name="resetOffsetByTime",
-        about="Move a consumer group to a time, in all queues of a topic or in one.",
+        about="Reset a consumer group's offsets to a time, in all queues of a topic or in one.",
         example="resetOffsetByTime -n 127.0.0.1:9876 -g OrderService -t Orders -s 2026-01-31#08:00:00:000",
         options=(
             *_GROUP_AND_TOPIC,
@@ -261,7 +261,7 @@ OFFSET_COMMANDS: Final = (
     ),
     AdminCommand(
         name="resetOffsetByTimeOld",
-        about="Move a consumer group that is offline to a time, by writing its offsets.",
+        about="Reset the offsets of an offline consumer group to a time.",
         example="resetOffsetByTimeOld -n 127.0.0.1:9876 -g OrderService -t Orders -s 2026-01-31#08:00:00:000",
         options=(*_GROUP_AND_TOPIC, _TIME, _FORCE),
         ask=_reset_offset_by_time_old,
@@ -270,7 +270,7 @@ OFFSET_COMMANDS: Final = (
     ),
     AdminCommand(
         name="skipAccumulatedMessage",
-        about="Move a consumer group to the end of a topic: what it has not consumed is skipped.",
+        about="Reset a consumer group to the end of a topic, skipping what it has not consumed.",
         example="skipAccumulatedMessage -n 127.0.0.1:9876 -g OrderService -t Orders",
         options=(*_GROUP_AND_TOPIC, _FORCE, _CLUSTER),
         ask=_skip,
@@ -279,7 +279,7 @@ OFFSET_COMMANDS: Final = (
     ),
     AdminCommand(
         name="cloneGroupOffset",
-        about="Move a consumer group to where another one is in a topic.",
+        about="Set a consumer group's offsets in a topic to those of another group.",
         example="cloneGroupOffset -n 127.0.0.1:9876 -s OrderService -d OrderServiceCopy -t Orders",
         options=(
             required("s", "srcGroup", "consumer group to take the offsets of"),

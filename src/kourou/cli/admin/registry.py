@@ -9,22 +9,18 @@ from typing import Final
 
 from kourou.cli.admin.command import AdminCommand, MissingCommand
 
-# In the order of the list. Module `topic_commands` has TOPIC_COMMANDS, and so on.
-_AREAS: Final = (
-    "topic",
-    "namesrv",
-    "broker",
-    "cluster",
-    "group",
-    "connection",
-    "offset",
-    "stats",
-    "message",
-    "trace",
-    "export",
-    "kourou",
-    "missing",
-)
+# In the order of the list: titles, and the areas below each. Module `topic_commands` has TOPIC_COMMANDS.
+_SECTIONS: Final = {
+    "Topics": ("topic",),
+    "Consumer groups": ("group", "offset", "stats"),
+    "Messages": ("message", "trace"),
+    "Clients": ("connection",),
+    "Brokers": ("broker",),
+    "Cluster and name servers": ("cluster", "namesrv"),
+    "Exports": ("export",),
+    "Only in Kourou": ("kourou",),
+}
+_MISSING: Final = "missing"
 
 Command = AdminCommand | MissingCommand
 
@@ -36,10 +32,22 @@ def _commands_of(area: str) -> tuple[Command, ...]:
     return commands
 
 
+def sections() -> Iterator[tuple[str, list[Command]]]:
+    """The commands that there are, by what they are about, in the order of the list."""
+    for title, areas in _SECTIONS.items():
+        yield title, [command for area in areas for command in _commands_of(area)]
+
+
+def missing_commands() -> tuple[Command, ...]:
+    """Apache's commands that are not in this version."""
+    return _commands_of(_MISSING)
+
+
 def all_commands() -> Iterator[Command]:
-    """Every command, in the order of the list."""
-    for area in _AREAS:
-        yield from _commands_of(area)
+    """Every command, those that are not in this version last."""
+    for _, commands in sections():
+        yield from commands
+    yield from missing_commands()
 
 
 def find(name: str) -> Command | None:

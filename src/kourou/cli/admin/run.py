@@ -52,8 +52,8 @@ def main(program: str, words: Sequence[str]) -> None:
         print(command_list(program), end="")
         return
     name, *rest = words
-    if name in ("-h", "--help") or (name.lower() == "help" and not rest):
-        print(command_list(program), end="")
+    if name in ("-h", "--help") or (name.lower() == "help" and rest in ([], ["--all"])):
+        print(command_list(program, with_missing="--all" in rest), end="")
         return
     if name == "--version":
         print(f"{program} {__version__}")

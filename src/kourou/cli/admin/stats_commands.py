@@ -239,7 +239,7 @@ def event_text(event: MonitorEvent) -> str:
 STATS_COMMANDS: Final = (
     AdminCommand(
         name="consumerProgress",
-        about="How far consumer groups are: all in a line each, or one with each of its queues.",
+        about="Show consumer progress and lag: all groups, a line each, or one group queue by queue.",
         example="consumerProgress -n 127.0.0.1:9876 -g OrderService",
         options=(
             value("g", "groupName", "consumer group; without it all"),
@@ -254,7 +254,7 @@ STATS_COMMANDS: Final = (
     ),
     AdminCommand(
         name="statsAll",
-        about="Messages in and out of each topic, and how many wait for each consumer group.",
+        about="Show messages in and out of each topic, and the lag of each consumer group.",
         example="statsAll -n 127.0.0.1:9876 -a",
         options=(
             flag("a", "activeTopic", "only topics with messages in the last 24 hours"),
@@ -265,7 +265,7 @@ STATS_COMMANDS: Final = (
     ),
     AdminCommand(
         name="startMonitoring",
-        about="Watch all consumer groups every minute, until interrupted: lag, failures, stuck queues.",
+        about="Watch all consumer groups every minute until interrupted: lag, failures, stuck queues.",
         example="startMonitoring -n 127.0.0.1:9876",
         stream=_start_monitoring,
         show=_show_event,

@@ -224,7 +224,7 @@ def _show_order_conf(conf: _OrderConf, screen: Screen) -> None:
 TOPIC_CHANGE_COMMANDS: Final = (
     AdminCommand(
         name="updateTopic",
-        about="Make a topic on a broker or on all masters of a cluster, or change it.",
+        about="Create a topic on a broker or on all masters of a cluster, or change it.",
         example="updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t Orders -r 8 -w 8",
         options=(
             *BROKER_OR_CLUSTER,
@@ -242,7 +242,7 @@ TOPIC_CHANGE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="updateTopicList",
-        about="Make or change many topics that a JSON file lists.",
+        about="Create or change all topics listed in a JSON file.",
         example="updateTopicList -n 127.0.0.1:9876 -c DefaultCluster -f topics.json",
         options=(
             *BROKER_OR_CLUSTER,
@@ -269,7 +269,7 @@ TOPIC_CHANGE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="updateTopicPerm",
-        about="Change what may be done with a topic.",
+        about="Change the read and write permission of a topic.",
         example="updateTopicPerm -n 127.0.0.1:9876 -c DefaultCluster -t Orders -p 4",
         options=(*EITHER, _TOPIC, required("p", "perm", "2 writing, 4 reading, 6 both")),
         ask=_change_perm,
@@ -277,7 +277,7 @@ TOPIC_CHANGE_COMMANDS: Final = (
     ),
     AdminCommand(
         name="updateOrderConf",
-        about="Show, set or delete how many queues each broker has of a topic whose messages are in order.",
+        about="Show, set or delete the number of queues per broker of an ordered topic.",
         example="updateOrderConf -n 127.0.0.1:9876 -t Orders -m put -v 'broker-a:4;broker-b:4'",
         options=(
             _TOPIC,

@@ -148,7 +148,7 @@ TOPIC_COMMANDS: Final = (
     *TOPIC_CHANGE_COMMANDS,
     AdminCommand(
         name="topicRoute",
-        about="The brokers and queues of a topic.",
+        about="Show the brokers and queues of a topic.",
         example="topicRoute -n 127.0.0.1:9876 -t Orders -l",
         options=(_TOPIC, flag("l", "list", "as a table")),
         ask=_topic_route,
@@ -156,7 +156,7 @@ TOPIC_COMMANDS: Final = (
     ),
     AdminCommand(
         name="topicStatus",
-        about="The offsets of each queue of a topic, and when it was written last.",
+        about="Show the offsets and last write time of each queue of a topic.",
         example="topicStatus -n 127.0.0.1:9876 -t Orders",
         options=(
             _TOPIC,
@@ -168,7 +168,7 @@ TOPIC_COMMANDS: Final = (
     ),
     AdminCommand(
         name="topicClusterList",
-        about="The clusters that a topic is in.",
+        about="List the clusters that have a topic.",
         example="topicClusterList -n 127.0.0.1:9876 -t Orders",
         options=(_TOPIC,),
         ask=_topic_clusters,
@@ -176,7 +176,7 @@ TOPIC_COMMANDS: Final = (
     ),
     AdminCommand(
         name="topicList",
-        about="All topics that the name server knows.",
+        about="List all topics registered with the name server.",
         example="topicList -n 127.0.0.1:9876",
         options=(flag("c", "clusterModel", "with cluster and consumer groups of each topic"),),
         ask=_topic_list,
@@ -184,7 +184,7 @@ TOPIC_COMMANDS: Final = (
     ),
     AdminCommand(
         name="allocateMQ",
-        about="Which queues of a topic each of these consumers would get.",
+        about="Show which queues of a topic each of the given consumers would be assigned.",
         example="allocateMQ -n 127.0.0.1:9876 -t Orders -i 10.0.0.1,10.0.0.2",
         options=(_TOPIC, required("i", "ipList", "consumers, separated by commas")),
         ask=_allocate,

@@ -58,7 +58,7 @@ def _row(kind: str, event: TraceEvent) -> tuple[str, ...]:
 TRACE_COMMANDS: Final = (
     AdminCommand(
         name="queryMsgTraceById",
-        about="Who sent a message and who consumed it, as producers and consumers with trace reported it.",
+        about="Show the trace of a message: which producer sent it and which consumers processed it.",
         example="queryMsgTraceById -n 127.0.0.1:9876 -i 7F00000159805FFD2B2748C1FF0207A2",
         options=(
             required("i", "msgId", "unique id of the message"),

@@ -8,21 +8,24 @@ from typing import Final
 
 from kourou.cli.admin.command import AdminCommand, MissingCommand
 from kourou.cli.admin.options import Option
-from kourou.cli.admin.registry import all_commands
+from kourou.cli.admin.registry import missing_commands, sections
 
 _WIDTH: Final = 110
 
 
-def command_list(program: str) -> str:
-    """All commands, a line each."""
+def command_list(program: str, *, with_missing: bool = False) -> str:
+    """All commands, a line each, by what they are about; `with_missing`: also those of Apache's that are not
+    in this version."""
+    missing = missing_commands()
+    shown = [*sections(), ("Not in this version", missing)] if with_missing else sections()
     lines = [f"The most commonly used {program} commands are:"]
-    lines += [f"   {command.name:<35} {command.about}{_mark(command)}" for command in all_commands()]
+    for title, commands in shown:
+        lines += ["", f"{title}:"]
+        lines += [f"   {command.name:<35} {command.about}" for command in commands]
     lines += ["", f"See '{program} help <command>' for more information on a specific command."]
+    if not with_missing:
+        lines += [f"See '{program} help --all' for {len(missing)} more that are not in this version."]
     return "\n".join(lines) + "\n"
-
-
-def _mark(command: AdminCommand | MissingCommand) -> str:
-    return " (not in this version)" if isinstance(command, MissingCommand) else ""
 
 
 def usage(program: str, command: AdminCommand | MissingCommand, common: Sequence[Option]) -> str:
