@@ -81,7 +81,7 @@ class NoBusinessKeyError(KourouError):
 
     def __init__(self, topic: str, msg_id: str) -> None:
         super().__init__(
-            f"topic {topic!r}, message {msg_id}: it has no keys to be told apart by; "
+            f"topic {topic!r}, message {msg_id}: it has no keys to identify it by; "
             "send it with keys, or give @idempotent(key=...) a function of your own"
         )
         self.topic = topic
@@ -186,7 +186,7 @@ class TooManyRequestsError(RemotingError):
     response_code = SYSTEM_BUSY
 
     def __init__(self, address: str, kind: str, limit: int) -> None:
-        super().__init__(address, f"{limit} {kind} to {address} are under way already; wait for some to end")
+        super().__init__(address, f"{limit} {kind} to {address} are in flight; wait for some to finish")
         self.kind = kind
         self.limit = limit
 
@@ -315,7 +315,7 @@ class SendFailedError(ClientError):
         # A reason that repeats is given once: with three attempts at one broker they are often the same.
         counts = Counter(attempts)
         reasons = [f"{reason} ({count} times)" if count > 1 else reason for reason, count in counts.items()]
-        tried = "; ".join(reasons) or "nothing could be tried in that time"
+        tried = "; ".join(reasons) or "no attempt was possible in that time"
         times = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
         super().__init__(f"topic {topic!r}: not sent, in {times} within {timeout_ms} ms: {tried}")
         self.topic = topic

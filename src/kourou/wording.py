@@ -8,10 +8,10 @@ from collections.abc import Iterable
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun.
 
-    >>> counted(1, "broker"), counted(2, "broker"), counted(0, "retry", "retries")
-    ('1 broker', '2 brokers', '0 retries')
+    >>> counted(1, "broker"), counted(2, "broker"), counted(1_200, "retry", "retries")
+    ('1 broker', '2 brokers', '1,200 retries')
     """
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def nearest(word: str, names: Iterable[str], *, likeness: float = 0.6) -> str | None:

@@ -249,7 +249,7 @@ def test_a_wrong_advertised_address_is_warned_of(spawn: Spawn, tmp_path: Path) -
     server = spawn("standalone", "--store", str(tmp_path / "store"), *FREE, "--advertise", "192.0.2.77")
     namesrv, (broker,) = ready(server)
     assert namesrv.startswith("192.0.2.77:") and broker.startswith("192.0.2.77:")
-    server.wait_errors(f"clients are told {broker} and could not reach it from here: ")
+    server.wait_errors(f"the advertised address {broker} cannot be reached from here: ")
     assert server.stop() == 0
 
 

@@ -18,7 +18,7 @@ from kourou.cli.main import _DAILY, app
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 # In a block, or in the text between backquotes; without an option it is the name of a command only.
-LINES = re.compile(r"(?:^ *|`)(?:mqadmin|kourou admin) ([A-Za-z]+ -[^`\n]*)", re.M)
+LINES = re.compile(r"(?:^ *|`)(?:mqadmin|kourou admin) (?!help )([A-Za-z]+ -[^`\n]*)", re.M)
 CASES = [
     pytest.param(line, id=f"{path.name}: {line[:60]}")
     for path in DOCUMENTS

@@ -191,7 +191,7 @@ async def _reason_for_none(admin: Admin, group: str) -> ResponseError:
     if connection.message_model is MessageModel.BROADCASTING:
         return ResponseError(
             ResponseCode.BROADCAST_CONSUMPTION,
-            f"{group} is broadcast to: each member keeps its offsets itself, brokers have none",
+            f"{group} consumes by broadcasting: each member keeps its own offsets, brokers have none",
         )
     members = counted(len(connection.connection_set), "member")
     return ResponseError(

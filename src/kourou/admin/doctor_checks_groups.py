@@ -93,8 +93,8 @@ def _same_id(group: str, client_id: str, addresses: list[str]) -> Finding:
         what=f"{len(addresses)} members have the client id {client_id}: {', '.join(addresses)}",
         meaning="queues are shared out by client id: these members work on the same queues, and each message "
         "is consumed more than once",
-        cure="give each an instance name of its own; in containers with host network and process id 1 this "
-        "has to be said (instanceName)",
+        cure="give each an instance name of its own; in containers with host network and process id 1 set "
+        "instanceName",
     )
 
 
@@ -118,7 +118,7 @@ def _mixed(group: str, told: str) -> Finding:
         check="client versions",
         where=f"group {group}",
         what=f"its members differ: {told}",
-        meaning="versions may share queues out in other ways, so that some are held twice or by nobody",
+        meaning="versions may share queues out in other ways, so that some are held twice or not at all",
         cure="finish the roll-out; use one client library, or at least the same strategy, in a group",
     )
 

@@ -118,11 +118,11 @@ def _open_for_long(
             severity=Severity.WARNING if is_online else Severity.PROBLEM,
             check=_CHECK,
             where=f"producer group {group} on {master.place.broker_name}",
-            what=f"{len(times)} transactions are open, the oldest for {(now - min(times)) // 1000} s"
+            what=f"open: {counted(len(times), 'transaction')}, the oldest for {(now - min(times)) // 1000} s"
             + ("" if is_online else ", and no producer of the group is online"),
-            meaning="their messages are not delivered until somebody says commit or rollback"
+            meaning="their messages are not delivered until a producer commits or rolls back"
             if is_online
-            else "nobody can say how they ended: they are given up in the end, and not delivered",
+            else "no producer can say how they ended: they are given up in the end, and not delivered",
             cure="see what the listener's check answers (UNKNOW means: ask again), and where it hangs"
             if is_online
             else "start a transactional producer with this group name",
@@ -145,7 +145,7 @@ def _shared_groups(
                 check=_CHECK,
                 where=f"producer group {group} on {master.place.broker_name}",
                 what=f"some of its clients send transactions, others have not lately: {', '.join(others)}",
-                meaning="the broker asks any client of the group how a transaction ended; one that is no "
-                "transactional producer cannot say, and the transaction stays open",
-                cure="give plain producers a group of their own, if these are such",
+                meaning="the broker asks any client of the group how a transaction ended; one that is not "
+                "transactional cannot say, and the transaction stays open",
+                cure="give producers without transactions a group of their own",
             )

@@ -140,7 +140,7 @@ async def _watching(admin: Admin, deletions: asyncio.Queue[DeletedMessages]) -> 
         try:
             event = decode_body(message.body, OffsetMovedEvent)
         except ProtocolError as error:
-            _log.warning("%s: %s is no event: %s", message.topic, message.msg_id, error)
+            _log.warning("%s: %s is not an event: %s", message.topic, message.msg_id, error)
             return ConsumeResult.SUCCESS
         await deletions.put(_deletion(event))
         return ConsumeResult.SUCCESS

@@ -140,7 +140,7 @@ async def _checked(admin: Admin, broker_name: str, changes: list[WritePermChange
     if not any(change.topics or change.problem for change in changes):
         names = sorted({broker.broker_name for broker in await admin.brokers()})
         if broker_name not in names:
-            raise ConfigError(f"broker {broker_name}: nobody has that name; there are: {', '.join(names)}")
+            raise ConfigError(f"broker {broker_name}: no broker has that name; there are: {', '.join(names)}")
     return changes
 
 

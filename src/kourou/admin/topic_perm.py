@@ -31,8 +31,8 @@ async def change_topic_perm_on_broker(admin: Admin, topic: str, perm: int, broke
     old = _queue_data(route, address)
     if old is None:
         raise ConfigError(
-            f"updateTopicPerm error broker not exit or broker is not master!. {address} is none of the topic "
-            f"{topic}; topicRoute shows them"
+            f"updateTopicPerm error broker not exit or broker is not master!. {address} is not a master of "
+            f"topic {topic}; topicRoute shows them"
         )
     config = _config(route, topic, old, perm)
     if old.perm == perm:

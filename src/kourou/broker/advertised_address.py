@@ -17,13 +17,13 @@ TIMEOUT_MS: Final = 500
 async def reach_warning(bind_address: str, host: str, port: int, timeout_ms: int = TIMEOUT_MS) -> str | None:
     """What is wrong with telling clients `host:port`, for a server that listens on `bind_address`;
     None when nothing seems to be."""
-    told = f"clients are told {join_address(host, port)}"
+    address = f"the advertised address {join_address(host, port)}"
     if is_loopback(host) and not is_loopback(bind_address):
-        return f"{told}, which only this machine reaches; set brokerIP1, or --advertise"
+        return f"{address} is reachable from this machine only; set brokerIP1, or --advertise"
     problem = await _connect_problem(host, port, timeout_ms)
     if problem is None:
         return None
-    return f"{told} and could not reach it from here: {problem}; set brokerIP1, or --advertise"
+    return f"{address} cannot be reached from here: {problem}; set brokerIP1, or --advertise"
 
 
 async def _connect_problem(host: str, port: int, timeout_ms: int) -> str | None:

@@ -56,4 +56,4 @@ def _send(group: str, channels: Iterable[ClientChannel]) -> None:
         try:
             channel.connection.send_oneway(command)
         except RemotingError as error:
-            _log.info("group %s: %s is not told of a change: %s", group, channel, error)
+            _log.info("group %s: cannot notify %s of a change: %s", group, channel, error)

@@ -141,5 +141,5 @@ class ConsumerManager:
             if line not in info.problems:
                 _log.warning("%s", line)
         if info.problems and not problems:
-            _log.info("group %s: members go together again", info.group)
+            _log.info("group %s: the subscriptions of its members agree again", info.group)
         info.problems = problems

@@ -139,5 +139,5 @@ def _number(name: str, text: str, status: PutStatus = PutStatus.MESSAGE_ILLEGAL)
     """A number as Java reads it."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
-        raise PutRefusedError(status, f"the message is illegal: property {name}={text[:40]} is no number")
+        raise PutRefusedError(status, f"the message is illegal: property {name}={text[:40]} is not a number")
     return int(text)

@@ -105,7 +105,7 @@ def may_be_delayed(properties: str) -> bool:
 
 
 def _is_delayed(properties: str) -> bool:
-    # Some clients say 0 for none. What is no number at all would be refused only by the commit.
+    # Some clients say 0 for none. What is not a number at all would be refused only by the commit.
     if get_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL) == "0":
         properties = remove_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL)
     return is_delayed(properties)

@@ -59,4 +59,4 @@ class NamesrvAddresses:
         try:
             self.update(await service.fetch())
         except (RemotingError, ProtocolError) as error:
-            _log.warning("name servers stay as they are: %s", error)
+            _log.warning("keeping the known name servers: %s", error)

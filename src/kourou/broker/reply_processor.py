@@ -58,12 +58,12 @@ class ReplyMessageProcessor(SendMessageProcessor):
     def _put_batch(
         self, request: Request, header: SendHeader, topic: str, queue_id: int, properties: str
     ) -> None:
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a reply is no batch")
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a reply cannot be a batch")
 
     async def _hand_over(self, request: Request, header: SendHeader, message: InnerMessage) -> None:
         problem = await self._push(request, header, message)
         if problem is not None:
-            _log.warning("a reply of %s is not handed over: %s", header.producer_group, problem)
+            _log.warning("a reply of %s was not delivered: %s", header.producer_group, problem)
         done = partial(self._answer_reply, request, message.queue_id, problem)
         if not self._services.config.store_reply_message_enable:
             done(None, 0, 0)

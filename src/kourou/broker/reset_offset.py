@@ -210,9 +210,9 @@ class ResetOffsetProcessor:
         try:
             channel.connection.send_oneway(command)
         except RemotingError as error:
-            _log.warning("%s is not told to reset %s: %s", channel, header.topic, error)
+            _log.warning("cannot notify %s of the reset of %s: %s", channel, header.topic, error)
         else:
-            _log.info("%s is told to reset %s", channel, header.topic)
+            _log.info("%s notified of the reset of %s", channel, header.topic)
 
     # -- asking clients --------------------------------------------------------------------------
 
@@ -252,9 +252,9 @@ async def _ask(
     try:
         answer = await channel.connection.call(command, _STATUS_TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
-            _log.warning("%s does not tell its offsets: %d %s", channel, answer.code, answer.remark)
+            _log.warning("%s did not report its offsets: %d %s", channel, answer.code, answer.remark)
             return None
         return decode_body(answer.body, GetConsumerStatusBody).message_queue_table
     except KourouError as error:
-        _log.warning("%s does not tell its offsets: %s", channel, error)
+        _log.warning("%s did not report its offsets: %s", channel, error)
         return None

@@ -238,7 +238,7 @@ class ScheduleService:
             return True
         target = target_of(properties_from_bytes(record.raw_properties))
         if target is None:
-            _log.error("%s: queue_offset %d has no place to go: %s", queue, queue_offset, record.properties)
+            _log.error("%s: queue_offset %d has no destination: %s", queue, queue_offset, record.properties)
             return True
         return deliveries.put(record, target)
 

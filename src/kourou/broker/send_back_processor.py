@@ -101,7 +101,7 @@ class SendBackProcessor:
         if record is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"look message by offset failed, {header.phy_offset}: it is no message, or no longer there",
+                f"look message by offset failed, {header.phy_offset}: not a message, or no longer there",
             )
         max_times = group_config.retry_max_times
         if header.max_reconsume_times is not None and request.version >= V3_4_9:

@@ -312,7 +312,7 @@ class TimerService:
         properties = properties_from_bytes(record.raw_properties)
         target = target_of(properties)
         if target is None:
-            _log.error("the timer message at %d has no place to go: %s", record.phy_offset, record.properties)
+            _log.error("the timer message at %d has no destination: %s", record.phy_offset, record.properties)
             return True
         key = target.uniq_key
         if not unit.is_roll and recalled and (key in recalled or f"{target.topic}+{key}" in recalled):
@@ -366,7 +366,7 @@ class TimerService:
             await self._services.in_disk_thread(metrics.store, snapshot)
         except OSError as error:
             metrics.is_dirty = True
-            _log.error("how many timer messages wait cannot be written: %s", error)
+            _log.error("cannot write the number of waiting timer messages: %s", error)
 
     async def _flush(self) -> None:
         self._flushed_s = asyncio.get_running_loop().time()

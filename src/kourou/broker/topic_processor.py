@@ -182,7 +182,7 @@ def _filter_type(name: str) -> TopicFilterType:
     except ValueError:
         known = ", ".join(TopicFilterType)
         raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"topicFilterType {name!r} is none of {known}"
+            ResponseCode.SYSTEM_ERROR, f"topicFilterType {name!r} is not one of {known}"
         ) from None
 
 

@@ -104,7 +104,7 @@ class TransactionCheck:
                 if self._transactions.table.state(queue_offset) != OPEN:
                     continue
                 if raw is None:
-                    _log.warning("half message %d is gone from the log, nobody has ended it", queue_offset)
+                    _log.warning("half message %d is gone from the log and was never ended", queue_offset)
                     self._transactions.table.skip(queue_offset)
                 elif not self._take_step(decode_record(raw), times, turn):
                     goes_on = False
@@ -201,17 +201,17 @@ class TransactionCheck:
         try:
             command = self._question(half, copy, phy_offset, queue_offset)
         except ProtocolError as error:
-            _log.warning("nobody can be asked for half message %s: %s", half.msg_id, error)
+            _log.warning("no producer can be asked about half message %s: %s", half.msg_id, error)
             return
         for _ in range(_PRODUCERS_TRIED):
             channel = self._services.producers.available_channel(group)
             if channel is None:
-                _log.warning("no producer of %s is there to be asked for half message %s", group, half.msg_id)
+                _log.warning("no producer of %s is online to check half message %s", group, half.msg_id)
                 return
             try:
                 channel.connection.send_oneway(command)
             except RemotingError as error:
-                _log.warning("producer %s cannot be asked for a half message: %s", channel, error)
+                _log.warning("cannot ask producer %s about a half message: %s", channel, error)
             else:
                 return
 

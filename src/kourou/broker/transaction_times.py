@@ -65,7 +65,7 @@ class TransactionTimes:
 
 
 def immunity_ms(text: str, timeout_ms: int) -> int:
-    """How long a producer wants not to be asked; what is no number of seconds counts as the default."""
+    """How long a producer wants not to be asked; what is not a number of seconds counts as the default."""
     if text.isascii() and text.isdigit() and len(text) <= 15:
         return int(text) * 1000
     return timeout_ms

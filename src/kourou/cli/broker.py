@@ -120,6 +120,6 @@ def _more_notes(config: BrokerConfig) -> list[str]:
     if config.namesrv_addr or config.rmq_address_server_domain:
         return []
     return [
-        "no name server is configured, so that clients do not find this broker; "
+        "no name server is configured, so clients cannot find this broker; "
         "use -n host:port, namesrvAddr, or the variable NAMESRV_ADDR"
     ]

@@ -195,7 +195,7 @@ async def _make_topics(admin: Admin) -> None:
         config = TopicConfig(topic, queues, queues)
         failed = [outcome for outcome in await create_topic_on(admin, addresses, config) if outcome.problem]
         if failed:
-            raise KourouError(f"topic {topic} cannot be made: {failed[0].problem}")
+            raise KourouError(f"cannot create topic {topic}: {failed[0].problem}")
         await _until_registered(admin, topic, len(addresses))
 
 

@@ -125,15 +125,18 @@ _home = click.option("--home", type=Path, metavar="DIR", help="Folder of logs an
 _http_port = click.option(
     "--http-port",
     metavar="PORT",
-    help="Answer health checks by HTTP there, /readyz and /livez; 0 picks one.",
+    help="Serve HTTP health checks (/readyz, /livez) on this port; 0 picks one.",
 )
 _log_file = click.option("--log-file", metavar="FILE", help="Log file; - logs to the console.")
-_log_level = choice_option("--log-level", default=LogLevel.INFO, help="From which importance on.")
+_log_level = choice_option("--log-level", default=LogLevel.INFO, help="Minimum log level.")
 _print_config = click.option(
-    "-p", "--print-config", is_flag=True, help="Print the whole configuration and end."
+    "-p", "--print-config", is_flag=True, help="Print the whole configuration and exit."
 )
 _print_important = click.option(
-    "-m", "--print-important-config", is_flag=True, help="Print its important part and end."
+    "-m",
+    "--print-important-config",
+    is_flag=True,
+    help="Print the important part of the configuration and exit.",
 )
 
 
@@ -145,11 +148,11 @@ _print_important = click.option(
 @click.option(
     "--broker-port", metavar="PORT", default="10911", help="Port of the first broker; 0 picks one for each."
 )
-@click.option("--brokers", metavar="N", default="1", help="How many brokers; more than one: a process each.")
 @click.option(
-    "--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 is every one."
+    "--brokers", metavar="N", default="1", help="Number of brokers; if more than one, each is a process."
 )
-@click.option("--advertise", metavar="HOST", help="Address that clients are told, if it is another.")
+@click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")
+@click.option("--advertise", metavar="HOST", help="Address that clients connect to, if it is another.")
 @_http_port
 @_log_file
 @_log_level
@@ -189,7 +192,7 @@ def standalone(
 @_namesrv_addr
 @_host
 @_port
-@click.option("--advertise", metavar="HOST", help="Address that clients are told (brokerIP1).")
+@click.option("--advertise", metavar="HOST", help="Address that clients connect to (brokerIP1).")
 @click.option("--store", type=Path, metavar="DIR", help="Folder of the store (storePathRootDir).")
 @_home
 @_http_port
@@ -254,7 +257,9 @@ def broker(
 @_log_level
 @_print_config
 @_print_important
-@click.option("namesrv_addr", "-n", "--namesrvAddr", hidden=True, help="Ignored, as it means nothing here.")
+@click.option(
+    "namesrv_addr", "-n", "--namesrvAddr", hidden=True, help="Ignored: a name server has no name server."
+)
 def namesrv(
     *,
     config: Path | None,
@@ -288,7 +293,7 @@ def namesrv(
 
 @app.command()
 @click.option(
-    "--spark/--no-spark", default=True, help="Let Spark read a topic at the end, if it is installed."
+    "--spark/--no-spark", default=True, help="Read a topic with Spark at the end, if it is installed."
 )
 def demo(*, spark: bool) -> None:
     """Show what a cluster of two brokers does: order, delays, transactions, retries, replay; then Spark."""
@@ -314,7 +319,7 @@ def demo(*, spark: bool) -> None:
     help="A server by its --http-port, host:port; may be repeated.",
 )
 @click.option(
-    "--wait", type=FloatRange(0, 86_400), default=0.0, metavar="SECONDS", help="Ask again for so long."
+    "--wait", type=FloatRange(0, 86_400), default=0.0, metavar="SECONDS", help="Keep asking for this long."
 )
 @click.option("as_json", "--json", is_flag=True, help="Print the result as JSON.")
 def ready(

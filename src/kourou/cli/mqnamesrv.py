@@ -30,8 +30,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = ApacheParser(PROGRAM, "Run a RocketMQ name server.")
     parser.add("c", "configFile", "configuration file (key=value lines)", type=Path, metavar="FILE")
     parser.add("n", "namesrvAddr", "accepted and ignored: name servers do not talk", metavar="LIST")
-    parser.add("p", "printConfigItem", "print the whole configuration and end", action="store_true")
-    parser.add("m", "printImportantConfig", "print the important part and end", action="store_true")
+    parser.add("p", "printConfigItem", "print the whole configuration and exit", action="store_true")
+    parser.add("m", "printImportantConfig", "print the important part and exit", action="store_true")
     parser.add("", "logFile", "log file; - logs to the console (Kourou only)", metavar="FILE")
     return parser
 

@@ -90,7 +90,7 @@ def run_server(service: Service[ServerT]) -> None:
         raise
     except Exception as error:
         _log.exception("%s failed", service.component)
-        raise KourouError(f"{service.component} failed: {error!r}; the log has more") from error
+        raise KourouError(f"{service.component} failed: {error!r}; see the log") from error
 
 
 async def _serve(service: Service[ServerT]) -> None:
@@ -207,4 +207,4 @@ def raise_descriptor_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError) as error:
-        _log.warning("the limit of open files stays at %d: %s", soft, error)
+        _log.warning("cannot raise the limit of open files above %d: %s", soft, error)

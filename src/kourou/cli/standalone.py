@@ -57,7 +57,7 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
     with logging_to(config), logged_failure(COMPONENT):
         log_start(COMPONENT)
         for unserved in options.unserved_stores:
-            _log.warning("%s is not served: --brokers %d is less than it was", unserved, options.brokers)
+            _log.warning("%s is not served: --brokers %d is fewer than before", unserved, options.brokers)
         _serve(options, config)
 
 

@@ -106,10 +106,10 @@ def _summary(report: CheckReport) -> str:
     counts = report.counts
     state = "in use" if report.in_use else "stopped" if report.is_clean else "killed"
     return (
-        f"[bold]{shown(str(report.root))}[/] ({state}): {counts.records:,} records in {counts.log_files} "
-        f"CommitLog files, from {report.log_min_phy_offset} to {report.log_end_phy_offset}; {counts.units:,} "
-        f"units in {counts.queues:,} queues; {counts.index_entries:,} entries in {counts.index_files} "
-        "index files"
+        f"[bold]{shown(str(report.root))}[/] ({state}): {counted(counts.records, 'record')} in "
+        f"{counted(counts.log_files, 'CommitLog file')}, from {report.log_min_phy_offset} to "
+        f"{report.log_end_phy_offset}; {counted(counts.units, 'unit')} in {counted(counts.queues, 'queue')}; "
+        f"{counted(counts.index_entries, 'entry', 'entries')} in {counted(counts.index_files, 'index file')}"
     )
 
 

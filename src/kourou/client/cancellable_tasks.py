@@ -45,6 +45,6 @@ class CancellableTasks:
         self._cancelled.discard(task)
         if task.cancelled():
             if not is_ours:
-                self._failed(RuntimeError(f"task {task.get_name()} was cancelled by nobody of ours"))
+                self._failed(RuntimeError(f"task {task.get_name()} was cancelled from outside"))
         elif (error := task.exception()) is not None:
             self._failed(error)

@@ -162,7 +162,7 @@ class FileOffsets:
             try:
                 await asyncio.to_thread(self._file.store, offsets)
             except OSError as error:
-                _log.warning("%s: the offsets are not stored: %s", self._file.path, error)
+                _log.warning("%s: cannot store the offsets: %s", self._file.path, error)
                 return
             self._stored = offsets
 

@@ -110,11 +110,11 @@ class ConsumerOptions:
             raise ValueError(f"consume_from is 'last', 'first' or a datetime, not {self.consume_from!r}")
         for name, least in _AT_LEAST.items():
             if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it is a number from {least} on")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         check_strategy(self.strategy)
         check_consumer_hooks(self.hooks)
         if not 10 <= self.suspend_ms <= 30_000:
-            raise ValueError(f"suspend_ms is {self.suspend_ms}; it is a number from 10 to 30000")
+            raise ValueError(f"suspend_ms is {self.suspend_ms}; it must be from 10 to 30000")
 
     @property
     def is_broadcasting(self) -> bool:

@@ -22,5 +22,5 @@ def check_hooks(hooks: object, kind: type) -> None:
                 )
             if inspect.iscoroutinefunction(method):
                 raise TypeError(
-                    f"{type(hook).__name__}.{name} is async, and nobody would await it: make it plain"
+                    f"{type(hook).__name__}.{name} is async and would not be awaited; make it plain"
                 )

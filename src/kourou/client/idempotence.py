@@ -184,8 +184,8 @@ def idempotent(
     """
     if key is unique_id_key:
         warnings.warn(
-            "messages are told apart by their unique ids: a business event that is sent twice has two, and "
-            "is handled twice; send it with keys, and leave out key=unique_id_key",
+            "messages are identified by their unique ids: a business event that is sent twice has two ids, "
+            "and is handled twice; send it with keys, and leave out key=unique_id_key",
             stacklevel=2,
         )
     if lease_seconds <= 0:

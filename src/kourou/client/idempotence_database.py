@@ -98,7 +98,7 @@ class DbApiStore(Generic[ConnectionT]):
                 f"table {table!r}: a name is letters, digits and _, maybe after a schema and a dot"
             )
         if paramstyle not in (None, *_MARKERS):
-            raise ValueError(f"paramstyle {paramstyle!r} is none of {', '.join(_MARKERS)}")
+            raise ValueError(f"paramstyle {paramstyle!r} is not one of {', '.join(_MARKERS)}")
         self._connect = connect
         self._table = table
         self._paramstyle = paramstyle

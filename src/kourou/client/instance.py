@@ -269,4 +269,4 @@ class ClientInstance:
             async with asyncio.timeout(_GOODBYE_TIMEOUT_S):
                 await asyncio.gather(*goodbyes, return_exceptions=True)
         except TimeoutError:
-            _log.debug("%s: some brokers did not hear our goodbye", self.client_id)
+            _log.debug("%s: could not unregister from some brokers", self.client_id)

@@ -160,7 +160,7 @@ class LiteEngine:
         lite = self.pulls.queues.get(queue)
         if lite is None:
             raise ClientStateError(
-                f"{queue} is not assigned to this consumer; `assignment()` says which queues are"
+                f"{queue} is not assigned to this consumer; `assignment()` lists those that are"
             )
         return lite
 

@@ -147,7 +147,7 @@ class AsyncLitePullConsumer:
         (`TagA || TagB`), or with `expression_type="SQL92"` a condition on properties. All members of a
         group have to subscribe to the same. Before or after `start`."""
         if self._assigned is not None:
-            raise ClientStateError("this consumer was told its queues by `assign`, so it cannot subscribe")
+            raise ClientStateError("this consumer got its queues by `assign`, so it cannot subscribe")
         check_topic(topic)
         data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
         self._subscriptions.add(topic, Subscription.of(data, None))
@@ -253,7 +253,7 @@ class AsyncLitePullConsumer:
             engine.queue_offsets.min_offset(inner), engine.queue_offsets.max_offset(inner)
         )
         if not low <= queue_offset <= high:
-            raise ValueError(f"{queue}: offset {queue_offset} is outside of [{low}, {high}]")
+            raise ValueError(f"{queue}: offset {queue_offset} is outside [{low}, {high}]")
         # Looked up again: the queue may have gone to another member meanwhile.
         engine.pulls.seek(engine.lite_queue(inner), queue_offset)
 

@@ -78,7 +78,7 @@ class LitePullOptions:
     def __post_init__(self) -> None:
         for name, least in _AT_LEAST.items():
             if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it is a number from {least} on")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if self.suspended_pull_timeout_ms <= self.suspend_ms:
             raise ValueError(
                 "suspended_pull_timeout_ms is the time for suspend_ms and the way: make it longer"

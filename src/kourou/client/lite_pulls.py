@@ -169,13 +169,13 @@ class LitePulls:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
             _log.warning(
-                "group %s: offset %d of %s is outside of [%d, %d]; it goes on at %d",
-                self._group,
-                queue_offset,
+                "%s: offset reset from %d to %d (group %s; the queue has offsets %d to %d)",
                 lite.queue,
+                queue_offset,
+                result.next_begin_offset,
+                self._group,
                 result.min_offset,
                 result.max_offset,
-                result.next_begin_offset,
             )
             lite.moved(result.next_begin_offset)
             self._note_ready(lite)

@@ -79,7 +79,7 @@ class NamesrvList:
                 raise  # given in the program: it never gets better
             if not self._addresses:
                 raise NoNameServerError(f"the list of name servers cannot be read: {error}") from error
-            _log.warning("the name servers stay as they are: %s", error)
+            _log.warning("keeping the known name servers: %s", error)
             return
         if not found:
             raise NameServerNotGivenError(f"no name server is given: {_WAYS}")

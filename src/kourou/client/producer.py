@@ -166,7 +166,7 @@ class AsyncProducer:
     def _running(self) -> Sends:
         self._instance.check_running()
         if self._is_stopping or self._sends is None:
-            raise ClientStateError("this client stops; make a new one")
+            raise ClientStateError("this client is stopping; make a new one")
         return self._sends
 
     # -- who we are ------------------------------------------------------------------------------
@@ -435,7 +435,7 @@ class AsyncProducer:
         if timeout_ms is None:
             timeout_ms = self._options.send_timeout_ms
         elif timeout_ms <= 0:
-            raise ValueError(f"timeout_ms is {timeout_ms}; it is a number of milliseconds above 0")
+            raise ValueError(f"timeout_ms is {timeout_ms}; it must be a number of milliseconds above 0")
         return timeout_ms, self._now() + timeout_ms / 1000
 
     async def _compressed_early(self, message: Message) -> bytes | None:

@@ -83,7 +83,7 @@ class ProducerOptions:
     def __post_init__(self) -> None:
         for name, least in _AT_LEAST.items():
             if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it is a number from {least} on")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         self._check_compression()
         if self.attempt_timeout_ms is not None and self.attempt_timeout_ms < 1:
             raise ValueError("attempt_timeout_ms is a number of milliseconds above 0, or None")

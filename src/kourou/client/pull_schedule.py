@@ -88,7 +88,7 @@ class AsyncPullSchedule:
         **options: Unpack[ClientOptions],
     ) -> None:
         if interval_ms < 0:
-            raise ValueError(f"interval_ms is {interval_ms}; it is a number from 0 on")
+            raise ValueError(f"interval_ms is {interval_ms}; it must be at least 0")
         self._options = ConsumerOptions(
             model=model,
             consume_from=consume_from,

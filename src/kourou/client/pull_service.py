@@ -227,13 +227,13 @@ class PullService:
         is_news = result.next_begin_offset != assigned.next_offset
         _log.log(
             logging.WARNING if is_news else logging.INFO,
-            "group %s: the broker sends us from offset %d of %s, which has %d to %d, to %d",
-            self._group,
-            assigned.next_offset,
+            "%s: offset reset from %d to %d (group %s; the queue has offsets %d to %d)",
             assigned.queue,
+            assigned.next_offset,
+            result.next_begin_offset,
+            self._group,
             result.min_offset,
             result.max_offset,
-            result.next_begin_offset,
         )
         await self._offset_moved(assigned, result.next_begin_offset)
 

@@ -33,6 +33,7 @@ from kourou.client.subscriptions import Subscriptions
 from kourou.errors import ClientError, KourouError, ResponseError
 from kourou.protocol.bodies import ConsumerRunningInfo, MessageQueue
 from kourou.protocol.versions import V4_1_0_SNAPSHOT
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -166,7 +167,9 @@ class PushEngine:
         if self._trace is not None:
             await self._trace.send()
         if left := await self._threads.stop():
-            _log.error("group %s: %d threads are left in handlers that do not return", self._group, left)
+            _log.error(
+                "group %s: %s left in handlers that do not return", self._group, counted(left, "thread")
+            )
 
     # -- orderly ---------------------------------------------------------------------------------
 

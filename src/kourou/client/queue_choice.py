@@ -50,7 +50,7 @@ class QueueChoice:
                 f"the message is for topic {message.topic!r}, the chosen queue is of topic {queue.topic!r}"
             )
         if queue.queue_id < 0:
-            raise ValueError(f"the chosen queue has the number {queue.queue_id}; it is a number from 0 on")
+            raise ValueError(f"the chosen queue has the number {queue.queue_id}; it must be at least 0")
         chosen = self._wrapped(queue)
         return lambda queues: chosen
 

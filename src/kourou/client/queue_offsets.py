@@ -43,6 +43,6 @@ class QueueOffsets:
     async def commit(self, queue: MessageQueue, queue_offset: int) -> None:
         """Set how far the group is; on return the broker has it."""
         if queue_offset < 0:
-            raise ValueError(f"{queue}: {queue_offset} is no offset to commit")
+            raise ValueError(f"{queue}: {queue_offset} is not a valid offset to commit")
         address = await self._addresses.find(queue)
         await self._instance.api.update_consumer_offset(address, self._group, queue, queue_offset)

@@ -26,6 +26,7 @@ from kourou.client.subscriptions import Subscriptions
 from kourou.errors import ClientError, KourouError, NoRouteError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_retry_topic
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class Rebalancer:
                 )
             )
             if strange := [each for each in share if not isinstance(each, MessageQueue)]:
-                raise TypeError(f"{strange[0]!r:.100} is no MessageQueue")
+                raise TypeError(f"{strange[0]!r:.100} is not a MessageQueue")
             return share
         except Exception as error:  # a strategy may be a user's own
             raise ClientError(
@@ -189,15 +190,17 @@ class Rebalancer:
         lost = [each for each in mine if each.queue not in share or each.is_pull_expired]
         for assigned in lost:
             if assigned.is_pull_expired:
-                _log.error("group %s: nobody pulled %s for long; it begins anew", self._group, assigned.queue)
+                _log.error(
+                    "group %s: %s was not pulled for too long; restarting it", self._group, assigned.queue
+                )
         await asyncio.gather(*(self.drop(assigned) for assigned in lost))
         new = [queue for queue in sorted(share) if queue not in self.assigned]
         taken = await asyncio.gather(*(self._take(subscription, queue) for queue in new))
         if lost or any(taken):
             _log.info(
-                "group %s: %d queues of %s are ours: %d new, %d lost",
+                "group %s: %s of %s assigned: %d new, %d lost",
                 self._group,
-                sum(each.topic == topic for each in self.assigned),
+                counted(sum(each.topic == topic for each in self.assigned), "queue"),
                 topic,
                 sum(taken),
                 len(lost),

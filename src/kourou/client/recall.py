@@ -23,7 +23,7 @@ def broker_of_handle(recall_handle: str) -> str:
         words = []
     if len(words) != 5 or words[0] != "v1" or not words[2]:
         raise ValueError(
-            f"{recall_handle[:100]!r} is no recall handle; use SendResult.recall_handle of a message that "
+            f"{recall_handle[:100]!r} is not a recall handle; use SendResult.recall_handle of a message that "
             "was sent with delay_time_ms or deliver_time_ms"
         )
     return words[2]

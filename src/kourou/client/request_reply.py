@@ -40,11 +40,13 @@ def reply_to(request: MessageExt, body: bytes) -> Message:
     for name in (_CORRELATION_ID, _REPLY_TO):
         if not properties.get(name):
             raise MessageRefusedError(
-                f"message {request.msg_id} of topic {request.topic!r} is no request: it has no {name}; only "
-                "what was sent with `request` can be replied to"
+                f"message {request.msg_id} of topic {request.topic!r} is not a request: it has no {name}; "
+                "only what was sent with `request` can be replied to"
             )
     if not cluster:
-        raise MessageRefusedError(f"request {request.msg_id} has no CLUSTER, so nobody knows where to reply")
+        raise MessageRefusedError(
+            f"request {request.msg_id} has no CLUSTER property, so its reply topic is unknown"
+        )
     reply = Message(reply_topic(cluster), body)
     reply.put_property(MessageConst.PROPERTY_MESSAGE_TYPE, REPLY)
     for name in (_CORRELATION_ID, _REPLY_TO, _TTL):

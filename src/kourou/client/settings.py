@@ -108,7 +108,7 @@ def split_options(
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-            raise TypeError(f"{name!r} is no option of {whose}; {hint}")
+            raise TypeError(f"{name!r} is not an option of {whose}; {hint}")
     options = {name: given for name, given in keywords.items() if name in own}
     others = {name: given for name, given in keywords.items() if name not in own}
     return options_type(**options), ClientSettings(**others)

@@ -172,7 +172,7 @@ def _by_room(items: Sequence[T], room_of: Callable[[T], str], kind: str) -> dict
     for item in items:
         room = room_of(item)
         if not room:
-            raise ValueError(f"{kind} {item}: no machine room is known for it; mend {kind}_room")
+            raise ValueError(f"{kind} {item}: no machine room is known for it; correct {kind}_room")
         rooms.setdefault(room, []).append(item)
     return rooms
 

@@ -85,7 +85,7 @@ def _with_tags(messages: list[MessageExt], tags: frozenset[str]) -> list[Message
 def subscription_refused(data: SubscriptionData, address: str, error: ResponseError) -> ClientError:
     """What to tell who subscribed with an expression that a broker does not take."""
     if error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
-        next_step = "the expression has to be mended"
+        next_step = "correct the expression"
     else:
         next_step = "enablePropertyFilter=true at the broker allows SQL92"
     return ClientError(

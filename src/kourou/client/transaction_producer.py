@@ -35,6 +35,7 @@ from kourou.protocol.codes import MessageSysFlag, RequestCode
 from kourou.protocol.message import Message
 from kourou.protocol.properties import MessageConst, encode_properties
 from kourou.transport.request import Processor, Request
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Transaction:
         if self._state not in (None, state):
             assert self._state is not None
             raise ClientStateError(
-                f"transaction {self.msg_id} was said to be {self._state.name}; it cannot be {state.name} too"
+                f"transaction {self.msg_id} was set to {self._state.name}; it cannot be {state.name} too"
             )
         self._state = state
 
@@ -148,7 +149,7 @@ class AsyncTransactionProducer(AsyncProducer):
         if not callable(check):
             raise TypeError(f"check is a function that gets a message, not {check!r}")
         if check_concurrency < 1:
-            raise ValueError("check_concurrency is a number from 1 on")
+            raise ValueError("check_concurrency must be at least 1")
         super().__init__(group, **options)
         self._check = check
         self._check_concurrency = check_concurrency
@@ -187,9 +188,9 @@ class AsyncTransactionProducer(AsyncProducer):
             left = await self._transactions.wait_ended(self._options.send_timeout_ms)
             if left:
                 _log.warning(
-                    "group %s: stopped with %d transactions open; brokers will ask what became of them",
+                    "group %s: stopped with %s open; brokers will ask what became of them",
                     self._group,
-                    left,
+                    counted(left, "transaction"),
                 )
         await super()._finish_work(sends)
 

@@ -29,17 +29,17 @@ _NO_ROCKSDB: Final = "configuration and POP records are kept in files; there is 
 _NO_BILLING: Final = "nothing is counted for billing"
 _NO_BIT_MAPS: Final = "filters are evaluated on the message; there are no bit maps beside the queues"
 _CLIENTS_BALANCE: Final = "clients share out the queues among them; a broker is not asked to"
-_SLOW_READERS: Final = "what is read late comes from the disk in threads; nobody is cut off for it"
+_SLOW_READERS: Final = "what is read late comes from the disk in threads; no client is cut off for it"
 _NO_PROXY: Final = "there is no proxy whose broadcasting clients keep offsets on the broker"
 _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
 _NO_POP: Final = "POP consumption is not in this version"
 _NO_LITE: Final = "lite topics are not in this version"
 _NO_METRICS: Final = "metrics are not exported in this version; the statistics of mqadmin are kept"
-_NO_COLD_CONTROL: Final = "cold data is read off the event loop; nobody is slowed down for it"
+_NO_COLD_CONTROL: Final = "cold data is read off the event loop; no client is slowed down for it"
 _NO_ACCESS_CONTROL: Final = "there is no access control in this version"
 _NOT_PROTECTED: Final = (
-    f"{_NO_ACCESS_CONTROL}: everybody who reaches the port could do everything; take the key out, and keep "
-    "strangers away by tls.server.need.client.auth=require or a firewall"
+    f"{_NO_ACCESS_CONTROL}: anyone who can reach the port has full access; remove the key, and restrict "
+    "access by tls.server.need.client.auth=require or a firewall"
 )
 _NO_TAKEOVER: Final = "a broker answers for itself only; acting masters are not in this version"
 

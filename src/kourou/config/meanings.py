@@ -24,35 +24,35 @@ SHARED: Final[Mapping[str, Mapping[str, str]]] = {
         "tls.config.file": "Another file of TLS keys; read where it is there, and its values win.",
         "tls.server.mode": "`permissive`: TLS and plain connections on one port; `enforcing`: TLS only; "
         "`disabled`: plain only.",
-        "tls.test.mode.enable": "Serve a throw-away certificate that nobody can verify. Apache's default is "
+        "tls.test.mode.enable": "Serve a throw-away certificate that cannot be verified. Apache's default is "
         "true. Needs `pip install 'kourou[tls-test]'`.",
         "tls.server.need.client.auth": "Whether clients have to show a certificate: `require`, `optional` or "
         "`none`.",
         "tls.server.certPath": "The server's certificate, PEM.",
         "tls.server.keyPath": "Its private key, PEM.",
         "tls.server.keyPassword": "The password of that key. Never shown.",
-        "tls.server.trustCertPath": "Who may sign the certificates of clients.",
-        "tls.enable": "Whether the connections that we open are encrypted.",
-        "tls.client.certPath": "The certificate that we show when we connect.",
+        "tls.server.trustCertPath": "The CA certificates that clients' certificates must be signed by.",
+        "tls.enable": "Whether outgoing connections are encrypted.",
+        "tls.client.certPath": "The certificate presented on outgoing connections.",
         "tls.client.keyPath": "Its private key.",
         "tls.client.keyPassword": "The password of that key. Never shown.",
-        "tls.client.authServer": "Whether the certificate of whom we connect to is verified; false trusts "
-        "any.",
-        "tls.client.trustCertPath": "Who may sign the certificates of servers.",
+        "tls.client.authServer": "Whether the server's certificate is verified on outgoing connections; "
+        "false trusts any.",
+        "tls.client.trustCertPath": "The CA certificates that servers' certificates must be signed by.",
     },
 }
 """Keys that name server and broker have alike."""
 
 BROKER: Final[Mapping[str, Mapping[str, str]]] = {
-    "Who the broker is": {
-        "brokerName": "The name by which routes and queues speak of it: one for each master of a cluster. "
+    "Identity of the broker": {
+        "brokerName": "Its name in routes and queues: one for each master of a cluster. "
         "The host's name if not set.",
         "brokerClusterName": "The cluster that it belongs to.",
         "brokerId": "0, a master. Another number has no effect yet, and a note says so.",
         "listenPort": "The port; 0 picks a free one.",
-        "brokerIP1": "The address that clients are told: it has to reach this broker from where they are. An "
-        "address of this machine, or `bindAddress`, if not set.",
-        "brokerIP2": "The address that slaves would be told; `brokerIP1` if not set.",
+        "brokerIP1": "The advertised address, by which clients must be able to reach the broker. An address "
+        "of this machine, or `bindAddress`, if not set.",
+        "brokerIP2": "The advertised address for slaves; `brokerIP1` if not set.",
         "brokerPermission": "What may be done with its topics at most: 6 read and write, 4 read only, 2 "
         "write only. Name servers hear of a change at once.",
         "regionId": "A region's name that each message carries, for traces.",
@@ -217,8 +217,8 @@ NAMESRV: Final[Mapping[str, Mapping[str, str]]] = {
         "returnOrderTopicConfigToBroker": "Give brokers the order configuration when they register.",
         "supportActingMaster": "Let a slave stand in for a master that is gone (Apache's 5.x slaves).",
         "notifyMinBrokerIdChanged": "Tell brokers of a group when the one with the lowest id changes.",
-        "enableAllTopicList": "Answer who asks for all topics.",
-        "enableTopicList": "Answer who asks for the topics of a cluster or of a kind.",
+        "enableAllTopicList": "Answer requests for the list of all topics.",
+        "enableTopicList": "Answer requests for the topics of a cluster or of a kind.",
     },
 }
 """Keys of a name server."""

@@ -26,7 +26,7 @@ def read_text(path: Path) -> str:
     if len(raw) > _MAX_BYTES:
         raise ConfigError(f"{path}: more than {_MAX_BYTES} bytes; this is not a configuration file")
     if b"\0" in raw:
-        raise ConfigError(f"{path}: it is no text file; is the path right?")
+        raise ConfigError(f"{path}: not a text file; is the path right?")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -76,7 +76,7 @@ def _rows(meanings: Mapping[str, str], table: KeyTable) -> str:
 
 def _key(table: KeyTable, name: str) -> Key:
     key = table.find(name)
-    assert key is not None, f"meanings.py has a text for {name}, which is no key"
+    assert key is not None, f"meanings.py has a text for {name}, which is not a key"
     return key
 
 

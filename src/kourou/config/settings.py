@@ -68,7 +68,7 @@ class SettingsReader:
             self._read(entry.key, entry.value, where, f"{where}: {entry.key}=")
             if entry.key in first_line:
                 self._note(
-                    f"{where}: {entry.key} stands in line {first_line[entry.key]} too; this one counts"
+                    f"{where}: {entry.key} is also set in line {first_line[entry.key]}; this one is used"
                 )
             first_line.setdefault(entry.key, entry.line)
 

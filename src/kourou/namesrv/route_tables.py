@@ -152,7 +152,7 @@ class RouteTables:
     def check(self) -> None:
         """Assert that the tables agree; for tests, it walks everything."""
         for name, topic in self.topics.items():
-            assert topic.name == name and topic.queues, f"topic {name} is served by nobody"
+            assert topic.name == name and topic.queues, f"topic {name} is served by no broker"
             for group, entry in topic.queues.items():
                 assert self.groups.get(group.name) is group and topic in group.topics
                 assert entry.queue_data.broker_name == group.name

@@ -194,7 +194,9 @@ class NameServer:
     def _notify(self, change: MinBrokerIdChange) -> None:
         for broker_addr in change.broker_addrs:
             if self._notifications >= MAX_NOTIFICATIONS:
-                _log.warning("lowest id of %s not told to %s", change.header.broker_name, broker_addr)
+                _log.warning(
+                    "cannot notify %s of the lowest id of %s", broker_addr, change.header.broker_name
+                )
                 continue
             self._notifications += 1
             self._start_task(self._notify_one(broker_addr, change), f"notify-{broker_addr}")
@@ -205,7 +207,9 @@ class NameServer:
         try:
             await self._client.send_oneway(broker_addr, command)
         except (KourouError, OSError, ValueError) as error:  # the address is whatever a broker said
-            _log.warning("lowest id of %s not told to a broker: %s", change.header.broker_name, error)
+            _log.warning(
+                "cannot notify a broker of the lowest id of %s: %s", change.header.broker_name, error
+            )
         finally:
             self._notifications -= 1
 

@@ -105,7 +105,7 @@ def _unzlib(body: bytes, max_body_bytes: int) -> bytes:
         # One byte over the limit is enough to know; 0 would mean no limit.
         inflated = inflater.decompress(body, max_body_bytes + 1)
     except zlib.error as error:
-        raise ProtocolError(f"a body of {len(body)} bytes is no zlib stream: {error}") from error
+        raise ProtocolError(f"a body of {len(body)} bytes is not a zlib stream: {error}") from error
     if not inflater.eof and len(inflated) <= max_body_bytes:
         raise _cut_off(body, "zlib")
     return inflated
@@ -116,7 +116,7 @@ def _unlz4(body: bytes, max_body_bytes: int) -> bytes:
     try:
         inflated: bytes = inflater.decompress(body, max_length=max_body_bytes + 1)
     except (RuntimeError, ValueError, MemoryError) as error:
-        raise ProtocolError(f"a body of {len(body)} bytes is no LZ4 frame: {error}") from error
+        raise ProtocolError(f"a body of {len(body)} bytes is not an LZ4 frame: {error}") from error
     if not inflater.eof and len(inflated) <= max_body_bytes:
         raise _cut_off(body, "LZ4")
     return inflated
@@ -133,7 +133,7 @@ def _unzstd(body: bytes, max_body_bytes: int) -> bytes:
         try:
             part = inflater.decompress(body[start : start + 256])
         except library.ZstdError as error:
-            raise ProtocolError(f"a body of {len(body)} bytes is no Zstandard frame: {error}") from error
+            raise ProtocolError(f"a body of {len(body)} bytes is not a Zstandard frame: {error}") from error
         parts.append(part)
         left_bytes -= len(part)
         if inflater.eof or left_bytes < 0:

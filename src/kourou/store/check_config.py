@@ -62,7 +62,7 @@ def _check_file(context: CheckContext, name: str, main: str) -> None:
     except OSError as error:
         context.unreadable(path, error)
     except ProtocolError as error:
-        context.findings.violation(Invariant.CONFIG, path, None, f"this is no {_kind(main)}: {error}")
+        context.findings.violation(Invariant.CONFIG, path, None, f"not a {_kind(main)}: {error}")
 
 
 def _kind(main: str) -> str:
@@ -95,7 +95,7 @@ def note_others(context: CheckContext) -> None:
     """Say what else is there."""
     layout, findings = context.layout, context.findings
     for path in layout.foreign:
-        findings.note(path, None, "this is no part of a store, and left alone")
+        findings.note(path, None, "not part of a store; ignored")
     for path in layout.quarantined:
         is_report = path.name == DAMAGES_NAME
         what = (

@@ -83,7 +83,7 @@ class LogCheck:
                 Invariant.LOG_FILE_NAME,
                 segment.path,
                 None,
-                f"its name is no multiple of the file size {self._file_bytes}",
+                f"its name is not a multiple of the file size {self._file_bytes}",
             )
         if segment.length == 0 and is_last:
             self._findings.recovery(segment.path, None, "remove this file, which is empty")
@@ -297,7 +297,7 @@ class LogCheck:
                 Invariant.LOG_ZEROS,
                 segment.path,
                 position,
-                f"bytes that are no record follow the log: {reason}",
+                f"bytes that are not a record follow the log: {reason}",
             )
         else:
             self._findings.note(segment.path, position, "bytes of older records follow the end of the log")

@@ -91,7 +91,7 @@ class QueuesCheck:
                 Invariant.QUEUE_FILE_NAME,
                 segment.path,
                 None,
-                f"its name is no multiple of the file size {self._file_bytes}",
+                f"its name is not a multiple of the file size {self._file_bytes}",
             )
         if segment.length == self._file_bytes:
             return

@@ -100,7 +100,7 @@ class CommitLog:
             for name in self._list_names(folder):
                 path = folder / name
                 if len(name) != 20 or not (name.isascii() and name.isdigit()) or self._files.is_folder(path):
-                    _log.warning("%s is no file of the CommitLog and left alone", path)
+                    _log.warning("%s is not a file of the CommitLog; ignored", path)
                     continue
                 found.append(path)
         return found

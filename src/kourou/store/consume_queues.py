@@ -187,13 +187,13 @@ class ConsumeQueues:
         for topic in files.list_names(root):
             folder = root / topic
             if not files.is_folder(folder):
-                _log.warning("%s is no folder of a topic and left alone", folder)
+                _log.warning("%s is not the folder of a topic; ignored", folder)
                 continue
             for name in files.list_names(folder):
                 if _is_queue_id(name):
                     yield topic, int(name)
                 else:
-                    _log.warning("%s is no folder of a queue and left alone", folder / name)
+                    _log.warning("%s is not the folder of a queue; ignored", folder / name)
 
     def _adopt(self, queue: ConsumeQueue, state: QueueState) -> bool:
         """Believe the snapshot if the files it speaks of are there."""

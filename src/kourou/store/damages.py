@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from kourou.store.files import Files
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class KnownDamages:
                 "known damage: %s of the CommitLog, %d bytes in all, without valid records; consumers go on "
                 "after the messages that were there. Files and offsets are in %s; what to do is in "
                 'docs/operations.md, "Damage in a store"',
-                "1 stretch" if len(self.damages) == 1 else f"{len(self.damages)} stretches",
+                counted(len(self.damages), "stretch", "stretches"),
                 self.damaged_bytes,
                 self._path,
             )
@@ -160,7 +161,7 @@ class KnownDamages:
         except FileNotFoundError:
             return
         except msgspec.MsgspecError as error:
-            _log.warning("%s is no list of damages and ignored: %s", self._path, error)
+            _log.warning("%s is not a list of damages; ignored: %s", self._path, error)
             return
         self.damages = [
             Damage(Path(d.file), d.phy_offset, d.end_phy_offset, d.reason) for d in self._saved.damages

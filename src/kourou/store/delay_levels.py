@@ -26,7 +26,7 @@ def _delay_ms(word: str, text: str) -> int:
     number, unit = word[:-1], word[-1:].lower()
     if unit not in _UNIT_MS or not number.isascii() or not number.isdigit():
         raise ConfigError(
-            f"messageDelayLevel={text}: '{word}' is no delay; write a number and s, m, h or d, like 30s"
+            f"messageDelayLevel={text}: '{word}' is not a delay; write a number and s, m, h or d, like 30s"
         )
     return int(number) * _UNIT_MS[unit]
 

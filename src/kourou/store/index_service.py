@@ -32,6 +32,7 @@ from kourou.store.index_hash import KeyHasher, key_hash
 from kourou.store.index_walk import KeySearch
 from kourou.store.steps import Steps, run_steps
 from kourou.store.store_layout import index_layout
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -320,7 +321,9 @@ class IndexService:
             self.build()
         except OSError as error:
             reason = error.strerror or str(error)
-            _log.warning("%s: %d records wait to be indexed: %s", self._folder, self._pending_count, reason)
+            _log.warning(
+                "%s: %s not indexed yet: %s", self._folder, counted(self._pending_count, "record"), reason
+            )
             self._build_at = self._pending_count + _BATCH_RECORDS
             if self._build_at > _MAX_PENDING_RECORDS:
                 self._give_up(StorageError(f"the index cannot be written: {reason}", self._folder))

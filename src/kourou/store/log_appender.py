@@ -42,6 +42,7 @@ from kourou.store.put_batch import (
     RunRoom,
 )
 from kourou.store.put_status import PutRefusedError, PutStatus, illegal_remark
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -408,7 +409,7 @@ class LogAppender:
         except OSError as undo_error:
             if undo_error.errno not in _NO_SPACE:
                 self.fence(f"{reason}; and what is half written cannot be undone: {undo_error.strerror}")
-        _log.error("%d puts failed: %s", batch.message_count, reason)
+        _log.error("%s failed: %s", counted(batch.message_count, "put"), reason)
         return PutFailedError(batch, status, reason)
 
     # -- reasons ---------------------------------------------------------------------------------

@@ -107,7 +107,9 @@ class MessageSearch:
         for path, length in reversed(self._layout.index_files):
             layout = index_layout(length, self._index_slots)
             if layout is None:
-                raise StoreFormatError(path, "its slots cannot be told from its length; give --index-slots")
+                raise StoreFormatError(
+                    path, "its slots cannot be derived from its length; give --index-slots"
+                )
             yield IndexView(self._files, path, layout)
 
     def close(self) -> None:

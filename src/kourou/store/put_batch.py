@@ -191,7 +191,7 @@ class PutBatch:
                     done(status, phy_offset, queue_offset)
                 except Exception:
                     _log.exception(
-                        "the sender of the record at %d cannot be told %s", phy_offset, status.name
+                        "cannot notify the sender of the record at %d of %s", phy_offset, status.name
                     )
 
 

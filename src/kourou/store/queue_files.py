@@ -90,7 +90,7 @@ class QueueFiles:
         starts = []
         for name in self._list_names(folder):
             if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
-                _log.warning("%s is no file of a ConsumeQueue and left alone", folder / name)
+                _log.warning("%s is not a file of a ConsumeQueue; ignored", folder / name)
                 continue
             starts.append(self._checked_start(folder, name))
         return starts
@@ -106,7 +106,7 @@ class QueueFiles:
         if start % self.file_bytes:
             raise StoreFormatError(
                 folder / name,
-                f"its name is no multiple of the configured {self.file_bytes} bytes; "
+                f"its name is not a multiple of the configured {self.file_bytes} bytes; "
                 "open the store with the mappedFileSizeConsumeQueue it was written with",
             )
         return start

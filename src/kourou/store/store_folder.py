@@ -20,8 +20,8 @@ def check_folder(files: Files, root: Path) -> None:
     if names and _STORE_NAMES.isdisjoint(names):
         raise StoreFormatError(
             root,
-            f"this is no store: it holds {names[0]} and {len(names) - 1} more, but neither commitlog nor "
-            "config; name a store, or a new or empty folder",
+            f"not a store: it holds {names[0]} and {len(names) - 1} more, but neither commitlog nor "
+            "config; give a store, or a new or empty folder",
         )
 
 

@@ -132,7 +132,7 @@ def _require_store(files: Files, root: Path, log_folders: Sequence[Path]) -> Non
         return
     inner = stores_in(files, root)[0]
     hint = f"did you mean {inner}?" if inner != root else "it has no folder `commitlog`"
-    raise StoreFormatError(root, f"this is no store: {hint}")
+    raise StoreFormatError(root, f"not a store: {hint}")
 
 
 def _list_store(files: Files, root: Path, log_folders: tuple[Path, ...]) -> StoreLayout:

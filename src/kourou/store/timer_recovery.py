@@ -76,7 +76,7 @@ def _begin(log: TimerLog, checkpoint: TimerCheckpoint, min_phy_offset: int) -> i
     if not starts:
         if checkpoint.log_pos > 0:
             raise TimerDamageError(
-                log.folder, f"there are no files, but the checkpoint tells of {checkpoint.log_pos} bytes"
+                log.folder, f"there are no files, but the checkpoint records {checkpoint.log_pos} bytes"
             )
         return 0
     if starts[0] % file_bytes:

@@ -25,6 +25,7 @@ from kourou.protocol.properties import properties_from_bytes
 from kourou.protocol.record import decode_record
 from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.cq_unit import UNIT, CqUnit
+from kourou.wording import counted
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
@@ -69,7 +70,7 @@ class GroupLag:
     def __str__(self) -> str:
         words = [str(queue) for queue in self.queues[:_MAX_WORDS]]
         if len(self.queues) > _MAX_WORDS:
-            words.append(f"{len(self.queues) - _MAX_WORDS} more queues")
+            words.append(counted(len(self.queues) - _MAX_WORDS, "more queue"))
         words += [f"{topic}: {count} wait for their time" for topic, count in sorted(self.waiting.items())]
         if not self.members:
             words.append("no member of the group is online")

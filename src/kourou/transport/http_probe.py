@@ -189,11 +189,11 @@ class HttpProbes:
             async with asyncio.timeout(self._judge_timeout_s):
                 return await self._why_not_ready()
         except TimeoutError:
-            return f"whether it is ready could not be found out within {self._judge_timeout_s:g} s"
+            return f"could not determine within {self._judge_timeout_s:g} s whether it is ready"
         except Exception as error:
             # Whoever asks must not hear nothing: that it cannot be told is an answer.
-            _log.exception("whether the server is ready cannot be told")
-            return f"whether it is ready cannot be told: {error!r}; the log has more"
+            _log.exception("cannot determine whether the server is ready")
+            return f"cannot determine whether it is ready: {error!r}; see the log"
 
 
 async def _read_head(reader: StreamReader) -> bytes:

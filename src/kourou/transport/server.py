@@ -13,6 +13,7 @@ from kourou.transport.passes import Passes
 from kourou.transport.request import Processor
 from kourou.transport.settings import RemotingServerConfig
 from kourou.transport.tasks import TaskOwner
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class RemotingServer:
             async with asyncio.timeout_at(deadline):
                 await self._all_closed.wait()
         except TimeoutError:
-            _log.warning("%d connections do not close by themselves", len(self.connections))
+            _log.warning("not closed by the peer: %s", counted(len(self.connections), "connection"))
 
     # -- connections -----------------------------------------------------------------------------
 

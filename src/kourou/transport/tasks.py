@@ -87,6 +87,6 @@ class TaskOwner:
         if task.cancelled():
             # By `stop`, or by a cancellation that leaked into it: then it must not be gone unheard.
             if not self._is_stopping and not self._has_failed:
-                self.fail(RuntimeError(f"task {task.get_name()} was cancelled by nobody of ours"))
+                self.fail(RuntimeError(f"task {task.get_name()} was cancelled from outside"))
         elif (error := task.exception()) is not None:
             self.fail(error)

@@ -32,7 +32,7 @@ _CAUSES = {
     "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sent no certificate and one is required",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server requires a client certificate; set tls.client.certPath",
-    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust who signed our certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust the issuer of our certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the peer does not accept our certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the peer does not accept our certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our certificate has expired",

@@ -181,6 +181,8 @@ async def test_the_address_that_clients_are_told(tmp_path: Path) -> None:
         port = running.broker.port
         assert await reach_warning("127.0.0.1", "127.0.0.1", port) is None
         warning = await reach_warning("0.0.0.0", "127.0.0.1", port) or ""
-        assert warning.startswith(f"clients are told 127.0.0.1:{port}, which only this machine reaches; set")
+        assert warning.startswith(
+            f"the advertised address 127.0.0.1:{port} is reachable from this machine only; set"
+        )
     refused = await reach_warning("127.0.0.1", "127.0.0.1", 1)
-    assert refused is not None and "could not reach it from here: " in refused
+    assert refused is not None and "cannot be reached from here: " in refused

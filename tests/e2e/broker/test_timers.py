@@ -74,7 +74,7 @@ async def test_what_is_refused_and_in_which_words(tmp_path: Path) -> None:
         assert "max delay 259200000ms" in (answer.remark or "")
         answer = await send(peer, "TIMER_DELAY_MS\x01soon")
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        assert "TIMER_DELAY_MS=soon is no number" in (answer.remark or "")
+        assert "TIMER_DELAY_MS=soon is not a number" in (answer.remark or "")
 
 
 async def test_a_broker_without_timers_says_so(tmp_path: Path) -> None:

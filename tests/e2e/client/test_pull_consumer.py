@@ -82,7 +82,7 @@ async def test_a_committed_offset_is_there_for_the_next_consumer(tmp_path: Path)
                 "an empty queue"
             )
             await consumer.commit(queue, 7)
-            with pytest.raises(ValueError, match="no offset to commit"):
+            with pytest.raises(ValueError, match="not a valid offset to commit"):
                 await consumer.commit(queue, -1)
         async with consumer_of(running) as consumer:
             assert await consumer.committed(queue) == 7

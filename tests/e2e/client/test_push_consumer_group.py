@@ -234,7 +234,9 @@ async def everything(running: Cluster) -> list[MessageExt]:
     return notes.messages
 
 
-async def test_an_offset_that_is_illegal_is_corrected_by_the_broker(tmp_path: Path) -> None:
+async def test_an_offset_that_is_illegal_is_corrected_by_the_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     notes = Notes()
     async with cluster(tmp_path) as running:
         await make_topic(running, queues=1)
@@ -249,6 +251,10 @@ async def test_an_offset_that_is_illegal_is_corrected_by_the_broker(tmp_path: Pa
             await until(lambda: stored(running) == 2)
             await send(running, [b"c"])
             await until(lambda: notes.bodies == [b"c"])
+    assert (
+        f"{TOPIC}/broker-a/0: offset reset from 1000 to 2 (group {GROUP}; the queue has offsets 0 to 2)"
+        in caplog.messages
+    )
 
 
 def stored(running: Cluster) -> int:

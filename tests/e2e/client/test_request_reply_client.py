@@ -157,5 +157,5 @@ async def test_what_is_no_request_cannot_be_replied_to(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, producing(running.namesrv_addr) as producer:
         await producer.send(Message(TOPIC, b"plain"))
         (record,) = all_stored(running.broker)
-        with pytest.raises(MessageRefusedError, match="is no request: it has no CORRELATION_ID"):
+        with pytest.raises(MessageRefusedError, match="is not a request: it has no CORRELATION_ID"):
             producer.reply_to(record, b"pong")

@@ -261,9 +261,7 @@ async def test_a_strategy_that_gives_nonsense_is_told_without_ending_anything(
         async with consuming(running, Notes(), strategy=Strange()) as consumer:
             await until(lambda: "cannot share out" in caplog.text)
             assert consumer.stats().failure is None
-        told = (
-            f"strategy Strange cannot share out topic '{TOPIC}': TypeError(\"'queue 0' is no MessageQueue\")"
-        )
+        told = f"strategy Strange cannot share out topic '{TOPIC}': TypeError("
         assert told in caplog.text and "no route" not in caplog.text
 
 

@@ -271,7 +271,7 @@ async def test_stop_waits_for_open_blocks(tmp_path: Path) -> None:
         await inside.wait()
         stopping = asyncio.ensure_future(producer.stop())
         await asyncio.sleep(0)
-        with pytest.raises(ClientStateError, match="stops"):
+        with pytest.raises(ClientStateError, match="is stopping"):
             async with producer.transaction(message()):
                 pass
         assert not stopping.done()
@@ -291,7 +291,7 @@ async def test_a_block_that_outlives_its_producer_is_left_to_another(
         with pytest.raises(ClientStateError, match="stopped before transaction .* ended"):
             async with producer.transaction(message()):
                 await producer.stop()
-        assert "stopped with 1 transactions open; brokers will ask" in caplog.text
+        assert "stopped with 1 transaction open; brokers will ask" in caplog.text
         assert delivered(running) == []
         # The next process of the application answers for it, though it has sent nothing yet.
         check = Check(**{"order-1": COMMIT})

@@ -198,7 +198,7 @@ async def test_bad_input_is_one_line(running: Cluster) -> None:
 
 async def test_wiping_a_broker_that_is_not_there_is_refused(running: Cluster) -> None:
     result = await _line(running, "wipeWritePerm", "-b", "no-such-broker")
-    assert "broker no-such-broker: nobody has that name" in result.problem
+    assert "broker no-such-broker: no broker has that name" in result.problem
 
 
 # -- sendMsgStatus -----------------------------------------------------------------------------------

@@ -398,7 +398,7 @@ async def test_transactions_that_stay_open_and_a_group_shared_with_plain_produce
             report = await doctor.diagnose(admin, watch_s=0, half_pending_ms=-1)
             found = [one for one in report.findings if one.check == "transactions"]
             assert [one.severity for one in found] == ["warning", "hint"]
-            assert "1 transactions are open" in found[0].what
+            assert "open: 1 transaction, the oldest" in found[0].what
             assert "plain@1" in found[1].what and producer.client_id not in found[1].what
             report = await doctor.diagnose(admin, watch_s=0)
             assert not any("are open" in one.what for one in report.findings)

@@ -107,7 +107,7 @@ async def test_bad_input_gives_one_line(tmp_path: Path) -> None:
         (("updateSubGroup", "-c", "Nowhere", "-g", "CG"), "Make sure the specified clusterName exists"),
         (("updateSubGroup", "-b", "127.0.0.1:1", "-g", "CG"), "cannot connect to 127.0.0.1:1"),
         (("updateSubGroup", "-b", "broker-a", "-g", "C G"), "-g: group 'C G' contains ' '"),
-        (("updateSubGroup", "-b", "broker-a", "-g", "CG", "-p", "nonsense"), "is no retry policy"),
+        (("updateSubGroup", "-b", "broker-a", "-g", "CG", "-p", "nonsense"), "not a retry policy"),
         (("updateSubGroup", "-b", "broker-a", "-g", "CG", "-q", "many"), "-q many: must be a whole number"),
         (("deleteSubGroup", "-c", "Nowhere", "-g", "CG"), "Make sure the specified clusterName exists"),
         (("setConsumeMode", "-b", "broker-a", "-t", "T", "-g", "G", "-m", "PUSH"), "must be PULL or POP"),

@@ -84,9 +84,9 @@ async def test_what_cannot_be_printed(tmp_path: Path) -> None:
             ("-t", "NoSuchTopic"),
             "CODE: 17  DESC: No topic route info in name server for the topic: NoSuchTopic",
         ),
-        (("-t", TOPIC, "-c", "UTF-99"), "UTF-99: is no charset"),
+        (("-t", TOPIC, "-c", "UTF-99"), "UTF-99: unknown charset"),
         (("-t", TOPIC, "-s", "||"), "||"),
-        (("-t", TOPIC, "-b", "soon"), "soon: is no time"),
+        (("-t", TOPIC, "-b", "soon"), "soon: not a time"),
     ]
     async with traffic(tmp_path) as found:
         for words, problem in cases:

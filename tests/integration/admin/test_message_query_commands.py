@@ -76,7 +76,7 @@ async def test_ids_that_lead_nowhere(tmp_path: Path) -> None:
         (("-i", "nonsense", "-t", TOPIC), "CODE: 208  DESC: Message not found! msgId=nonsense"),
         (("-i", "nonsense", "-t", "NoSuchTopic"), "CODE: 17  DESC: No topic route info in name server"),
         (("-i", " , "), "Missing argument for option: i"),
-        (("-i", "nonsense", "-f", "UTF-99"), "UTF-99: is no charset"),
+        (("-i", "nonsense", "-f", "UTF-99"), "UTF-99: unknown charset"),
         (("-i", "nonsense", "-s", "true"), "Message not found!"),
     ]
     async with traffic(tmp_path) as found:
@@ -204,7 +204,7 @@ async def test_keys_that_nothing_has(tmp_path: Path) -> None:
         (("-t", TOPIC, "-k", "none"), "CODE: 208  DESC: query message by key finished, but no message."),
         (("-t", TOPIC, "-k", "order-1", "-e", "1000"), "CODE: 208"),
         (("-t", "NoSuchTopic", "-k", "x"), "CODE: 17  DESC: No topic route info in name server"),
-        (("-t", TOPIC, "-k", "x", "-b", "tomorrow"), "tomorrow: is no time"),
+        (("-t", TOPIC, "-k", "x", "-b", "tomorrow"), "tomorrow: not a time"),
         (("-t", TOPIC, "-k", "x", "-m", "many"), "-m many: must be a whole number"),
     ]
     async with traffic(tmp_path) as found:

@@ -160,7 +160,10 @@ async def test_bad_input_gives_one_line(tmp_path: Path) -> None:
     cases = [
         (("-g", "CG", "-t", "Nope", "-s", "0"), "CODE: 17  DESC: No topic route info in name server"),
         (("-g", "CG", "-t", "TBW102", "-s", "0"), "CODE: 26  DESC: Group CG does not exist"),
-        (("-g", "CG", "-t", "TBW102", "-s", "yesterday"), "yesterday: is no time"),
+        (
+            ("-g", "CG", "-t", "TBW102", "-s", "yesterday"),
+            "yesterday: not a time; give milliseconds or yyyy-MM-dd#HH:mm:ss:SSS",
+        ),
         (
             ("-g", "CG", "-t", "TBW102", "-s", "0", "-b", "127.0.0.1:1", "-q", "0"),
             "cannot connect to 127.0.0.1:1",
@@ -183,12 +186,14 @@ async def test_a_broker_of_two_is_down(tmp_path: Path) -> None:
             assert f"cannot connect to {ghost}" in (await found.line(*words)).problem
 
 
-def test_every_command_that_moves_a_group_says_so_before() -> None:
-    given = Given({"group": "CG", "topic": "T", "timestamp": "now", "srcGroup": "A", "destGroup": "B"})
-    warnings = [command.warning(given) for command in OFFSET_COMMANDS if command.warning is not None]
-    assert warnings == [
-        "move consumer group CG in topic T to now: messages are skipped, or consumed again",
-        "move consumer group CG in topic T to now: messages are skipped, or consumed again",
-        "skip all messages of topic T that consumer group CG has not consumed",
-        "move consumer group B in topic T to where A is",
+def test_every_command_that_moves_a_group_asks_before() -> None:
+    given = Given(
+        {"group": "billing", "topic": "Orders", "timestamp": "0", "srcGroup": "A", "destGroup": "B"}
+    )
+    questions = [command.question(given) for command in OFFSET_COMMANDS if command.question is not None]
+    assert questions == [
+        "Reset billing on Orders to the earliest message?",
+        "Reset billing on Orders to the earliest message?",
+        "Skip all messages of Orders that billing has not consumed?",
+        "Set the offsets of B on Orders to those of A?",
     ]

@@ -226,7 +226,7 @@ async def test_on_a_terminal_it_shows_and_asks(
     async with with_dead_letters(tmp_path, order(1)) as running:
         line = ("redrive", "-n", running.namesrv_addr, "-g", GROUP)
         shown, ended = await asyncio.to_thread(
-            run_on_terminal, line, lambda shown: "Go on? [y/N]" in shown, typed
+            run_on_terminal, line, lambda shown: "again? [y/N]" in shown, typed
         )
         assert (ended, told in shown) == (exit_code, True), shown
         assert "would be sent   order 1" in shown
@@ -235,7 +235,7 @@ async def test_on_a_terminal_it_shows_and_asks(
 
 async def test_bad_words(tmp_path: Path) -> None:
     cases = [
-        (("-b", "noon"), "noon: is no time"),
+        (("-b", "noon"), "noon: not a time"),
         (("--limit", "0"), "--limit 0: must be a number above 0"),
         (("--expression", "a >"), "SQL92 expression"),
     ]
@@ -251,7 +251,7 @@ async def test_an_unknown_group_is_an_error_one_without_dead_letters_is_not(tmp_
         async with consumer(running, Notes()):
             pass
         result = await redrive(running)
-        assert (result.exit_code, result.lines[-1]) == (0, "no dead letters are meant")
+        assert (result.exit_code, result.lines[-1]) == (0, "no dead letters match")
 
 
 async def test_a_name_server_that_is_not_there() -> None:

@@ -50,8 +50,8 @@ async def test_the_list_is_grouped_and_leaves_out_what_is_not_in_this_version() 
         "The most commonly used mqadmin commands are:",
         "",
         "Topics:",
-        "   updateTopic                         Create a topic on a broker or on all masters of a cluster, or "
-        "change it.",
+        "   updateTopic                         "
+        "Create a topic on a broker or on all masters of a cluster, or change it.",
     ]
     assert shown[-2:] == [
         "See 'mqadmin help <command>' for more information on a specific command.",
@@ -112,7 +112,7 @@ async def test_wrong_values_of_common_options() -> None:
     cases = [
         (("--timeout", "x"), "--timeout x: must be a whole number"),
         (("--timeout", "0"), "--timeout 0: must be a number of milliseconds above 0"),
-        (("--format", "3"), "--format 3: there are 4.9 and 5"),
+        (("--format", "3"), "--format 3: must be 4.9 or 5"),
         (("--acl", "nowhere.yml"), "--acl nowhere.yml: there is no such file"),
     ]
     for words, problem in cases:
@@ -125,7 +125,7 @@ async def test_what_would_destroy_asks_on_a_terminal_and_ctrl_d_is_no(tmp_path: 
         line = ["deleteTopic", "-n", running.namesrv_addr, "-c", "DefaultCluster", "-t", "Orders"]
         for typed, end in ((b"\x04", "nothing was done"), (b"n\n", "nothing was done"), (b"y\n", "success")):
             shown, exit_code = await asyncio.to_thread(
-                run_on_terminal, line, lambda shown: "Go on? [y/N]" in shown, typed
+                run_on_terminal, line, lambda shown: "from cluster DefaultCluster? [y/N]" in shown, typed
             )
             assert end in shown and exit_code == (0 if end == "success" else 1)
             assert "Traceback" not in shown
@@ -151,6 +151,6 @@ async def test_bad_permissions_and_names_of_brokers_are_refused(tmp_path: Path) 
         )
         assert "CODE: 16  DESC: topicPermission value: 9 is invalid" in result.stderr
         typo = await run_line(running.namesrv_addr, "wipeWritePerm", "-b", "brokr-a")
-        assert typo.problem.endswith("broker brokr-a: nobody has that name; there are: broker-a")
+        assert typo.problem.endswith("broker brokr-a: no broker has that name; there are: broker-a")
         brokers = await run_line(running.namesrv_addr, "brokerConsumeStats", "-b", "broker-a", "--json")
         assert json.loads(brokers.stdout)["queues"] == []

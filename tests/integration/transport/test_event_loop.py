@@ -116,4 +116,4 @@ def test_a_client_may_be_stopped_at_exit() -> None:
 def test_one_whose_loop_stands_still_by_then_says_so() -> None:
     program = STOPPED_AT_EXIT.format(first="sys")
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert "ClientStateError: the program is at its end" in ended.stderr
+    assert "ClientStateError: the program is exiting" in ended.stderr

@@ -183,7 +183,7 @@ async def test_a_judgement_that_takes_too_long_is_an_answer() -> None:
     judge.hangs = True
     async with listening(judge, judge_timeout_s=0.05) as probes:
         answer = await exchange(probes, get("/readyz"))
-        assert status(answer) == 503 and b"could not be found out within 0.05 s" in answer
+        assert status(answer) == 503 and b"could not determine within 0.05 s whether it is ready" in answer
         assert status(await exchange(probes, get("/livez"))) == 200
 
 
@@ -192,7 +192,7 @@ async def test_a_judgement_that_fails_is_an_answer_and_logged(caplog: pytest.Log
     judge.error = RuntimeError("broken")
     async with listening(judge) as probes:
         answer = await exchange(probes, get("/readyz"))
-        assert status(answer) == 503 and b"cannot be told: RuntimeError('broken')" in answer
+        assert status(answer) == 503 and b"whether it is ready: RuntimeError('broken'); see the log" in answer
         assert "RuntimeError: broken" in caplog.text
         judge.error = None
         assert status(await exchange(probes, get("/readyz"))) == 200

@@ -50,7 +50,7 @@ def test_times_are_of_the_local_zone(zone: str) -> None:
 def test_times_that_are_none() -> None:
     assert forms.parse_time("1794711766062") == 1794711766062
     assert forms.parse_time("-1") == -1
-    with pytest.raises(UsageError, match="yesterday: is no time"):
+    with pytest.raises(UsageError, match="yesterday: not a time"):
         forms.parse_time("yesterday")
 
 

@@ -93,7 +93,7 @@ TOO_MANY = "The topic[orders] cannot have {} queues: 0 to 65536 are allowed."
         ("orders", {"attributes": "+no.such=1"}, 1, "unsupported key: no.such"),
         ("orders", {"read_queue_nums": -1}, 29, TOO_MANY.format(-1)),
         ("orders", {"write_queue_nums": 65_537}, 29, TOO_MANY.format(65_537)),
-        ("orders", {"topic_filter_type": "X"}, 1, "topicFilterType 'X' is none of SINGLE_TAG, MULTI_TAG"),
+        ("orders", {"topic_filter_type": "X"}, 1, "topicFilterType 'X' is not one of SINGLE_TAG, MULTI_TAG"),
     ],
 )
 async def test_what_apache_refuses_is_refused(

@@ -377,7 +377,7 @@ def test_without_arguments_there_is_help() -> None:
 
 def test_help_shows_what_holds_without_an_option() -> None:
     words = " ".join(CliRunner().invoke(app, ["standalone", "--help"]).stdout.split())
-    assert "0 picks one. [default: 9876]" in words and "importance on. [default: info]" in words
+    assert "0 picks one. [default: 9876]" in words and "Minimum log level. [default: info]" in words
     words = " ".join(CliRunner().invoke(app, ["bench", "producer", "--help"]).stdout.split())
     assert "Threads. [default: 64; 1<=x<=10000]" in words and "a key: the second. [default: false]" in words
 

@@ -89,7 +89,7 @@ def test_violations_as_json(root: Path) -> None:
 def test_no_store_is_one_line_and_exit_code_2(command: str, tmp_path: Path) -> None:
     for folder, reason in (
         (tmp_path / "nothing", "there is no such folder"),
-        (tmp_path, "this is no store: it has no folder `commitlog`"),
+        (tmp_path, "not a store: it has no folder `commitlog`"),
     ):
         result = run(command, folder)
         assert result.exit_code == 2 and result.stdout == ""
@@ -137,7 +137,7 @@ def test_delay_levels_and_slots_may_be_given(root: Path) -> None:
     assert run("check", root, "--index-slots", "1000").exit_code == 0
     assert run("check", root, "--delay-levels", "1s 2s 3s").exit_code == 1
     result = run("check", root, "--delay-levels", "1x")
-    assert result.exit_code == 2 and "'1x' is no delay" in result.stderr
+    assert result.exit_code == 2 and "'1x' is not a delay" in result.stderr
 
 
 def test_a_commit_log_elsewhere_is_given(root: Path, tmp_path: Path) -> None:

@@ -227,5 +227,5 @@ def test_a_driver_is_found_by_the_package_around_its_connection(
 def test_options_that_cannot_be_are_refused(shop: Shop) -> None:
     with pytest.raises(ValueError, match="table 'a; DROP'"):
         DbApiStore(shop.connect, table="a; DROP")
-    with pytest.raises(ValueError, match="paramstyle 'qmarks' is none of qmark, numeric"):
+    with pytest.raises(ValueError, match="paramstyle 'qmarks' is not one of qmark, numeric"):
         DbApiStore(shop.connect, paramstyle="qmarks")

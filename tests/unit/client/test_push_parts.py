@@ -263,7 +263,7 @@ async def test_rates_are_those_of_the_last_minute(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("code", "next_step"),
     [
-        (ResponseCode.SUBSCRIPTION_PARSE_FAILED, "the expression has to be mended"),
+        (ResponseCode.SUBSCRIPTION_PARSE_FAILED, "correct the expression"),
         (ResponseCode.SYSTEM_ERROR, "enablePropertyFilter=true at the broker allows SQL92"),
     ],
 )

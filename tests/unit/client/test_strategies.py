@@ -155,7 +155,7 @@ def test_the_room_is_in_the_brokers_name(broker_name: str, room: str | None) -> 
 
 def test_an_unknown_room_is_an_error_that_says_of_what() -> None:
     strategy = AllocateMachineRoomNearby(AllocateAveragely(), lambda queue: "", client_room)
-    with pytest.raises(ValueError, match="queue MessageQueue.*: no machine room is known for it"):
+    with pytest.raises(ValueError, match="queue Orders/east@broker-a/0: no machine room is known for it"):
         strategy.allocate("group", "east-1", queues_of(1), ["east-1"])
 
 

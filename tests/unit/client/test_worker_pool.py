@@ -116,7 +116,7 @@ async def test_cancellable_tasks_tell_apart_who_cancelled() -> None:
     assert [type(failure) for failure in failures] == [ZeroDivisionError]
     stranger.cancel()
     await turns(2)
-    assert "stranger was cancelled by nobody of ours" in str(failures[1])
+    assert "stranger was cancelled from outside" in str(failures[1])
     tasks.start(wait(), "left")
     await tasks.stop()
     assert len(failures) == 2

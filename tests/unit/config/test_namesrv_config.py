@@ -147,7 +147,7 @@ def test_a_key_without_effect_says_what_happens_instead(tmp_path: Path) -> None:
 def test_a_key_that_stands_twice_is_a_note(tmp_path: Path) -> None:
     config, notes = load(tmp_path, "listenPort=1\nlistenPort=2")
     assert config.listen_port == 2
-    assert notes == [f"{tmp_path / 'ns.conf'}:2: listenPort stands in line 1 too; this one counts"]
+    assert notes == [f"{tmp_path / 'ns.conf'}:2: listenPort is also set in line 1; this one is used"]
 
 
 def test_what_is_printed_can_be_loaded_without_a_word(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_each_key_is_one_attribute_with_the_default_of_its_key() -> None:
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ns.conf"
     path.write_bytes(bytes(range(256)))
-    with pytest.raises(ConfigError, match="it is no text file"):
+    with pytest.raises(ConfigError, match="not a text file"):
         load_namesrv_config(path, environ=ENVIRON)
 
 

@@ -50,8 +50,8 @@ def test_a_killed_store_says_what_recovery_will_do_and_has_no_damage(tmp_path: P
 def test_the_part_of_the_index_that_apache_lost_in_a_crash_is_a_note(tmp_path: Path) -> None:
     root = extract_store("4.9.7-crash", tmp_path)
     assert [found.text(root) for found in check(root).notes] == [
-        "index/20261115032436017: 1827 keys of records from 737407 to 1040396 are in no index file; this one "
-        "follows 20261115030244307: Apache gives up the newest index file after a kill"
+        "index/20261115032436017: 1,827 keys of records from 737407 to 1040396 are in no index file; this "
+        "one follows 20261115030244307: Apache gives up the newest index file after a kill"
     ]
 
 

@@ -22,7 +22,7 @@ def test_every_unit_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["1", "s", "1w", "-1s", "1.5s", "x1s", "1s ²m"])
 def test_a_text_that_is_no_delay_is_refused_with_the_word(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"messageDelayLevel=.* is no delay; write a number"):
+    with pytest.raises(ConfigError, match=r"messageDelayLevel=.* is not a delay; write a number"):
         parse_delay_levels(text)
 
 

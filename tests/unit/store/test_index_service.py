@@ -510,7 +510,7 @@ def test_a_full_disk_stops_neither_collecting_nor_queries(
     index.flush()
     files.fail(["pwrite", "create"], error=errno.ENOSPC, for_ever=True)
     collect(index, late)
-    assert "records wait to be indexed: No space left" in caplog.text
+    assert "records not indexed yet: No space left" in caplog.text
     with pytest.raises(OSError, match="No space"):
         index.flush()
     assert missing(index, early) == []

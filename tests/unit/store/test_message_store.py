@@ -343,7 +343,7 @@ def test_a_folder_with_other_files_is_no_store(kit: StoreKit) -> None:
     kit.root.mkdir()
     (kit.root / "letter.txt").write_text("dear")
     (kit.root / "photos").mkdir()
-    refuse_open(kit, StoreFormatError, "this is no store: it holds letter.txt and 1 more")
+    refuse_open(kit, StoreFormatError, "not a store: it holds letter.txt and 1 more")
     assert not (kit.root / "lock").exists()
 
 

@@ -77,13 +77,13 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
-    with pytest.raises(StoreFormatError, match="this is no store: it has no folder `commitlog`$"):
+    with pytest.raises(StoreFormatError, match="not a store: it has no folder `commitlog`$"):
         find_layout(Files(), tmp_path)
 
 
 def test_the_folder_above_a_store_says_where_the_store_is(tmp_path: Path) -> None:
     root = extract_store("4.9.7", tmp_path)
-    with pytest.raises(StoreFormatError, match=f"this is no store: did you mean {root}\\?$"):
+    with pytest.raises(StoreFormatError, match=f"not a store: did you mean {root}\\?$"):
         find_layout(Files(), tmp_path)
 
 

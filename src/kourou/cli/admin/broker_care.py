@@ -110,7 +110,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=(_BROKER_NAME,),
         ask=_wipe,
         show=_show_perms("wipe"),
-        warning=lambda given: f"stop all writing to broker {given.text('brokerName')}",
+        question=lambda given: f"Stop all writes to broker {given.text('brokerName')}?",
     ),
     AdminCommand(
         name="addWritePerm",
@@ -127,7 +127,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=_WHERE,
         ask=_cleaning(clean_expired_consume_queues),
         show=_show_cleaning,
-        warning=lambda given: f"delete the index files of messages that are gone, on {_where(given)}",
+        question=lambda given: f"Delete ConsumeQueue files of expired messages on {_where(given)}?",
     ),
     AdminCommand(
         name="cleanUnusedTopic",
@@ -136,7 +136,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=_WHERE,
         ask=_cleaning(clean_unused_topics),
         show=_show_cleaning,
-        warning=lambda given: f"delete the files of topics that do not exist any more, on {_where(given)}",
+        question=lambda given: f"Delete the files of topics that no longer exist on {_where(given)}?",
     ),
     AdminCommand(
         name="deleteExpiredCommitLog",
@@ -145,7 +145,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=_WHERE,
         ask=_cleaning(delete_expired_commit_logs),
         show=_show_cleaning,
-        warning=lambda given: f"delete messages that were kept for their time, on {_where(given)}",
+        question=lambda given: f"Delete expired messages on {_where(given)}?",
     ),
     AdminCommand(
         name="resetMasterFlushOffset",
@@ -157,9 +157,8 @@ BROKER_CARE_COMMANDS: Final = (
         ),
         ask=_reset_flush_offset,
         show=_show_flush_offset,
-        warning=lambda given: (
-            f"have broker {given.text('brokerAddr')} believe that its master has the CommitLog on disk "
-            f"up to byte {given.text('offset')}"
+        question=lambda given: (
+            f"Set the flushed offset of the master to {given.text('offset')} at {given.text('brokerAddr')}?"
         ),
     ),
 )

@@ -41,9 +41,8 @@ class AdminCommand:
     show: Callable[[Any, Screen], None]
     aliases: tuple[str, ...] = ()
     """Older and mistaken names; case never matters."""
-    warning: Callable[[Given], str | None] | None = None
-    """Of a command that destroys something: what it is going to do, as a sentence without its end; None if
-    it does not with these options."""
+    question: Callable[[Given], str | None] | None = None
+    """Of a command that destroys something: what is asked before; None if these options destroy nothing."""
     interval_s: Callable[[Given], float | None] | None = None
     """After how many seconds it is repeated; None: it is not."""
     needs_cluster: bool = True

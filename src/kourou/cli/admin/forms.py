@@ -55,7 +55,7 @@ def parse_time(text: str) -> int:
             return round(moment.timestamp() * 1000)
         except (ValueError, OverflowError):
             continue
-    raise UsageError(f"{text}: is no time; give milliseconds or yyyy-MM-dd#HH:mm:ss:SSS")
+    raise UsageError(f"{text}: not a time; give milliseconds or yyyy-MM-dd#HH:mm:ss:SSS")
 
 
 # -- parts of objects --------------------------------------------------------------------------------

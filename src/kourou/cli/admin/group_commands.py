@@ -70,7 +70,7 @@ def _retry_policy(text: str | None) -> GroupRetryPolicy:
         return decode_body(text.encode(), GroupRetryPolicy)
     except ProtocolError as error:
         raise UsageError(
-            f"-p {text}: is no retry policy ({error}); an example: "
+            f"-p {text}: not a retry policy ({error}); an example: "
             '{"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000]}}'
         ) from None
 
@@ -91,7 +91,7 @@ def _read_configs(path: Path) -> list[SubscriptionGroupConfig]:
     try:
         configs = decode_body(path.read_bytes(), list[SubscriptionGroupConfig])
     except (OSError, ProtocolError) as error:
-        raise ConfigError(f"{path}: is no list of consumer groups in JSON: {error}") from None
+        raise ConfigError(f"{path}: not a JSON list of consumer groups: {error}") from None
     if not configs or not all(config.group_name for config in configs):
         raise ConfigError(f"{path}: must be a list of objects, each with a groupName")
     return configs
@@ -155,14 +155,14 @@ def _show_group_deletion(deletion: _GroupDeletion, screen: Screen) -> None:
         show_deletion(topic, screen)
 
 
-def _delete_warning(given: Given) -> str:
+def _delete_question(given: Given) -> str:
     where = (
         f"broker {given.text('brokerAddr')}"
         if "brokerAddr" in given
-        else f"cluster {given.text('clusterName')}, with its retries and dead letters"
+        else f"cluster {given.text('clusterName')} with its retry and dead-letter topics"
     )
-    offsets = ", and forget how far it is" if given.truth("removeOffset") else ""
-    return f"delete consumer group {given.text('groupName')} from {where}{offsets}"
+    offsets = ", offsets included" if given.truth("removeOffset") else ""
+    return f"Delete group {given.text('groupName')} from {where}{offsets}?"
 
 
 # -- getConsumerConfig -------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ GROUP_COMMANDS: Final = (
             value("p", "groupRetryPolicy", "waits between retries, in JSON"),
             value("i", "brokerId", "id of the broker that it reads from; 0, the master, if not given"),
             value("w", "whichBrokerWhenConsumeSlowly", "id of the broker that it reads from when it lags"),
-            value("a", "notifyConsumerIdsChanged", "whether members are told of each other at once"),
+            value("a", "notifyConsumerIdsChanged", "whether members are notified of each other at once"),
             value("", "attributes", "changes of attributes, +key=value,-key"),
         ),
         ask=_update_group,
@@ -291,7 +291,7 @@ GROUP_COMMANDS: Final = (
         options=(*EITHER, _GROUP, value("r", "removeOffset", "true: its offsets, too")),
         ask=_delete_group,
         show=_show_group_deletion,
-        warning=_delete_warning,
+        question=_delete_question,
     ),
     AdminCommand(
         name="getConsumerConfig",

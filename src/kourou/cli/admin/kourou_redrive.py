@@ -16,6 +16,7 @@ from kourou.cli.admin.options import Given, UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.errors import ConfigError, FilterSyntaxError, KourouError
 from kourou.protocol.filter import FilterProgram, compile_filter
+from kourou.wording import counted
 
 _LAYOUT: Final = "{:<5} {:<32} {:<20} {:<24} {:<19} {:<6} {:<15} {}"
 _HEAD: Final = ("#", "Message Id", "Keys", "Topic", "Born", "Times", "Result", "Body")
@@ -91,7 +92,7 @@ async def _told(call: Call, rows: AsyncIterator[Redriven]) -> AsyncIterator[Redr
 
 def _sum(counts: Counter[RedriveOutcome]) -> str:
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in RedriveOutcome if counts[outcome]) or (
-        "no dead letters are meant"
+        "no dead letters match"
     )
 
 
@@ -133,12 +134,12 @@ async def _is_wanted(call: Call, plan: RedrivePlan) -> bool:
         if row.number <= _SHOWN_ROWS_BEFORE_ASKING:
             _show(row, call.screen)
     if not count:
-        call.screen.line("no dead letters are meant")
+        call.screen.line("no dead letters match")
         return False
     if count > _SHOWN_ROWS_BEFORE_ASKING:
         call.screen.line(f"… and {count - _SHOWN_ROWS_BEFORE_ASKING} more")
     whom = "all groups of their topics" if plan.to_topic else plan.group
-    call.screen.write(f"This is going to send {count} dead letters to {whom} again. Go on? [y/N] ")
+    call.screen.write(f"Send {counted(count, 'dead letter')} to {whom} again? [y/N] ")
     call.screen.flush()
     if (await _answer()).strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was sent; --yes skips the question, --dry-run only shows")

@@ -12,6 +12,7 @@ from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.forms import plain_time
 from kourou.cli.admin.options import Given, UsageError, flag, value
 from kourou.cli.admin.screen import Screen
+from kourou.wording import counted
 
 _INTERVAL_S: Final = 2.0
 _ROWS: Final = 20
@@ -136,7 +137,8 @@ def _show_text(found: TopView, screen: Screen) -> None:
 
 def _sum(found: TopView) -> str:
     return (
-        f"{len(found.brokers)} brokers, {len(found.topics)} topics, {len(found.groups)} groups, "
+        f"{counted(len(found.brokers), 'broker')}, {counted(len(found.topics), 'topic')}, "
+        f"{counted(len(found.groups), 'group')}, "
         f"in {sum(row.in_tps for row in found.topics):.1f}/s, "
         f"out {sum(row.consume_tps for row in found.groups):.1f}/s, "
         f"lag {sum(row.lag for row in found.groups)}"

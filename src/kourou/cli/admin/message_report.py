@@ -79,9 +79,7 @@ def body_text(body: bytes, charset: str) -> str:
         codecs.lookup(charset)  # decoding of nothing would not look
         return body.decode(charset, "replace")
     except LookupError:
-        raise UsageError(
-            f"{charset}: is no charset that is known here; UTF-8 and GBK are, for example"
-        ) from None
+        raise UsageError(f"{charset}: unknown charset; UTF-8 and GBK are known, for example") from None
 
 
 def show_block(found: MessageReport, screen: Screen, *, with_offset_id: bool = True) -> None:

@@ -103,8 +103,8 @@ NAMESRV_COMMANDS: Final = (
         options=(_NAMESPACE, _KEY),
         ask=_delete_kv,
         show=_show_deletion,
-        warning=lambda given: (
-            f"delete key {given.text('key')} of namespace {given.text('namespace')} from all name servers"
+        question=lambda given: (
+            f"Delete key {given.text('key')} of namespace {given.text('namespace')} from all name servers?"
         ),
     ),
     AdminCommand(

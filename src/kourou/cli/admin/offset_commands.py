@@ -218,25 +218,21 @@ _CLUSTER_OR_CPLUS: Final = Option(
 )
 
 
-def _move_warning(given: Given) -> str:
-    where = f" in queue {given.text('queue')} of {given.text('broker')}" if "broker" in given else ""
+def _reset_question(given: Given) -> str:
+    where = f" queue {given.text('queue')} of {given.text('broker')}" if "broker" in given else ""
+    text = given.text("timestamp")
+    to = {"0": "the earliest message", "-1": "the end"}.get(text, text)
+    return f"Reset {given.text('group')} on {given.text('topic')}{where} to {to}?"
+
+
+def _skip_question(given: Given) -> str:
+    return f"Skip all messages of {given.text('topic')} that {given.text('group')} has not consumed?"
+
+
+def _clone_question(given: Given) -> str:
     return (
-        f"move consumer group {given.text('group')} in topic {given.text('topic')}{where} "
-        f"to {given.text('timestamp')}: messages are skipped, or consumed again"
-    )
-
-
-def _skip_warning(given: Given) -> str:
-    return (
-        f"skip all messages of topic {given.text('topic')} that consumer group {given.text('group')} "
-        "has not consumed"
-    )
-
-
-def _clone_warning(given: Given) -> str:
-    return (
-        f"move consumer group {given.text('destGroup')} in topic {given.text('topic')} "
-        f"to where {given.text('srcGroup')} is"
+        f"Set the offsets of {given.text('destGroup')} on {given.text('topic')} to those of "
+        f"{given.text('srcGroup')}?"
     )
 
 
@@ -257,7 +253,7 @@ OFFSET_COMMANDS: Final = (
         ),
         ask=_reset_offset_by_time,
         show=_show_reset,
-        warning=_move_warning,
+        question=_reset_question,
     ),
     AdminCommand(
         name="resetOffsetByTimeOld",
@@ -266,7 +262,7 @@ OFFSET_COMMANDS: Final = (
         options=(*_GROUP_AND_TOPIC, _TIME, _FORCE),
         ask=_reset_offset_by_time_old,
         show=_show_reset,
-        warning=_move_warning,
+        question=_reset_question,
     ),
     AdminCommand(
         name="skipAccumulatedMessage",
@@ -275,7 +271,7 @@ OFFSET_COMMANDS: Final = (
         options=(*_GROUP_AND_TOPIC, _FORCE, _CLUSTER),
         ask=_skip,
         show=_show_skip,
-        warning=_skip_warning,
+        question=_skip_question,
     ),
     AdminCommand(
         name="cloneGroupOffset",
@@ -285,10 +281,10 @@ OFFSET_COMMANDS: Final = (
             required("s", "srcGroup", "consumer group to take the offsets of"),
             required("d", "destGroup", "consumer group to move"),
             required("t", "topic", "topic"),
-            value("o", "offline", "not used; there because scripts give it"),
+            value("o", "offline", "ignored; accepted for scripts that give it"),
         ),
         ask=_clone,
         show=_show_clone,
-        warning=_clone_warning,
+        question=_clone_question,
     ),
 )

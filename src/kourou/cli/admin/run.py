@@ -103,11 +103,11 @@ def _run(program: str, command: AdminCommand, words: list[str]) -> None:
         raise
     form = given.text("format", os.environ.get(FORMAT_VARIABLE, ""))
     if form and form[0] not in "45":
-        raise ConfigError(f"--format {form}: there are {_V4} and 5")
+        raise ConfigError(f"--format {form}: must be {_V4} or 5")
     screen = Screen(given, is_v4=form.startswith("4"))
-    warning = command.warning(given) if command.warning is not None else None
-    if warning and not given.flag("yes"):
-        _confirm(warning, screen)
+    question = command.question(given) if command.question is not None else None
+    if question and not given.flag("yes"):
+        _confirm(question, screen)
     try:
         asyncio.run(_ask(command, given, screen, Admin(**call_options)))
     except NameServerNotGivenError:
@@ -123,12 +123,12 @@ def _run(program: str, command: AdminCommand, words: list[str]) -> None:
         sys.exit(FAILURE)
 
 
-def _confirm(warning: str, screen: Screen) -> None:
+def _confirm(question: str, screen: Screen) -> None:
     """Ask, where somebody can answer; scripts that Apache's tools run in are not stopped."""
     if not (sys.stdin.isatty() and screen.is_terminal):
         return
     try:
-        answer = input(f"This is going to {warning}. Go on? [y/N] ")
+        answer = input(f"{question} [y/N] ")
     except EOFError:  # Ctrl-D
         print()
         answer = ""

@@ -125,7 +125,7 @@ def _read_configs(path: Path) -> list[TopicConfig]:
     try:
         configs = decode_body(path.read_bytes(), list[TopicConfig])
     except (OSError, ProtocolError) as error:
-        raise ConfigError(f"{path}: is no list of topics in JSON: {error}") from None
+        raise ConfigError(f"{path}: not a JSON list of topics: {error}") from None
     if not configs or not all(config.topic_name for config in configs):
         raise ConfigError(f"{path}: must be a list of objects, each with a topicName")
     return configs
@@ -262,9 +262,9 @@ TOPIC_CHANGE_COMMANDS: Final = (
         options=(_TOPIC, required("c", "clusterName", "cluster to delete it from")),
         ask=_delete_topic,
         show=show_deletion,
-        warning=lambda given: (
-            f"delete topic {given.text('topic')} with all its messages "
-            f"from cluster {given.text('clusterName')}"
+        question=lambda given: (
+            f"Delete topic {given.text('topic')} with all its messages "
+            f"from cluster {given.text('clusterName')}?"
         ),
     ),
     AdminCommand(
@@ -286,8 +286,8 @@ TOPIC_CHANGE_COMMANDS: Final = (
         ),
         ask=_order_conf,
         show=_show_order_conf,
-        warning=lambda given: (
-            f"delete the order configuration of topic {given.text('topic')}"
+        question=lambda given: (
+            f"Delete the order configuration of topic {given.text('topic')}?"
             if given.text("method") == "delete"
             else None
         ),

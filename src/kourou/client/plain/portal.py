@@ -28,8 +28,8 @@ _WAIT_STEP_S: Final = 1.0
 _LAST_CALLS_S: Final = 1.0
 _STOPPED: Final = "this client is stopped; make a new one"
 _OVER: Final = (
-    "the program is at its end, and nobody answers: stop clients before, or in a function that is registered "
-    "with atexit after kourou was imported"
+    "the program is exiting, and clients can no longer be used: stop them before, or in a function that is "
+    "registered with atexit after kourou was imported"
 )
 
 

@@ -13,3 +13,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
     topic: str = ""
     broker_name: str = ""
     queue_id: Int32 = 0
+
+    def __str__(self) -> str:
+        """As messages and logs name it: `topic/broker/queue id`."""
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"

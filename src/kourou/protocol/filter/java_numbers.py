@@ -44,7 +44,7 @@ def _read_whole(text: str, highest: int) -> int:
     digits = text[1:] if text.startswith(("+", "-")) else text
     # Digits of any script count, but not those that take two units of UTF-16.
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
-        raise ValueError(f"{text[:40]!r} is no whole number")
+        raise ValueError(f"{text[:40]!r} is not a whole number")
     value = int(text)
     if not -highest - 1 <= value <= highest:
         raise ValueError(f"{text} is out of range")
@@ -62,7 +62,7 @@ def read_double(text: str) -> float:
         return _NAMED[text]
     if found := _HEX.fullmatch(text):
         return _from_hex(found[1])
-    raise ValueError(f"{text[:40]!r} is no number")
+    raise ValueError(f"{text[:40]!r} is not a number")
 
 
 def _from_hex(text: str) -> float:

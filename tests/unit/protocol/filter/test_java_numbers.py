@@ -80,7 +80,7 @@ def test_doubles(text: str, value: float) -> None:
     ["", " ", ".", "+", "e5", "5e", "nan", "inf", "infinity", "1_0.0", "0x1", "5ff", "\uff15.0", "\u00a05"],
 )
 def test_what_is_no_double(text: str) -> None:
-    with pytest.raises(ValueError, match="is no number"):
+    with pytest.raises(ValueError, match="is not a number"):
         read_double(text)
 
 
