@@ -11,7 +11,7 @@ from typing import Final
 
 from kourou.config.broker import LISTEN_PORT, MASTER_ID, SYNC_MASTER, BrokerConfig, split_values
 from kourou.config.component import attributes_of
-from kourou.config.home import data_home
+from kourou.config.home import ROCKETMQ_HOME, data_home
 from kourou.config.properties_file import read_properties
 from kourou.config.settings import Settings, SettingsReader
 from kourou.config.store_keys import NO_REPLICATION
@@ -45,7 +45,8 @@ def load_broker_config(
     read_tls_file(reader)
     reader.read_options(overrides or {}, option_names or {})
     _check_together(reader.settings)
-    reader.settings.check_folder("rocketmqHome", data_home(environ))
+    # The user's data folder need not be usable: a broker with a store elsewhere logs to the console.
+    reader.settings.check_folder("rocketmqHome", environ.get(ROCKETMQ_HOME))
     reader.settings.check_folder("storePathRootDir")
     reader.settings.check()
     _complete(reader.settings, path, environ)

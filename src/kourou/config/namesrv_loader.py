@@ -35,8 +35,7 @@ def load_namesrv_config(
     read_tls_file(reader)
     reader.read_options(overrides or {}, option_names or {})
     # The user's data folder need not be usable: a name server without it logs to the console.
-    home = (environ or {}).get(ROCKETMQ_HOME)
-    reader.settings.check_folder("rocketmqHome", Path(home) if home else None)
+    reader.settings.check_folder("rocketmqHome", (environ or {}).get(ROCKETMQ_HOME))
     reader.settings.check()
     _note_foreign(reader.settings, str(path))
     _complete(reader.settings, path, environ or {})

@@ -35,9 +35,9 @@ class Settings:
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def check_folder(self, name: str, default: Path | None = None) -> None:
-        """Find out whether the folder that a key names, or its default, can be there."""
-        folder = self.values.get(name) or default
+    def check_folder(self, name: str, variable: str | None = None) -> None:
+        """Find out whether the folder that a key, or else an environment variable, names can be there."""
+        folder = self.values.get(name) or variable
         problem = folder_problem(Path(str(folder)).absolute()) if folder else None
         if problem is not None:
             self.problems.append(f"{self.given.get(name, f'{name}={folder}')}: {problem}")

@@ -33,7 +33,7 @@ async def test_a_malformed_level_is_refused_and_nothing_is_stored(tmp_path: Path
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         shown = level if len(level) < 20 else level[:8]
         assert f"property DELAY={shown}" in (answer.remark or "")
-        assert "no number" in (answer.remark or "")
+        assert "is not a number" in (answer.remark or "")
         assert count_in(peer) == 0
         assert all(count_in(peer, SCHEDULE, queue_id) == 0 for queue_id in range(18))
 
