@@ -90,17 +90,20 @@ async def send_messages(
 
     After a failure no more are taken; those under way are waited for. The topic has to exist.
     """
-    under_way: asyncio.Queue[asyncio.Future[SendResult] | None] = asyncio.Queue(_SENDS_AT_ONCE)
+    under_way: asyncio.Queue[asyncio.Future[SendResult] | None] = asyncio.Queue()
+    room = asyncio.Semaphore(_SENDS_AT_ONCE)
 
     async def begin(producer: AsyncProducer) -> None:
         try:
             async for message in messages:
-                await under_way.put(producer.send_nowait(message, sharding_key=sharding_key))
+                await room.acquire()
+                # No await between these two: of every send that was begun the outcome is reported.
+                under_way.put_nowait(producer.send_nowait(message, sharding_key=sharding_key))
         except Exception as error:
             failed: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
-            await under_way.put(failed)
-        await under_way.put(None)
+            under_way.put_nowait(failed)
+        under_way.put_nowait(None)
 
     async with started_producer(admin, _own_group()) as producer:
         begun = asyncio.create_task(begin(producer), name="send-messages")
@@ -108,6 +111,7 @@ async def send_messages(
             has_failed = False
             while not has_failed and (sent := await under_way.get()) is not None:
                 outcome = await _outcome(sent)
+                room.release()
                 has_failed = isinstance(outcome, KourouError)
                 yield outcome
         finally:

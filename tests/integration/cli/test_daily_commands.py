@@ -96,6 +96,7 @@ def test_a_topic_on_one_broker_by_its_type() -> None:
         (("topic", "show", "Paymnets"), "topic Paymnets does not exist at {}; did you mean Payments?"),
         (("send", "payments", "x"), "topic payments does not exist at {}; did you mean Payments?"),
         (("tail", "Xyz"), "topic Xyz does not exist at {}; kourou topic create Xyz creates it"),
+        (("topic", "delete", "Xyz"), "topic Xyz does not exist at {}; kourou topic list shows all topics"),
         (("group", "show", "bookkeepr"), "group bookkeepr does not exist at {}; did you mean bookkeeper?"),
         (("group", "delete", "xyz"), "group xyz does not exist at {}; kourou group list shows all groups"),
         (("topic", "create", "New", "-c", "Other"), "cluster [Other] not exist"),
@@ -187,6 +188,12 @@ def test_a_line_that_is_refused_ends_the_sending_and_is_named(tmp_path: Path) ->
     assert tailed("Lines") == ["small"]
     assert "--file gone: No such file" in run_kourou("send", "Lines", "-f", "gone").problem
     assert "the body is empty" in run_kourou("send", "Lines", stdin=b"").problem
+
+
+def test_a_body_that_is_not_utf_8_is_sent_as_it_was_typed() -> None:
+    ok("topic", "create", "Latin", "-q", "1")
+    ok("send", "Latin", "caf\udce9")  # as Python gives the byte E9 of a command line
+    assert ok("tail", "Latin", "--no-follow").lines[0].endswith("  base64:Y2Fm6Q==")
 
 
 def test_a_delayed_message_has_no_place_yet() -> None:

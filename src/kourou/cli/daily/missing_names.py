@@ -13,8 +13,8 @@ from kourou.protocol.names import is_inner_topic, topic_problem
 from kourou.wording import suggestion
 
 
-async def existing_route(admin: Admin, topic: str) -> TopicRouteData:
-    """Where a topic is. ConfigError says what to do if it is not there."""
+async def existing_route(admin: Admin, topic: str, *, may_create: bool = False) -> TopicRouteData:
+    """Where a topic is. ConfigError says what to do if it is not there: create it, where that makes sense."""
     if problem := topic_problem(topic):
         raise ConfigError(problem)
     try:
@@ -22,18 +22,22 @@ async def existing_route(admin: Admin, topic: str) -> TopicRouteData:
     except ResponseError as error:
         if error.code != ResponseCode.TOPIC_NOT_EXIST:
             raise
-        raise await _missing_topic(admin, topic) from None
+        raise await _missing_topic(admin, topic, may_create=may_create) from None
 
 
-async def _missing_topic(admin: Admin, topic: str) -> KourouError:
+async def _missing_topic(admin: Admin, topic: str, *, may_create: bool) -> KourouError:
     where = ";".join(admin.namesrvs)
     if not await admin.brokers():
         return ConfigError(
             f"topic {topic}: no broker is registered at {where}; topics appear with their brokers"
         )
     names = [name for name in await topic_names(admin) if not is_inner_topic(name)]
-    hint = suggestion(topic, names) or f"; kourou topic create {topic} creates it"
-    return ConfigError(f"topic {topic} does not exist at {where}{hint}")
+    next_step = (
+        f"kourou topic create {topic} creates it" if may_create else "kourou topic list shows all topics"
+    )
+    return ConfigError(
+        f"topic {topic} does not exist at {where}{suggestion(topic, names) or f'; {next_step}'}"
+    )
 
 
 async def missing_group(admin: Admin, group: str, names: Iterable[str]) -> KourouError:

@@ -27,11 +27,12 @@ def parse_moment_ms(option: str, text: str, now_ms: int | None = None) -> int:
     if text.startswith("-"):
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         return max(0, now_ms - parse_duration_ms(option, text[1:]))
-    if text.isascii() and text.isdigit() and len(text) != len(_DAY):
-        return int(text)
     try:
+        if text.isascii() and text.isdigit() and len(text) != len(_DAY):
+            shown_time(int(text))  # raises where there is no such year
+            return int(text)
         return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, OSError):
         raise ConfigError(
             f"{option} {text}: must be {EARLIEST}, {LATEST}, a time before now such as -10m, a time such as "
             "2026-11-17T12:30, or milliseconds since 1970"

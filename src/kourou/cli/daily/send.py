@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -82,7 +83,7 @@ async def send(
             raise MessageRefusedError(str(error)) from None
 
     message(b"checked before anything is read")
-    route = await existing_route(session.admin, topic)
+    route = await existing_route(session.admin, topic, may_create=True)
     if delay_ms:
         await check_timers(session.admin, route)
     contents = _lines(body, file) if lines else _one(body, file)
@@ -121,7 +122,7 @@ async def _messages(
 
 async def _one(body: str | None, file: Path | None) -> AsyncIterator[bytes]:
     if body is not None:
-        yield body.encode()
+        yield os.fsencode(body)  # the bytes that were typed, in any encoding
     else:
         yield await all_of(_chunks(file))
 

@@ -91,7 +91,7 @@ async def tail(
         raise ConfigError("give --raw or --json, not both")
     where = _begin(begin, last)
     keeps = _filter(keys, properties, sql, grep)
-    await existing_route(session.admin, topic)
+    await existing_route(session.admin, topic, may_create=True)
     printer = _Printer(session, count, raw=raw)
     reading = Tail(
         session.admin,

@@ -39,7 +39,7 @@ def test_times_that_are_understood(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "-10", "-m", "--", "12:30", "-10m ago", "9999999999999999Z"]
+    "text", ["", "yesterday", "-10", "-m", "--", "12:30", "-10m ago", "9999999999999999Z", "9" * 17, "9" * 25]
 )
 def test_times_that_are_not(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^--from .*: must be "):
