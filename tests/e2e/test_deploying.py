@@ -141,6 +141,9 @@ def test_the_image_can_be_built_and_becomes_healthy() -> None:
         check = ["docker", "exec", container, "kourou", "ready", "--wait", "60", "-n", "127.0.0.1:9876"]
         servers = ["-b", "127.0.0.1:10911", "--http", "127.0.0.1:8080"]
         subprocess.run([*check, *servers], check=True, timeout=120)
+        version = ["docker", "exec", container, "kourou", "version", "--json"]
+        said = subprocess.run(version, capture_output=True, text=True, check=True, timeout=60).stdout
+        assert json.loads(said)["kernel"]["inUse"]
     finally:
         subprocess.run(["docker", "stop", container], capture_output=True, timeout=120)
 

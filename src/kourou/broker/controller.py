@@ -134,6 +134,8 @@ class BrokerController:
             await self._probes.stop()
 
     async def _start(self) -> None:
+        if self._kernel.is_fault:
+            _log.warning("%s", self._kernel)
         self._disk = DiskThreads()
         try:
             store = await self._opened_store()

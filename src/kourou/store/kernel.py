@@ -99,6 +99,8 @@ class KernelChoice:
     kernel: Kernel | None
     problem: str = ""
     cure: str = ""
+    is_fault: bool = False
+    """Whether there is one that cannot be used."""
 
     @property
     def status(self) -> str:
@@ -120,9 +122,9 @@ def choose_kernel(*, is_enabled: bool = True, environ: Mapping[str, str] = os.en
     except ModuleNotFoundError:
         return KernelChoice(None, "it was not built", _BUILD)
     except ImportError as error:
-        return KernelChoice(None, f"it cannot be loaded: {error}", _BUILD)
+        return KernelChoice(None, f"it cannot be loaded: {error}", _BUILD, is_fault=True)
     interface = getattr(kernel, "INTERFACE", None)
     if interface != _INTERFACE:
         problem = f"it is of another version of Kourou (interface {interface}, not {_INTERFACE})"
-        return KernelChoice(None, problem, _BUILD)
+        return KernelChoice(None, problem, _BUILD, is_fault=True)
     return KernelChoice(kernel)

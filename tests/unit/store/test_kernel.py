@@ -48,13 +48,14 @@ def test_it_is_switched_off_by_a_variable_or_by_a_key(module: ModuleType) -> Non
 def test_none_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MODULE, None)
     choice = choose_kernel(environ={})
-    assert (choice.kernel, str(choice)) == (None, f"compiled kernel not in use: it was not built{BUILD}")
+    assert (choice.kernel, choice.is_fault) == (None, False)
+    assert str(choice) == f"compiled kernel not in use: it was not built{BUILD}"
 
 
 def test_one_of_another_version_is_not_used(module: ModuleType) -> None:
     module.INTERFACE = 99  # type: ignore[attr-defined]
     choice = choose_kernel(environ={})
-    assert choice.kernel is None
+    assert choice.kernel is None and choice.is_fault
     assert choice.problem == "it is of another version of Kourou (interface 99, not 8)"
 
 
@@ -64,5 +65,5 @@ def test_one_that_cannot_be_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(importlib, "import_module", refuse)
     choice = choose_kernel(environ={})
-    assert choice.kernel is None
+    assert choice.kernel is None and choice.is_fault
     assert choice.problem == "it cannot be loaded: kourou.store._kernel.so: wrong ELF class"
