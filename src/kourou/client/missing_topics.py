@@ -31,11 +31,11 @@ def missing_topic_reason(
         return f"no broker is registered with the name server {namesrv}; start one, or check its namesrvAddr"
     is_inner = is_inner_topic(topic)
     near = nearest(topic, (name for name in topics if is_inner_topic(name) == is_inner))
-    unknown = f"the name server does not know it{f' (did you mean {near}?)' if near else ''}"
-    create = "create it with `mqadmin updateTopic`, start the broker that has it"
+    hint = f" (did you mean {near}?)" if near else ""
+    steps = ["create it with `mqadmin updateTopic`", "start the broker that has it"]
     if to_publish:
-        return f"{unknown}; {create}, or set autoCreateTopicEnable=true at a broker"
-    return f"{unknown}; {create.replace(', ', ', or ')}"
+        steps.append("set autoCreateTopicEnable=true at a broker")
+    return f"the name server does not know it{hint}; {', '.join(steps[:-1])}, or {steps[-1]}"
 
 
 class MissingTopics:
