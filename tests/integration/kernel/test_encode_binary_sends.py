@@ -9,6 +9,7 @@ import struct
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -411,3 +412,28 @@ def test_a_template_that_does_not_fit_is_refused(kernel: ModuleType, position: i
     templates[position] = template
     with pytest.raises(ValueError, match="template"):
         kernel.encode_sends([], (b"", (), tuple(templates), bytes(8), None), *rest)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [None],
+        [()],
+        [(None, bytes(8))],
+        [([], bytes(7))],
+        [([], None)],
+        [([None], bytes(8))],
+        [([(b"",)], bytes(8))],
+        [([(None, 0, 0)], bytes(8))],
+        [([(b"", None, 0)], bytes(8))],
+        [([(b"", 0, 1)], bytes(8))],
+        [([(b"", -1, 0)], bytes(8))],
+        [([(b"", 1 << 70, 1 << 70)], bytes(8))],
+    ],
+)
+def test_groups_that_are_made_up_otherwise_are_refused(kernel: ModuleType, groups: list[Any]) -> None:
+    setup = (b"", (), (*_JSON_TEMPLATES, *_BINARY_TEMPLATES), bytes(8), None)
+    # A result together with an error would be a SystemError of another kind.
+    with pytest.raises((TypeError, ValueError, OverflowError, IndexError, SystemError)) as raised:
+        kernel.encode_sends(groups, setup, {}, {}, None, {}, 0, 0, 0, 0, 0)
+    assert "returned a result" not in str(raised.value)
