@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from kourou.admin.message_reading import QueuePlace, QueueSpan, queue_span, read_span, readable_queues
 from kourou.admin.session import Admin
+from kourou.admin.topics import read_permission_command
 from kourou.errors import ConfigError, ProtocolError, ResponseError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.filter import FilterProgram
@@ -128,7 +129,7 @@ async def _places(admin: Admin, group: str) -> list[QueuePlace]:
         return []
     if not places:
         raise ConfigError(
-            f"{topic} may not be read; allow it: mqadmin updateTopicPerm -t {topic} -p 6 -c CLUSTER"
+            f"topic {topic} may not be read; allow it: {await read_permission_command(admin, topic)}"
         )
     return places
 

@@ -6,7 +6,6 @@ Whatever does not answer is noted in `not_checked`, and the rest goes on.
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from kourou.admin.connections import consumer_connection
 from kourou.admin.consume_stats import GroupProgress, consume_stats
 from kourou.admin.doctor_findings import NotChecked
 from kourou.admin.running_info import RunningInfo, running_info
-from kourou.admin.session import Admin, BrokerAddress
+from kourou.admin.session import Admin, BrokerAddress, command_line
 from kourou.admin.targets import brokers_of
 from kourou.admin.topics import TopicStatus, topic_names, topic_status
 from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
@@ -142,10 +141,9 @@ class Scene:
             for queue_id in range(data.read_queue_nums)
         }
 
-    def command(self, *words: str) -> str:
+    def command(self, command: str, *words: str) -> str:
         """A command line of mqadmin that can be copied and run, with the name servers of this look."""
-        name, *rest = words
-        return shlex.join(["mqadmin", name, "-n", ";".join(self.namesrvs or self.admin.namesrvs), *rest])
+        return command_line(self.namesrvs or self.admin.namesrvs, command, *words)
 
     def clusters_of(self, topic: str) -> list[str]:
         """The clusters that have a topic, sorted."""

@@ -6,6 +6,8 @@ code and the words of who answered.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -26,6 +28,11 @@ from kourou.wording import suggestion
 
 DEFAULT_TIMEOUT_MS: Final = 5_000
 """Of one request, as Apache's `mqadmin`."""
+
+
+def command_line(namesrvs: Sequence[str], command: str, *words: str) -> str:
+    """A command line of mqadmin that can be copied and run."""
+    return shlex.join(["mqadmin", command, "-n", ";".join(namesrvs), *words])
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from kourou.admin.message_reading import (
     readable_queues,
 )
 from kourou.admin.session import Admin
+from kourou.admin.topics import read_permission_command
 from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
@@ -113,7 +114,7 @@ class Tail:
         if not self._readings:
             raise ConfigError(
                 f"topic {self._topic} may not be read; allow it: "
-                f"mqadmin updateTopicPerm -t {self._topic} -p 6 -c CLUSTER"
+                f"{await read_permission_command(self._admin, self._topic)}"
             )
         spans = await asyncio.gather(*map(self._stored_span, self._readings.values()))
         stored = self._stored_messages([span for span in spans if span is not None])

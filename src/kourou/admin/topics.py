@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.admin.session import Admin, replica_address
+from kourou.admin.session import Admin, command_line, replica_address
 from kourou.admin.targets import Outcome, ask_each, masters_of, on_each
 from kourou.client.strategies import AllocateAveragely
 from kourou.errors import ConfigError, KourouError, ResponseError
 from kourou.protocol.bodies import (
+    BrokerData,
     ClusterInfo,
     GroupList,
     MessageQueue,
@@ -158,7 +159,7 @@ async def _topic_groups(admin: Admin, info: ClusterInfo, topic: str) -> TopicGro
     cluster = ""
     try:
         route = await admin.route(topic)
-        cluster = next(iter(_clusters_of(info, route)), "")
+        cluster = next(iter(_first_clusters(info, route)), "")
         return TopicGroups(cluster, topic, sorted(await consumer_groups(admin, topic, route)))
     except KourouError as error:
         return TopicGroups(cluster, topic, [], f"topic {topic}: {error}")
@@ -175,17 +176,32 @@ async def consumer_groups(admin: Admin, topic: str, route: TopicRouteData) -> li
 
 
 async def topic_clusters(admin: Admin, topic: str) -> list[str]:
-    """The clusters that a topic is in."""
-    return _clusters_of(await admin.cluster_info(), await admin.route(topic))
+    """The clusters of the first broker that has a topic, as Apache's tools list them."""
+    return _first_clusters(await admin.cluster_info(), await admin.route(topic))
 
 
-def _clusters_of(info: ClusterInfo, route: TopicRouteData) -> list[str]:
-    """Those of the first broker of the route, as Apache's tools say it."""
-    names = [data.broker_name for data in route.broker_datas[:1]]
+async def all_topic_clusters(admin: Admin, topic: str) -> list[str]:
+    """All clusters that have a topic."""
+    return clusters_of(await admin.cluster_info(), (await admin.route(topic)).broker_datas)
+
+
+def clusters_of(info: ClusterInfo, brokers: Iterable[BrokerData]) -> list[str]:
+    """The clusters that brokers are in, sorted."""
+    names = {data.broker_name for data in brokers}
     return sorted(
-        cluster
-        for cluster, brokers in info.cluster_addr_table.items()
-        if any(name in brokers for name in names)
+        cluster for cluster, members in info.cluster_addr_table.items() if not names.isdisjoint(members)
+    )
+
+
+def _first_clusters(info: ClusterInfo, route: TopicRouteData) -> list[str]:
+    return clusters_of(info, route.broker_datas[:1])
+
+
+async def read_permission_command(admin: Admin, topic: str) -> str:
+    """The command line that allows reading a topic, complete: for each of its clusters."""
+    return "; ".join(
+        command_line(admin.namesrvs, "updateTopicPerm", "-t", topic, "-p", "6", "-c", cluster)
+        for cluster in await all_topic_clusters(admin, topic)
     )
 
 

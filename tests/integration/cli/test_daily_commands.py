@@ -217,9 +217,9 @@ def test_tailing_makes_no_group_and_moves_none(mq: LocalCluster) -> None:
 def test_a_topic_that_may_not_be_read_is_an_error_and_not_silence(mq: LocalCluster) -> None:
     mq.create_topic("WriteOnly")
     run_now(["updateTopicPerm", "-n", mq.namesrv, "-c", "DefaultCluster", "-t", "WriteOnly", "-p", "2"])
-    assert (
-        "topic WriteOnly may not be read; allow it: mqadmin updateTopicPerm"
-        in run_kourou("tail", "WriteOnly").problem
+    assert run_kourou("tail", "WriteOnly").problem == (
+        "kourou tail: topic WriteOnly may not be read; allow it: "
+        f"mqadmin updateTopicPerm -n {mq.namesrv} -t WriteOnly -p 6 -c DefaultCluster"
     )
 
 

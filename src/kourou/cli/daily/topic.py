@@ -14,9 +14,9 @@ from kourou.admin.session import Admin
 from kourou.admin.targets import Outcome, master_addresses
 from kourou.admin.topics import (
     QueueStatus,
+    all_topic_clusters,
     create_topic_on,
     delete_topic,
-    topic_clusters,
     topic_names,
     topic_places,
     topic_status,
@@ -110,7 +110,7 @@ async def _topic_view(admin: Admin, topic: str) -> _TopicView:
     status = await topic_status(admin, topic)
     return _TopicView(
         topic,
-        await topic_clusters(admin, topic),
+        await all_topic_clusters(admin, topic),
         sum(queue.max_offset - queue.min_offset for queue in status.queues),
         round(status.put_tps, 2),
         await consumers_of_topic(admin, topic),
@@ -218,7 +218,7 @@ async def delete(session: Session, *, topic: str, cluster: str | None, yes: bool
     """Delete a topic with all its messages."""
     admin = session.admin
     await existing_route(admin, topic)
-    clusters = await topic_clusters(admin, topic)
+    clusters = await all_topic_clusters(admin, topic)
     if cluster is not None and cluster not in clusters:
         raise ConfigError(f"topic {topic} is not in cluster {cluster}, but in {', '.join(clusters)}")
     chosen = [cluster] if cluster is not None else clusters
