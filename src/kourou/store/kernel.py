@@ -23,8 +23,8 @@ VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
 _INTERFACE: Final = 8
 _BUILD: Final = (
-    "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then reinstall "
-    "Kourou with pip install --force-reinstall --no-deps (in a checkout: make kernel)"
+    "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
+    "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
 )
 
 AnswerTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]

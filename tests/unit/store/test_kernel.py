@@ -12,8 +12,8 @@ import pytest
 from kourou.store.kernel import MODULE, VARIABLE, choose_kernel
 
 BUILD = (
-    "; install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then "
-    "reinstall Kourou with pip install --force-reinstall --no-deps (in a checkout: make kernel)"
+    "; install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
+    "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
 )
 
 
