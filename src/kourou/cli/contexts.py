@@ -57,7 +57,9 @@ class Contexts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         hint = suggestion(name, self.contexts)
         if not hint:
             saved = ", ".join(sorted(self.contexts))
-            hint = f"; saved are: {saved}" if saved else "; kourou context add NAME -n host:9876 saves one"
+            hint = (
+                f"; saved contexts: {saved}" if saved else "; kourou context add NAME -n host:9876 saves one"
+            )
         raise ConfigError(f"there is no context {name!r}{hint}")
 
     def add(self, name: str, context: Context, *, is_current: bool, replaces: bool = False) -> Contexts:

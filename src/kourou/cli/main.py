@@ -38,9 +38,9 @@ _DAILY: Final = {
     "topic": ("topic", "topic_app", "List, show, create and delete topics."),
     "group": ("group", "group_app", "List, show, reset and delete consumer groups."),
     "send": ("send", "send", "Send a message: BODY, a file, or standard input."),
-    "tail": ("tail", "tail", "Print the last messages of a topic, then those that come."),
+    "tail": ("tail", "tail", "Print the last messages of a topic, then new ones as they arrive."),
     "context": ("context", "context_app", "Save clusters by name, and choose the one that commands use."),
-    "completion": ("completion", "completion", "Print a script by which a shell completes kourou."),
+    "completion": ("completion", "completion", "Print a shell completion script for kourou."),
 }
 
 

@@ -17,7 +17,7 @@ from kourou.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-REPORT_INTERVAL_MS: Final = 10_000  # frequent enough to watch, rare enough to leave running over night
+REPORT_INTERVAL_MS: Final = 10_000  # frequent enough to watch, rare enough to leave running overnight
 
 
 @dataclass(slots=True)

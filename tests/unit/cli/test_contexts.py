@@ -59,7 +59,7 @@ def test_mistakes_say_what_to_do() -> None:
     contexts = Contexts().add("prod", PROD, is_current=False)
     with pytest.raises(ConfigError, match=r"^there is no context 'prdo'; did you mean prod\?$"):
         contexts.use("prdo")
-    with pytest.raises(ConfigError, match=r"^there is no context 'xyz'; saved are: prod$"):
+    with pytest.raises(ConfigError, match=r"^there is no context 'xyz'; saved contexts: prod$"):
         contexts.remove("xyz")
     with pytest.raises(ConfigError, match="kourou context add NAME -n host:9876 saves one"):
         Contexts().get("prod")

@@ -57,7 +57,7 @@ def use_own_completion() -> None:
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script by which a shell completes kourou.
+    """Print a shell completion script for kourou.
 
     \b
     bash 4.4 and later:  eval "$(kourou completion bash)"     in ~/.bashrc

@@ -84,7 +84,7 @@ def add(
             as_json,
             _entry(name, contexts),
             f"context {name} saved"
-            + (", and current" if is_now else f"; kourou context use {name} selects it"),
+            + (" and selected" if is_now else f"; kourou context use {name} selects it"),
         )
 
     _run(action)
@@ -124,7 +124,7 @@ def list_contexts(*, as_json: bool) -> None:
 
 @context_app.command("use")
 @click.argument("name", required=False, shell_complete=complete_contexts)
-@click.option("is_none", "--none", is_flag=True, help="Have no current context.")
+@click.option("is_none", "--none", is_flag=True, help="Leave no context current.")
 @JSON_OPTION
 def use(*, name: str | None, is_none: bool, as_json: bool) -> None:
     """Choose the current context."""
@@ -185,7 +185,7 @@ def _fields(found: tuple[str, Context] | None) -> dict[str, Any]:
 @_name
 @JSON_OPTION
 def remove(*, name: str, as_json: bool) -> None:
-    """Forget a context. The files that it names stay."""
+    """Remove a context; the files it refers to are kept."""
 
     def action(screen: Screen) -> None:
         write_contexts(os.environ, read_contexts(os.environ).remove(name))

@@ -40,10 +40,10 @@ _group = click.argument("group", shell_complete=complete_groups)
 
 
 @group_app.command("list")
-@click.option("show_all", "--all", is_flag=True, help="Include groups of the system.")
+@click.option("show_all", "--all", is_flag=True, help="Include system groups.")
 @cluster_command
 async def list_groups(session: Session, *, show_all: bool) -> None:
-    """List consumer groups: members that are online, and messages that are not consumed yet."""
+    """List consumer groups with their online members and their lag."""
     some_at_once = asyncio.Semaphore(_GROUPS_AT_ONCE)
     admin = session.admin
     names = [name for name in await all_group_names(admin) if show_all or not is_system_group(name)]
@@ -248,7 +248,7 @@ def _show_group(session: Session, view: _GroupView, has_holders: bool) -> None:
     "topics",
     multiple=True,
     shell_complete=complete_topics,
-    help="Topic to reset; may be repeated. All that the group has offsets in if not given.",
+    help="Topic to reset; may be repeated. Default: all topics in which the group has offsets.",
 )
 @click.option(
     "--to",
@@ -260,7 +260,7 @@ def _show_group(session: Session, view: _GroupView, has_holders: bool) -> None:
 @YES_OPTION
 @cluster_command
 async def reset(session: Session, *, group: str, topics: tuple[str, ...], to: str, yes: bool) -> None:
-    """Move a group: its members continue there."""
+    """Reset the offsets of a group; its members continue from there."""
     timestamp_ms = _reset_time(to)
     admin = session.admin
     await _check_group(admin, group)

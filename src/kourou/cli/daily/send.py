@@ -61,7 +61,7 @@ async def send(
 ) -> None:
     """Send a message: BODY, a file, or standard input. Prints its id and its place, BROKER/QUEUE@OFFSET.
 
-    The topic has to exist. Bytes are sent as they are; --lines leaves the ends of lines out.
+    The topic has to exist. Bytes are sent as they are; --lines removes line ends.
     """
     if body is not None and file is not None:
         raise ConfigError("give the body as an argument or by --file, not both")

@@ -82,10 +82,10 @@ async def tail(
     grep: str | None,
     raw: bool,
 ) -> None:
-    """Print the last messages of a topic, then those that come.
+    """Print the last messages of a topic, then new ones as they arrive.
 
-    What is stored is printed in the order of storing. No consumer group is made, and no offset is changed.
-    Filters by tag work at the broker, all others here, so that any broker will do.
+    Stored messages are printed in the order in which they were stored. No consumer group is created and no
+    offset is changed. The broker filters by tag; all other filters run here, so any broker will do.
     """
     if raw and session.is_json:
         raise ConfigError("give --raw or --json, not both")

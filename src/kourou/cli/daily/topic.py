@@ -46,12 +46,10 @@ _topic = click.argument("topic", shell_complete=complete_topics)
 
 
 @topic_app.command("list")
-@click.option(
-    "show_all", "--all", is_flag=True, help="Include those of the system, of retries and dead letters."
-)
+@click.option("show_all", "--all", is_flag=True, help="Include system, retry and dead-letter topics.")
 @cluster_command
 async def list_topics(session: Session, *, show_all: bool) -> None:
-    """List topics: their queues, and the brokers that they are on."""
+    """List topics with their queues and brokers."""
     names = await (topic_names if show_all else user_topic_names)(session.admin)
     places = await topic_places(session.admin, names)
 

@@ -33,7 +33,7 @@ def test_contexts_from_the_first_to_none(config_home: Path) -> None:
     keys = config_home / "tools.yml"
     keys.touch()
     added = run_kourou("context", "add", "prod", "-n", "10.0.0.1:9876", "--acl", str(keys))
-    assert (added.exit_code, added.stdout) == (0, "context prod saved, and current\n")
+    assert (added.exit_code, added.stdout) == (0, "context prod saved and selected\n")
     assert run_kourou("context", "add", "test", "-n", "x:1", "--tls").stdout == (
         "context test saved; kourou context use test selects it\n"
     )
