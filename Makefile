@@ -83,4 +83,4 @@ soak: nightly    ## make nightly, then 30 minutes of load on a broker
 	@$(BIN)/python -m benchmarks soak
 
 clean:           ## remove what make created
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build src/kourou.egg-info src/kourou/store/_kernel*.so

@@ -232,16 +232,17 @@ def test_brokers_of_one_that_does_not_start_are_ended_without_a_word(spawn: Spaw
     assert brokers_of(tmp_path / "store") == []
 
 
-def test_what_the_brokers_file_has_without_effect_is_told(spawn: Spawn, tmp_path: Path) -> None:
+def test_the_brokers_file_is_read_and_what_has_no_effect_is_noted(spawn: Spawn, tmp_path: Path) -> None:
     path = tmp_path / "store" / "broker-a.properties"
     path.parent.mkdir()
-    path.write_text("brokerRole=SYNC_MASTER\n")
+    path.write_text("brokerRole=SYNC_MASTER\ncompiledKernelEnable=false\n")
     server = spawn("standalone", "--store", str(path.parent), *FREE)
     ready(server)
     assert server.stop() == 0
     assert server.errors == (
         f"note: {path}:1: brokerRole=SYNC_MASTER works as ASYNC_MASTER: replication is not in this version\n"
     )
+    assert server.output.splitlines()[2] == str(choose_kernel(is_enabled=False))
 
 
 def test_a_wrong_advertised_address_is_warned_of(spawn: Spawn, tmp_path: Path) -> None:
@@ -255,9 +256,16 @@ def test_a_wrong_advertised_address_is_warned_of(spawn: Spawn, tmp_path: Path) -
 
 def test_several_brokers_are_processes_behind_one_name_server(spawn: Spawn, tmp_path: Path) -> None:
     store = tmp_path / "store"
+    store.mkdir()
+    (store / "broker-b.properties").write_text("compiledKernelEnable=false\n")
     server = spawn("standalone", "--store", str(store), *FREE, "--brokers", "2")
     namesrv, brokers = ready(server)
     assert registered(namesrv) == dict(zip(("broker-a", "broker-b"), brokers, strict=True))
+    server.wait_output("broker-b: ")
+    assert server.output.splitlines()[2:] == [
+        f"broker-a: {choose_kernel()}",
+        f"broker-b: {choose_kernel(is_enabled=False)}",
+    ]
     assert len(brokers_of(store)) == 2
     for broker in brokers:
         assert call(broker, send_command(b"x")).code == ResponseCode.SUCCESS

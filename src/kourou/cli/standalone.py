@@ -64,12 +64,10 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
 def _serve(options: StandaloneOptions, log: LogConfig) -> None:
     # Imported only now: a wrong option needs no event loop.
     from kourou.cli.service import STORE_STOP, Service, run_server
-    from kourou.store.kernel import choose_kernel
 
     async def started(server: Standalone | Supervisor) -> None:
         show_notes(server.notes)
-        # Brokers of other processes choose the same: they have this environment and no key of their own.
-        lines = [ready_line(server, options), log_place(log), str(choose_kernel())]
+        lines = [ready_line(server, options), log_place(log), *server.kernel_lines]
         print(*lines, probe_line(server.probe_address), sep="\n", end="", flush=True)
         warning = await server.address_warning()
         if warning is not None:

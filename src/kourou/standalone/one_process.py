@@ -122,6 +122,11 @@ class Standalone:
         return [self._broker.address]
 
     @property
+    def kernel_lines(self) -> list[str]:
+        """Whether the broker uses the compiled kernel."""
+        return [str(self.broker.kernel)]
+
+    @property
     def broker(self) -> BrokerController:
         """The broker, for those who look inside."""
         assert self._broker is not None, "standalone is not started"

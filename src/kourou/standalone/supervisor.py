@@ -21,11 +21,13 @@ from kourou.standalone.health import start_health_checks
 from kourou.standalone.one_process import start_namesrv
 from kourou.standalone.options import (
     StandaloneOptions,
+    broker_config,
     broker_name,
     broker_overrides,
     config_file,
     namesrv_config,
 )
+from kourou.store.kernel import choose_kernel
 from kourou.transport.addresses import join_address
 
 if TYPE_CHECKING:
@@ -218,6 +220,18 @@ class Supervisor:
     def broker_addresses(self) -> list[str]:
         """The brokers, as clients are told."""
         return [broker.address for broker in self._brokers]
+
+    @property
+    def kernel_lines(self) -> list[str]:
+        """Whether the brokers use the compiled kernel: one line if it is the same for all."""
+        # They choose by this environment and by their own keys, as here.
+        configs = [
+            broker_config(self._options, index, self.address)[0] for index in range(len(self._brokers))
+        ]
+        lines = [str(choose_kernel(is_enabled=config.compiled_kernel_enable)) for config in configs]
+        if len(set(lines)) == 1:
+            return lines[:1]
+        return [f"{broker.name}: {line}" for broker, line in zip(self._brokers, lines, strict=True)]
 
 
 def end_words(code: int) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import shlex
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -152,7 +153,7 @@ class CommitLog:
         cut_short = (
             f"it has {length} of {self.file_bytes} bytes; the log from {start + length} to "
             f"{start + self.file_bytes} is missing. Restore the file from a backup, or run `truncate -s "
-            f"{self.file_bytes} {path}` to go on without the missing part"
+            f"{self.file_bytes} {shlex.quote(str(path))}` to go on without the missing part"
         )
         if self.file_bytes in lengths:
             return cut_short
