@@ -44,25 +44,30 @@ class MissingTopics:
     def __init__(self, api: ClientApi) -> None:
         self._api = api
         self._kept: dict[tuple[str, bool], tuple[float, str]] = {}
+        self._finding = asyncio.Lock()
 
     async def reason(self, topic: str, *, to_publish: bool = False) -> str:
         """Why a topic has no route. What cannot be found out is left out."""
         if is_retry_topic(topic):  # made by the broker a moment after it has heard of the group
             return _UNKNOWN
-        now = asyncio.get_running_loop().time()
-        found_at, reason = self._kept.get((topic, to_publish), (0.0, ""))
-        if reason and now - found_at < _KEPT_S:
+        # One at a time: of thousands of sends at once the first asks, and the others get its answer.
+        async with self._finding:
+            now = asyncio.get_running_loop().time()
+            found_at, reason = self._kept.get((topic, to_publish), (0.0, ""))
+            if not reason or now - found_at >= _KEPT_S:
+                reason = await self._find(topic, to_publish)
+                if len(self._kept) >= _MAX_KEPT:
+                    self._kept.clear()
+                self._kept[topic, to_publish] = asyncio.get_running_loop().time(), reason
             return reason
+
+    async def _find(self, topic: str, to_publish: bool) -> str:
         try:
             brokers = (await self._api.cluster_info()).broker_addr_table
             topics = await self._api.topic_names() if brokers else []
         except KourouError:
             return _UNKNOWN
         # In a thread: comparing tens of thousands of names takes half a second.
-        reason = await asyncio.to_thread(
+        return await asyncio.to_thread(
             missing_topic_reason, topic, self._api.namesrv, brokers, topics, to_publish=to_publish
         )
-        if len(self._kept) >= _MAX_KEPT:
-            self._kept.clear()
-        self._kept[topic, to_publish] = now, reason
-        return reason

@@ -57,6 +57,7 @@ class NamesrvDouble:
 
     async def topic_names(self) -> list[str]:
         self.lists += 1
+        await asyncio.sleep(0)
         return list(self.routes)
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
@@ -134,6 +135,8 @@ async def test_without_automatic_creation_the_error_says_so() -> None:
 async def test_a_program_that_tries_again_and_again_does_not_ask_for_all_topics_each_time() -> None:
     namesrv = NamesrvDouble(Orders=route_data(QueueData("a", 1, 1, 6)))
     routes = routes_of(namesrv)
+    at_once = await asyncio.gather(*(routes.get("Ordres") for _ in range(5)), return_exceptions=True)
+    assert [type(error) for error in at_once] == [NoRouteError] * 5
     for _ in range(3):
         with pytest.raises(NoRouteError, match=r"\(did you mean Orders\?\)"):
             await routes.get("Ordres")
