@@ -6,6 +6,7 @@ answered. If the thread does not get there in time, or fails, the log makes the 
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 
@@ -48,7 +49,7 @@ class FilePreparer:
             except OSError as error:
                 # The log tries again when it needs the file, and its senders hear of it then. That the whole
                 # folder is gone is found, and reported, by log_watch.py.
-                if not isinstance(error, FileNotFoundError):
+                if error.errno != errno.ENOENT:
                     _log.warning("the next CommitLog file cannot be created yet: %s", error.strerror or error)
                 # Passes ask again and again; a disk that just failed is left alone for a moment.
                 self._ended.wait(self._retry_s)

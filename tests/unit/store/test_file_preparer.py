@@ -82,6 +82,20 @@ def test_a_failure_is_logged_and_the_next_request_tries_again(
     log.close()
 
 
+def test_a_folder_that_is_gone_is_not_reported_here(
+    log: CommitLog, files: FaultyFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    """log_watch.py does it, with the cure; a program that ends without a stop removes its folder silently."""
+    preparer = FilePreparer(log, retry_s=0.01)
+    log.write(0, b"x")
+    log.advance(1)
+    files.fail("preallocate", 1, error=errno.ENOENT)
+    wait_until(lambda: (preparer.request_nowait(), not log.wants_next_file)[1])
+    preparer.stop()
+    log.close()
+    assert not caplog.records
+
+
 def test_a_stop_while_a_file_is_being_made_ends_the_thread(
     log: CommitLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
