@@ -48,6 +48,9 @@ class BuildKernel(build_ext):
             self._leave_out(f"{VARIABLE}=0")
         else:
             super().run()
+        if self.inplace and not self.extensions:
+            # The kernel of an earlier installation would be used otherwise.
+            Path(self.get_ext_fullpath(KERNEL.name)).unlink(missing_ok=True)
 
     def build_extension(self, ext: Extension) -> None:
         # It needs no library but C's: the folders that this Python was linked with are not for a wheel.
@@ -66,9 +69,6 @@ class BuildKernel(build_ext):
 
     def _leave_out(self, reason: str) -> None:
         print(f"kourou: building without the compiled kernel: {reason}", flush=True)
-        if self.inplace:
-            # One of an earlier installation would be used otherwise.
-            Path(self.get_ext_fullpath(KERNEL.name)).unlink(missing_ok=True)
         self.extensions = self.distribution.ext_modules = []
 
 

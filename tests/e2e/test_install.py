@@ -84,6 +84,20 @@ def test_the_kernel_can_be_left_out_on_purpose(tmp_path: Path) -> None:
     assert KERNEL not in zipfile.ZipFile(wheel).namelist()
 
 
+@pytest.mark.parametrize("variables", [{"CC": NO_COMPILER}, {"KOUROU_KERNEL": "0"}])
+def test_a_checkout_does_not_keep_the_kernel_of_an_earlier_build(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "src/kourou/store/_kernel.c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, tmp_path / name)
+    (tmp_path / "src/kourou/store/__init__.py").touch()
+    earlier = tmp_path / "src" / KERNEL
+    earlier.touch()
+    run(sys.executable, "setup.py", "build_ext", "--inplace", cwd=tmp_path, **variables)
+    assert not earlier.exists()
+
+
 @needs_compiler
 def test_the_wheel_has_the_whole_package_and_a_kernel_for_all_versions(tmp_path: Path, python: Path) -> None:
     wheel = build_wheel(tmp_path)
