@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import shutil
 import tempfile
@@ -84,7 +85,7 @@ class LocalCluster:
             self._is_used, self._pid = True, os.getpid()
             self._folder = self._store or Path(tempfile.mkdtemp(prefix="kourou-"))
             # For programs that end without a stop; their threads end with them.
-            atexit.register(self._remove_folder)
+            atexit.register(self._remove_folder_at_exit)
             control = LoopThread("kourou-namesrv")
             try:
                 control.start()
@@ -124,8 +125,14 @@ class LocalCluster:
                 control.stop()
                 self._remove_folder()
 
+    def _remove_folder_at_exit(self) -> None:
+        # Threads of brokers run until the interpreter ends, and would log that their files are gone.
+        for name in ("kourou.broker", "kourou.store"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        self._remove_folder()
+
     def _remove_folder(self) -> None:
-        atexit.unregister(self._remove_folder)
+        atexit.unregister(self._remove_folder_at_exit)
         if self._store is None and os.getpid() == self._pid:
             shutil.rmtree(self._folder, ignore_errors=True)
 
