@@ -97,6 +97,11 @@ def test_a_topic_on_one_broker_by_its_type() -> None:
         (("send", "payments", "x"), "topic payments does not exist at {}; did you mean Payments?"),
         (("tail", "Xyz"), "topic Xyz does not exist at {}; kourou topic create Xyz creates it"),
         (("topic", "delete", "Xyz"), "topic Xyz does not exist at {}; kourou topic list shows all topics"),
+        (
+            ("tail", "%DLQ%bookkeeper"),
+            "topic %DLQ%bookkeeper does not exist at {}; kourou topic list --all shows all topics",
+        ),
+        (("tail", "Payments", "-p", "=x"), "--property '=x': must be NAME or NAME=VALUE"),
         (("group", "show", "bookkeepr"), "group bookkeepr does not exist at {}; did you mean bookkeeper?"),
         (("group", "delete", "xyz"), "group xyz does not exist at {}; kourou group list shows all groups"),
         (("topic", "create", "New", "-c", "Other"), "cluster [Other] not exist"),
@@ -107,6 +112,18 @@ def test_a_name_that_is_not_there(words: tuple[str, ...], problem: str, mq: Loca
     ok("topic", "create", "Payments", "--if-missing")
     ok("topic", "create", "%RETRY%bookkeeper", "--if-missing")
     assert problem.format(mq.namesrv) in run_kourou(*words).problem
+
+
+def test_without_a_broker_every_command_says_so() -> None:
+    with LocalCluster() as mq:
+        mq.stop_broker()
+        problem = f"no broker is registered at {mq.namesrv}; start one, or check its namesrvAddr"
+        for kind in ("topic", "group"):
+            listed = run_kourou(kind, "list", "-n", mq.namesrv)
+            assert (listed.exit_code, len(listed.lines)) == (0, 1)
+            assert listed.stderr == f"kourou {kind} list: {problem}\n"
+            shown = run_kourou(kind, "show", "billing", "-n", mq.namesrv)
+            assert shown.problem == f"kourou {kind} show: {kind} billing: {problem}"
 
 
 # -- send and tail -----------------------------------------------------------------------------------

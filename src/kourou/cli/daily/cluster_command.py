@@ -74,6 +74,10 @@ class Session:
         for line in aligned(names, [[str(cell) for cell in row] for row in rows], self.screen.head):
             self.screen.line(line)
 
+    def note(self, text: str) -> None:
+        """Say something on stderr that is not a failure."""
+        print(f"{program_name(click.get_current_context())}: {text}", file=sys.stderr, flush=True)
+
     async def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something is destroyed. ConfigError if the answer is no, or there is no terminal."""
         if yes:

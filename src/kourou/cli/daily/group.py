@@ -17,7 +17,7 @@ from kourou.admin.session import Admin
 from kourou.admin.targets import Outcome
 from kourou.admin.topics import delete_topic
 from kourou.cli.daily.cluster_command import YES_OPTION, Session, cluster_command
-from kourou.cli.daily.missing_names import existing_route, missing_group
+from kourou.cli.daily.missing_names import existing_route, missing_group, no_broker
 from kourou.cli.daily.moments import EARLIEST, LATEST, parse_moment_ms, shown_time
 from kourou.cli.daily.names import complete_groups, complete_topics
 from kourou.cli.usage import OneLineGroup
@@ -73,6 +73,8 @@ async def list_groups(session: Session, *, show_all: bool) -> None:
                 session.screen.trouble(f"{row['group']}: {row['problem']}")
 
     session.show(rows, show)
+    if not rows and (problem := await no_broker(admin)) is not None:
+        session.note(problem)
 
 
 # -- show --------------------------------------------------------------------------------------------

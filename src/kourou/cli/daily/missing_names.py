@@ -9,7 +9,7 @@ from kourou.admin.topics import topic_names
 from kourou.errors import ConfigError, KourouError, ResponseError
 from kourou.protocol.bodies import TopicRouteData
 from kourou.protocol.codes import ResponseCode
-from kourou.protocol.names import is_inner_topic, topic_problem
+from kourou.protocol.names import is_dlq_topic, is_inner_topic, is_retry_topic, topic_problem
 from kourou.wording import suggestion
 
 
@@ -26,26 +26,33 @@ async def existing_route(admin: Admin, topic: str, *, may_create: bool = False) 
 
 
 async def _missing_topic(admin: Admin, topic: str, *, may_create: bool) -> KourouError:
-    where = ";".join(admin.namesrvs)
-    if not await admin.brokers():
-        return ConfigError(
-            f"topic {topic}: no broker is registered at {where}; topics appear with their brokers"
-        )
-    names = [name for name in await topic_names(admin) if not is_inner_topic(name)]
-    next_step = (
-        f"kourou topic create {topic} creates it" if may_create else "kourou topic list shows all topics"
-    )
-    return ConfigError(
-        f"topic {topic} does not exist at {where}{suggestion(topic, names) or f'; {next_step}'}"
-    )
+    if (problem := await no_broker(admin)) is not None:
+        return ConfigError(f"topic {topic}: {problem}")
+    names = [name for name in await topic_names(admin) if _kind(name) == _kind(topic)]
+    is_inner = is_inner_topic(topic)
+    if may_create and not is_inner:
+        next_step = f"kourou topic create {topic} creates it"
+    else:
+        next_step = f"kourou topic list{' --all' if is_inner else ''} shows all topics"
+    hint = suggestion(topic, names) or f"; {next_step}"
+    return ConfigError(f"topic {topic} does not exist at {';'.join(admin.namesrvs)}{hint}")
+
+
+def _kind(topic: str) -> tuple[bool, bool, bool]:
+    """Topics of another kind are not meant: of retries by a name of dead letters, for one."""
+    return is_inner_topic(topic), is_retry_topic(topic), is_dlq_topic(topic)
 
 
 async def missing_group(admin: Admin, group: str, names: Iterable[str]) -> KourouError:
     """The error about a group that no broker knows; `names` are those that there are."""
-    where = ";".join(admin.namesrvs)
-    if not await admin.brokers():
-        return ConfigError(
-            f"group {group}: no broker is registered at {where}; groups appear with their brokers"
-        )
+    if (problem := await no_broker(admin)) is not None:
+        return ConfigError(f"group {group}: {problem}")
     hint = suggestion(group, names) or "; kourou group list shows all groups"
-    return ConfigError(f"group {group} does not exist at {where}{hint}")
+    return ConfigError(f"group {group} does not exist at {';'.join(admin.namesrvs)}{hint}")
+
+
+async def no_broker(admin: Admin) -> str | None:
+    """That no broker is registered, and what to do; None if one is."""
+    if await admin.brokers():
+        return None
+    return f"no broker is registered at {';'.join(admin.namesrvs)}; start one, or check its namesrvAddr"

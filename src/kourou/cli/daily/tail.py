@@ -98,8 +98,8 @@ async def tail(
         topic,
         where,
         printer.emit,
-        on_trouble=(lambda text: _note(f"{text}; trying again")) if follows else session.screen.trouble,
-        on_note=_note,
+        on_trouble=(lambda text: session.note(f"{text}; retrying")) if follows else session.screen.trouble,
+        on_note=session.note,
         expression=tags or SUB_ALL,
         keeps=keeps,
     )
@@ -126,7 +126,10 @@ def _filter(
     checks: list[Keeps] = []
     if keys:
         checks.append(lambda message: not set(keys).isdisjoint(message.keys))
-    for name, _, value in (text.partition("=") for text in properties):
+    for text in properties:
+        name, _, value = text.partition("=")
+        if not name:
+            raise ConfigError(f"--property {text!r}: must be NAME or NAME=VALUE")
         checks.append(_property_check(name, value))
     if sql is not None:
         program = compile_filter(sql)
@@ -171,11 +174,6 @@ class _Printer:
         if self._left is not None:
             self._left -= 1
         return self._left != 0
-
-
-def _note(text: str) -> None:
-    """Say something that is no failure: of a broker that cannot be read from for now, for one."""
-    print(f"kourou tail: {text}", file=sys.stderr, flush=True)
 
 
 # -- ending -----------------------------------------------------------------------------------------

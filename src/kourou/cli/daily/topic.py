@@ -23,7 +23,7 @@ from kourou.admin.topics import (
     user_topic_names,
 )
 from kourou.cli.daily.cluster_command import YES_OPTION, Session, cluster_command
-from kourou.cli.daily.missing_names import existing_route
+from kourou.cli.daily.missing_names import existing_route, no_broker
 from kourou.cli.daily.moments import shown_time
 from kourou.cli.daily.names import complete_topics
 from kourou.cli.option_types import IntRange
@@ -58,6 +58,8 @@ async def list_topics(session: Session, *, show_all: bool) -> None:
         session.table(("TOPIC", "QUEUES", "PERM", "BROKERS"), rows)
 
     session.show(places, show)
+    if not places and (problem := await no_broker(session.admin)) is not None:
+        session.note(problem)
 
 
 @dataclass(frozen=True, slots=True)
