@@ -90,6 +90,18 @@ def test_a_topic_on_one_broker_by_its_type() -> None:
     )
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_topic_that_the_name_server_does_not_list_yet_is_reported(
+    form: tuple[str, ...], mq: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kourou.cli.daily.topic._ROUTE_TIMEOUT_S", 0)
+    result = run_kourou("topic", "create", f"Slow{len(form)}", *form)
+    assert (result.exit_code, f"{mq.namesrv} does not list it on every broker yet" in result.stderr) == (
+        1,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

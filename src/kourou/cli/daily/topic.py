@@ -170,10 +170,6 @@ async def create(
 
     def show() -> None:
         session.screen.line(f"topic {topic} created with {counted(queues, 'queue')} on {', '.join(done)}")
-        if not is_found:
-            session.screen.trouble(
-                f"{session.where} does not list it on every broker yet; brokers register again every 30 s"
-            )
         _tell(session, outcomes)
 
     session.show(
@@ -185,6 +181,10 @@ async def create(
         },
         show,
     )
+    if not is_found:
+        session.screen.trouble(
+            f"{session.where} does not list it on every broker yet; brokers register again every 30 s"
+        )
 
 
 async def _is_routed(admin: Admin, topic: str, brokers: int) -> bool:
