@@ -157,7 +157,8 @@ class ConcurrentService:
         stats.consume_s += time.monotonic() - call.began
         if call.is_timed_out:
             return  # was sent back while the handler ran
-        outcome = self._calls.outcome(call.handler, call.messages, call.context, result, error)
+        queue = call.assigned.queue
+        outcome = self._calls.outcome(call.handler, queue, call.messages, call.context, result, error)
         if outcome.result is ConsumeResult.SUCCESS and (
             call.context is None or call.context.ack_index is None
         ):

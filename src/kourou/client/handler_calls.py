@@ -22,6 +22,7 @@ from kourou.client.worker_pool import Worker
 from kourou.errors import MessageInProgressError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
+from kourou.protocol.names import is_retry_topic
 
 SUCCESS: Final = ConsumeResult.SUCCESS
 LATER: Final = ConsumeResult.LATER
@@ -98,11 +99,11 @@ class HandlerCalls:
                 raise
             _uncancel()
             if not worker.is_timed_out:
-                which = _coming_again(messages, context)
+                which = _coming_again(queue, messages, context)
                 self.failures.warn((handler.name, type(error)), f"{handler.name} was cancelled", which)
             return Outcome(LATER, context, error)
         except Exception as error:
-            return self._failure(handler, messages, context, error)
+            return self._failure(handler, queue, messages, context, error)
 
     def plain_calls(self, ended: Callable[[PlainCall, Any, BaseException | None], None]) -> PlainCalls | None:
         """The short way for plain handlers; None where hooks have to run around each call."""
@@ -113,6 +114,7 @@ class HandlerCalls:
     def outcome(
         self,
         handler: Handler,
+        queue: MessageQueue,
         messages: list[MessageExt],
         context: ConsumeContext | None,
         result: object,
@@ -124,12 +126,17 @@ class HandlerCalls:
                 raise as_exception(error)
             return _outcome(handler, context, result)
         except Exception as failure:
-            return self._failure(handler, messages, context, failure)
+            return self._failure(handler, queue, messages, context, failure)
 
     def _failure(
-        self, handler: Handler, messages: list[MessageExt], context: ConsumeContext | None, error: Exception
+        self,
+        handler: Handler,
+        queue: MessageQueue,
+        messages: list[MessageExt],
+        context: ConsumeContext | None,
+        error: Exception,
     ) -> Outcome:
-        which = f"{type(error).__name__}: {error!s:.200}; {_coming_again(messages, context)}"
+        which = f"{type(error).__name__}: {error!s:.200}; {_coming_again(queue, messages, context)}"
         if isinstance(error, MessageInProgressError):  # nothing is wrong in the handler
             self.failures.warn((handler.name, type(error)), f"{handler.name} failed", which)
         else:
@@ -150,11 +157,13 @@ def _uncancel() -> None:
         task.uncancel()
 
 
-def _coming_again(batch: Sequence[MessageExt], context: ConsumeContext | None) -> str:
+def _coming_again(queue: MessageQueue, batch: Sequence[MessageExt], context: ConsumeContext | None) -> str:
     messages = batch[done_count(LATER, context, len(batch)) :]
     if not messages:
         return f"its {len(batch)} messages are done with"
     first = messages[0]
     more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
-    where = f"{first.topic}, queue {first.queue_id}, offset {first.queue_offset}"
+    # A retry shows the topic that it was sent to; queue and offset are those of the retry topic.
+    topic = f"{first.topic}, now in {queue.topic}" if is_retry_topic(queue.topic) else first.topic
+    where = f"{topic}, queue {first.queue_id}, offset {first.queue_offset}"
     return f"message {first.msg_id} of {where}{more}: attempt {first.reconsume_times + 1}"

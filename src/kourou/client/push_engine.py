@@ -96,7 +96,9 @@ class PushEngine:
         )
 
     def _service(self) -> ConcurrentService | OrderlyService:
-        send_back = SendBack(self.instance, self._group, self._namespace, self.options.max_attempts)
+        send_back = SendBack(
+            self.instance, self._group, self._namespace, self.options.max_attempts, self._failures
+        )
         parts = (
             f"consumer {self._group}",
             self.options,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from kourou.client.failure_log import FailureLog
 from kourou.client.inner_sends import InnerSends
 from kourou.client.instance import ClientInstance
 from kourou.client.namespaces import Namespace
@@ -17,8 +18,9 @@ from kourou.errors import KourouError
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from kourou.protocol.message import MessageExt
-from kourou.protocol.names import retry_topic
+from kourou.protocol.names import dlq_topic, retry_topic
 from kourou.protocol.properties import MessageConst
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -30,18 +32,26 @@ class SendBack:
     """Sends messages of one group back. `max_reconsume_times` is when they are given up."""
 
     def __init__(
-        self, instance: ClientInstance, group: str, namespace: Namespace, max_reconsume_times: int
+        self,
+        instance: ClientInstance,
+        group: str,
+        namespace: Namespace,
+        max_reconsume_times: int,
+        failures: FailureLog,
     ) -> None:
         self._instance = instance
         self._sends = InnerSends(instance)
         self._group = group
         self._namespace = namespace
         self._max_reconsume_times = max_reconsume_times
+        self._failures = failures
 
     async def send(self, message: MessageExt, delay_level: int) -> bool:
-        """Have `message` come again, below level 0 never; False when nobody took it."""
+        """Have `message` come again, below level 0 never; False when no broker accepted it."""
         try:
             await self._ask_broker(message, delay_level)
+            if delay_level < 0 or message.reconsume_times >= self._max_reconsume_times:
+                self._warn_dead_letter(message)
             return True
         except KourouError as error:
             _log.warning("group %s: message %s cannot be sent back: %s", self._group, message.msg_id, error)
@@ -72,10 +82,20 @@ class SendBack:
                 reconsume_times=message.reconsume_times + 1,
                 max_reconsume_times=self._max_reconsume_times,
             )
+            if message.reconsume_times >= self._max_reconsume_times:
+                self._warn_dead_letter(message)
             return True
         except KourouError as error:
             _log.warning("group %s: no copy of %s in %s: %s", self._group, message.msg_id, topic, error)
             return False
+
+    def _warn_dead_letter(self, message: MessageExt) -> None:
+        attempts = counted(message.reconsume_times + 1, "attempt")
+        self._failures.warn(
+            ("dead letter", message.topic),
+            f"group {self._group} gave up a message of {message.topic}",
+            f"message {message.msg_id}, after {attempts}, now in {dlq_topic(self._group)}",
+        )
 
 
 def copy_properties(message: MessageExt, namespace: Namespace) -> Mapping[str, str]:

@@ -76,7 +76,9 @@ async def test_a_failure_is_tried_again_in_its_place(
         assert notes.bodies == [b"a", b"b", b"b", b"b", b"c"]
 
 
-async def test_after_the_last_attempt_it_is_a_dead_letter_and_the_queue_goes_on(tmp_path: Path) -> None:
+async def test_after_the_last_attempt_it_is_a_dead_letter_and_the_queue_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def handler(message: MessageExt, context: ConsumeContext) -> ConsumeResult | None:
         tries.append((message.body, message.reconsume_times))
         context.suspend_ms = 10
@@ -93,6 +95,7 @@ async def test_after_the_last_attempt_it_is_a_dead_letter_and_the_queue_goes_on(
         (dead,) = await dead_letters(running)
         assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"poison", TOPIC)
         assert await stored_offset(running) == 2
+        assert f"after 3 attempts, now in %DLQ%{GROUP}" in caplog.text
 
 
 async def test_a_batch_stays_together_and_in_order(tmp_path: Path) -> None:

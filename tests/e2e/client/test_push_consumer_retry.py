@@ -86,7 +86,13 @@ async def test_a_handler_that_fails_for_every_message_is_summed_up_while_it_runs
     assert sum(counts) + again.count(None) == 50
 
 
-async def test_after_the_last_attempt_it_is_a_dead_letter(tmp_path: Path) -> None:
+def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for record in caplog.records if "gave up" in (text := record.getMessage())]
+
+
+async def test_after_the_last_attempt_it_is_a_dead_letter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     notes = Notes(*[ConsumeResult.LATER] * 10)
     async with cluster(tmp_path, message_delay_level=SHORT_DELAYS) as running:
         await make_topic(running, queues=1)
@@ -97,9 +103,14 @@ async def test_after_the_last_attempt_it_is_a_dead_letter(tmp_path: Path) -> Non
         (dead,) = await dead_letters(running)
         assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"poison", TOPIC)
         assert [m.reconsume_times for m in notes.messages] == [0, 1]
+        assert given_up(caplog) == [
+            f"group {GROUP} gave up a message of {TOPIC}: message {dead.msg_id}, after 2 attempts, now in {DLQ}"
+        ]
 
 
-async def test_a_handler_chooses_the_delay_or_gives_up_at_once(tmp_path: Path) -> None:
+async def test_a_handler_chooses_the_delay_or_gives_up_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def handler(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
         context.delay_level = -1 if message.body == b"hopeless" else 1
         return ConsumeResult.SUCCESS if message.reconsume_times else ConsumeResult.LATER
@@ -111,6 +122,8 @@ async def test_a_handler_chooses_the_delay_or_gives_up_at_once(tmp_path: Path) -
         async with consuming(running, handler) as consumer:
             await until(lambda: consumer.stats().consumed == 1)
         assert [dead.body for dead in await dead_letters(running)] == [b"hopeless"]
+        (line,) = given_up(caplog)
+        assert line.endswith(f", after 1 attempt, now in {DLQ}")
 
 
 async def test_a_handler_that_returns_nonsense_has_failed(tmp_path: Path) -> None:

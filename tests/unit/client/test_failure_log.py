@@ -9,10 +9,9 @@ from kourou.client.failure_log import REPORT_INTERVAL_MS, FailureLog, kind_of
 from kourou.client.handler_calls import HandlerCalls
 from kourou.client.handler_threads import HandlerThreads
 from kourou.client.handlers import handler_of
-from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from kourou.testing.clock import FakeClock
-from tests.unit.client.test_push_parts import messages
+from tests.unit.client.test_push_parts import QUEUE, messages
 
 
 def charge(message: MessageExt) -> None:
@@ -45,7 +44,7 @@ async def test_ten_thousand_failing_messages_take_one_traceback_and_one_line_eve
     message = messages(1)[0]
     for _ in range(2):
         for _ in range(5_000):
-            calls.outcome(handler, [message], None, None, failure_of(message))
+            calls.outcome(handler, QUEUE, [message], None, None, failure_of(message))
         clock.advance(REPORT_INTERVAL_MS)
         await failures.report()
     first, summed, again = [record.getMessage() for record in caplog.records]
@@ -94,7 +93,7 @@ async def test_a_hook_that_fails_for_every_message_is_logged_once_and_counted(
             raise ValueError("after")
 
     failures, hooks = FailureLog(FakeClock(0)), [Broken()]
-    context = ConsumeHookContext("billing", MessageQueue("TopicTest", "broker-a", 0), messages(1))
+    context = ConsumeHookContext("billing", QUEUE, messages(1))
     for _ in range(100):
         call_before(hooks, context, failures)
         call_after(hooks, context, failures)

@@ -43,7 +43,7 @@ async def test_a_handler_that_exits_is_logged_with_its_traceback(
     try:
         charge(messages(1)[0], ConsumeContext(QUEUE))
     except SystemExit as error:
-        outcome = calls.outcome(handler, messages(1), None, None, error)
+        outcome = calls.outcome(handler, QUEUE, messages(1), None, None, error)
     assert outcome.result is ConsumeResult.LATER
     assert "raise SystemExit(3)" in caplog.text
     assert "the handler raised SystemExit(3)" in caplog.text
@@ -52,7 +52,9 @@ async def test_a_handler_that_exits_is_logged_with_its_traceback(
 async def test_a_message_in_progress_elsewhere_takes_one_line(
     calls: HandlerCalls, handler: Handler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outcome = calls.outcome(handler, messages(1), None, None, MessageInProgressError("billing/order-1"))
+    outcome = calls.outcome(
+        handler, QUEUE, messages(1), None, None, MessageInProgressError("billing/order-1")
+    )
     assert outcome.result is ConsumeResult.LATER
     (record,) = caplog.records
     assert record.exc_info is None
@@ -71,8 +73,21 @@ async def test_only_those_that_come_again_are_named(
     told: str,
 ) -> None:
     context = ConsumeContext(QUEUE, ack_index=ack_index)
-    calls.outcome(handler, messages(1, 2, 3), context, None, KeyError("x"))
+    calls.outcome(handler, QUEUE, messages(1, 2, 3), context, None, KeyError("x"))
     assert told in caplog.records[0].getMessage()
+
+
+async def test_a_retry_that_fails_is_not_logged_with_the_offset_of_the_retry_topic_in_its_own_topic(
+    calls: HandlerCalls, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    (retry,) = messages(7)
+    retry.reconsume_times = 1
+    queue = MessageQueue("%RETRY%billing", "broker-a", 0)
+    calls.outcome(handler, queue, [retry], None, None, KeyError("x"))
+    where = "TopicTest, now in %RETRY%billing, queue 0, offset 7"
+    assert caplog.records[0].getMessage() == (
+        f"charge failed: KeyError: 'x'; message {retry.msg_id} of {where}: attempt 2"
+    )
 
 
 @pytest.mark.parametrize(
