@@ -12,7 +12,7 @@ from kourou.admin.doctor_scene import GroupView, Member, Scene, now_ms
 from kourou.admin.running_info import STARTED_FOR_A_WHILE_MS, RunningInfo
 from kourou.admin.topics import TopicStatus
 from kourou.protocol.bodies import ConsumeType, MessageModel, MessageQueue
-from kourou.protocol.names import is_dlq_topic, is_retry_topic, retry_topic
+from kourou.protocol.names import is_dlq_topic, is_retry_topic
 from kourou.protocol.versions import version_desc
 from kourou.wording import counted
 
@@ -221,11 +221,9 @@ def _offline(scene: Scene, group: str, waiting: int, grown: int) -> Finding:
         what=f"no member is online; messages not consumed: {waiting}"
         + (f", {grown} more than a moment ago" if grown > 0 else ""),
         meaning="nothing is consumed; messages that wait for longer than fileReservedTime are deleted",
-        cure="start its consumers; if the group is not used any more, delete it",
-        commands=tuple(
-            scene.command("deleteSubGroup", "-c", cluster, "-g", group)
-            for cluster in scene.clusters_of(retry_topic(group))
-        ),
+        # No command deletes it: a group that is only down for the moment would lose its offsets.
+        cure="start its consumers; delete the group only if it is no longer used",
+        commands=(scene.show_group(group),),
     )
 
 

@@ -6,6 +6,7 @@ Whatever does not answer is noted in `not_checked`, and the rest goes on.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -144,6 +145,11 @@ class Scene:
     def command(self, command: str, *words: str) -> str:
         """A command line of mqadmin that can be copied and run, with the name servers of this look."""
         return command_line(self.namesrvs or self.admin.namesrvs, command, *words)
+
+    def show_group(self, group: str) -> str:
+        """A command line that shows a group, its members and its lag."""
+        namesrvs = ";".join(self.namesrvs or self.admin.namesrvs)
+        return shlex.join(["kourou", "group", "show", group, "-n", namesrvs])
 
     def clusters_of(self, topic: str) -> list[str]:
         """The clusters that have a topic, sorted."""

@@ -40,6 +40,7 @@ from kourou.testing.cluster import Cluster, broker_config, cluster
 from tests.e2e.client.push_kit import Notes, call, make_topic, until
 from tests.integration.admin.gone_broker import register
 from tests.unit.admin.command_line import run_line
+from tests.unit.cli.daily.command_line import run_kourou
 
 pytestmark = pytest.mark.e2e
 
@@ -345,7 +346,9 @@ async def test_lag_that_grows_while_it_looks(tmp_path: Path) -> None:
             assert "more each second" in found["what"] and found["severity"] == "warning"
 
 
-async def test_a_group_that_nobody_works_for(tmp_path: Path) -> None:
+async def test_a_group_without_members_is_shown_and_not_deleted_by_the_command_of_its_finding(
+    tmp_path: Path,
+) -> None:
     async with cluster(tmp_path) as running:
         await make_topic(running, TOPIC)
         await send(running, 2)
@@ -354,13 +357,12 @@ async def test_a_group_that_nobody_works_for(tmp_path: Path) -> None:
         await send(running, 3)
         found = await the_finding(running, "lag")
         assert found["what"].startswith("no member is online; messages not consumed: 3")
-        assert found["commands"] == [
-            f"mqadmin deleteSubGroup -n {running.namesrv_addr} -c DefaultCluster -g billing"
-        ]
+        assert found["cure"] == "start its consumers; delete the group only if it is no longer used"
+        assert found["commands"] == [f"kourou group show billing -n {running.namesrv_addr}"]
         shown = await run_line(running.namesrv_addr, "doctor", "-w", "0.01")
         assert f"  run      {found['commands'][0]}\n" in shown.stdout
-        await run_commands([found])
-        assert "lag" not in [one["check"] for one in (await diagnosis(running))[0]]
+        ran = await asyncio.to_thread(run_kourou, *shlex.split(found["commands"][0])[1:])
+        assert (ran.exit_code, "lag      3 messages" in ran.stdout) == (0, True), ran
 
 
 async def test_dead_letters_that_grow_and_that_were(tmp_path: Path) -> None:
