@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from kourou.transport.tasks import StrayCancellationError
+
 
 class CancellableTasks:
     """Tasks by name, each of which may be cancelled."""
@@ -45,6 +47,6 @@ class CancellableTasks:
         self._cancelled.discard(task)
         if task.cancelled():
             if not is_ours:
-                self._failed(RuntimeError(f"task {task.get_name()} was cancelled from outside"))
+                self._failed(StrayCancellationError(task))
         elif (error := task.exception()) is not None:
             self._failed(error)

@@ -52,13 +52,15 @@ class ClientRole(Protocol):
 
 
 class ClientInstance:
-    """Connections of one client, from `start` to `stop`, on the loop that started it."""
+    """Connections of one client, from `start` to `stop`, on the loop that started it. `title` is what users
+    call the client: what it is, and its group."""
 
     def __init__(
         self,
         settings: ClientSettings,
         role: ClientRole,
         *,
+        title: str,
         is_shared_id: bool = False,
         default_topic_queue_nums: int = 4,
         meets_all_brokers: bool = False,
@@ -68,6 +70,7 @@ class ClientInstance:
         self.namesrvs = NamesrvList(settings)
         self.broker_versions: dict[str, int] = {}
         self._role = role
+        self._title = title
         self._default_topic_queue_nums = default_topic_queue_nums
         # So that all may ask us something, those included that nothing was sent to.
         self._meets_all_brokers = meets_all_brokers
@@ -83,8 +86,8 @@ class ClientInstance:
         if self._pid:
             raise ClientStateError("this client was started before; make a new one")
         self._pid = os.getpid()
-        # Logged: in a `with` block nobody may wait for a failure.
-        self.tasks = TaskOwner(f"client {self.client_id}", is_logged=True)
+        # Logged: in a `with` block no task waits for a failure.
+        self.tasks = TaskOwner(f"client {self.client_id}", is_logged=True, title=self._title)
         self.remoting = RemotingClient(self.settings.remoting_config(), self._role.processors())
         self.api = ClientApi(self.remoting, self.namesrvs, self.settings)
         self.features = BrokerFeatures(self.api, self.client_id, self.settings.request_timeout_ms)

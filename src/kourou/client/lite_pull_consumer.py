@@ -76,7 +76,9 @@ class AsyncLitePullConsumer:
         self._is_stopping = False
         self._ending = Ending(f"lite pull consumer {group}")
         is_shared_id = self.options.model == "broadcasting"
-        self._instance = ClientInstance(self.settings, _Role(self), is_shared_id=is_shared_id)
+        self._instance = ClientInstance(
+            self.settings, _Role(self), title=f"lite pull consumer {group}", is_shared_id=is_shared_id
+        )
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ class AsyncProducer:
         self._instance = ClientInstance(
             self._settings,
             self,
+            title=f"producer {group}",
             default_topic_queue_nums=self._options.default_topic_queue_nums,
             meets_all_brokers=self._is_transactional,
         )

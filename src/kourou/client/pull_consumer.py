@@ -80,7 +80,7 @@ class AsyncPullConsumer:
         self._suspend_ms = suspend_ms
         self._suspended_pull_timeout_ms = suspended_pull_timeout_ms
         self._topics: dict[str, SubscriptionData] = {}
-        self.instance = ClientInstance(settings, self)
+        self.instance = ClientInstance(settings, self, title=f"pull consumer {group}")
         addresses = QueueAddresses(self.instance)
         self._pulls = QueuePulls(self.instance, self.wire_group, addresses)
         self._offsets = QueueOffsets(self.instance, self.wire_group, addresses)

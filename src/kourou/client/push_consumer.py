@@ -73,7 +73,12 @@ class AsyncPushConsumer:
         self._ending = Ending(f"consumer {group}")
         self._is_told = False
         self._role = _Role(self._wire_group, self)
-        self._instance = ClientInstance(self.settings, self._role, is_shared_id=self.options.is_broadcasting)
+        self._instance = ClientInstance(
+            self.settings,
+            self._role,
+            title=f"push consumer {group}",
+            is_shared_id=self.options.is_broadcasting,
+        )
 
     # -- subscriptions ---------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from kourou.client.handler_scope import mark_handlers_of
+from kourou.transport.tasks import StrayCancellationError
 from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
@@ -165,6 +166,6 @@ class WorkerPool(Generic[T]):
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             if not self.is_stopping:
-                self._failed(RuntimeError(f"task {task.get_name()} was cancelled by nobody of ours"))
+                self._failed(StrayCancellationError(task))
         elif (error := task.exception()) is not None:
             self._failed(error)

@@ -10,17 +10,29 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 
+class StrayCancellationError(RuntimeError):
+    """A background task was cancelled, but not by its owner."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        super().__init__(f"task {task.get_name()} was cancelled from outside")
+
+
 class TaskOwner:
     """Holds the tasks of one service.
 
     A task that ends with an exception fails the owner: `wait_failed` raises it, the parent's
     too. `stop` cancels what still runs and waits for it. `is_logged`: the failure is logged
-    as well, for owners that nobody may wait for.
+    as well, for owners without a waiter. `title` is what users call the owner: it is named in a
+    warning if the event loop ends, which cancels all tasks, before `stop`.
     """
 
-    def __init__(self, name: str, parent: TaskOwner | None = None, *, is_logged: bool = False) -> None:
+    def __init__(
+        self, name: str, parent: TaskOwner | None = None, *, is_logged: bool = False, title: str = ""
+    ) -> None:
         self._name = name
         self._is_logged = is_logged
+        self._title = title
+        self._is_loop_ended = False
         self._parent = parent
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -37,12 +49,30 @@ class TaskOwner:
         """Let the owner fail with `error`; the first failure counts, later ones are logged."""
         if self._parent is not None:
             self._parent.fail(error)
+        elif self._title and isinstance(error, StrayCancellationError) and self._are_all_cancelled():
+            self._loop_ended()
         elif self._failure.done():
             _log.error("%s failed again", self._name, exc_info=error)
         else:
             self._failure.set_exception(error)
             if self._is_logged:
                 _log.error("%s failed", self._name, exc_info=error)
+
+    def _are_all_cancelled(self) -> bool:
+        """Whether this is the end of the event loop; any other stray cancellation is that of one task."""
+        return all(task.cancelling() for task in self._tasks)
+
+    def _loop_ended(self) -> None:
+        if self._is_loop_ended:
+            return
+        self._is_loop_ended = True
+        text = (
+            f"{self._title} was not stopped before its event loop ended; use `async with`, or `await stop()`"
+        )
+        _log.warning("%s", text)
+        if not self._failure.done():
+            self._failure.set_exception(RuntimeError(text))
+            self._failure.exception()  # it was logged, and a waiter is cancelled as well
 
     @property
     def _has_failed(self) -> bool:
@@ -87,6 +117,6 @@ class TaskOwner:
         if task.cancelled():
             # By `stop`, or by a cancellation that leaked into it: then it must not be gone unheard.
             if not self._is_stopping and not self._has_failed:
-                self.fail(RuntimeError(f"task {task.get_name()} was cancelled from outside"))
+                self.fail(StrayCancellationError(task))
         elif (error := task.exception()) is not None:
             self.fail(error)

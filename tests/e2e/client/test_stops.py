@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 import time
@@ -312,3 +313,32 @@ async def test_a_start_that_is_cancelled_anywhere_leaves_no_task(tmp_path: Path,
                 break
             turns += 1
         assert turns > 2
+
+
+# The connections of these clients stay open.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_clients_that_are_not_stopped_before_their_loop_ends_are_named_in_one_line_each(
+    running: ClusterThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forget() -> None:
+        notes = Notes()
+        clients = [
+            AsyncProducer("p", namesrv=running.namesrv_addr),
+            AsyncPushConsumer("c", namesrv=running.namesrv_addr, consume_from="first"),
+            AsyncLitePullConsumer("l", namesrv=running.namesrv_addr),
+        ]
+        await clients[1].subscribe(TOPIC, notes)
+        await clients[2].subscribe(TOPIC)
+        for client in clients:
+            await client.start()
+        await until(lambda: len(notes.messages) == len(BODIES))  # its workers run, too
+
+    asyncio.run(forget())
+    gc.collect()  # a failure without a reader would be reported by asyncio now
+    end = "was not stopped before its event loop ended; use `async with`, or `await stop()`"
+    logged = [
+        r.getMessage() for r in caplog.records if r.name.startswith(("asyncio", "kourou.transport.tasks"))
+    ]
+    assert sorted(logged) == [
+        f"{name} {end}" for name in ("lite pull consumer l", "producer p", "push consumer c")
+    ]

@@ -83,3 +83,17 @@ async def test_a_failure_is_logged_where_nobody_may_wait_for_it(
         await owner.wait_failed()
     assert [record.getMessage() for record in caplog.records] == ["client failed"] * is_logged
     await owner.stop()
+
+
+async def test_one_task_cancelled_by_a_stranger_is_not_taken_for_the_end_of_the_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    owner = TaskOwner("client", is_logged=True, title="producer billing")
+    owner.start(waits(), "routes")
+    heartbeat = owner.start(waits(), "heartbeat")
+    await asyncio.sleep(0)
+    heartbeat.cancel()
+    with pytest.raises(RuntimeError, match="task client:heartbeat was cancelled from outside"):
+        await owner.wait_failed()
+    assert "not stopped" not in caplog.text
+    await owner.stop()
