@@ -317,7 +317,7 @@ class SendFailedError(ClientError):
         reasons = [f"{reason} ({count} times)" if count > 1 else reason for reason, count in counts.items()]
         tried = "; ".join(reasons) or "no attempt was possible in that time"
         times = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
-        super().__init__(f"topic {topic!r}: not sent, in {times} within {timeout_ms} ms: {tried}")
+        super().__init__(f"topic {topic!r}: not sent after {times} within {timeout_ms} ms: {tried}")
         self.topic = topic
         self.attempts = attempts
         self.timeout_ms = timeout_ms

@@ -31,7 +31,7 @@ _TIME = "%Y-%m-%d %H:%M:%S"
 
 
 class LogLevel(StrEnum):
-    """From which importance on lines are written."""
+    """The least severe level that is written."""
 
     DEBUG = "debug"
     INFO = "info"

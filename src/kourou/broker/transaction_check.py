@@ -33,6 +33,7 @@ from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.protocol.properties import MessageConst, properties_to_bytes
 from kourou.protocol.record import decode_record, encode_record
 from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.wording import counted
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
@@ -53,6 +54,8 @@ class TransactionCheck:
     def __init__(self, services: BrokerServices, transactions: Transactions) -> None:
         self._services = services
         self._transactions = transactions
+        self._not_asked: dict[str, list[str]] = {}
+        """Half messages of this round without a producer to ask, by group."""
 
     def start(self) -> None:
         """Begin to look. A slave does not: its master does."""
@@ -81,6 +84,7 @@ class TransactionCheck:
             queue_offset = halves[-1] + 1
             await asyncio.sleep(0)
         self._transactions.settle()
+        self._report_not_asked()
 
     def _next_open(self, queue_offset: int, end_queue_offset: int) -> list[int]:
         table = self._transactions.table
@@ -206,7 +210,7 @@ class TransactionCheck:
         for _ in range(_PRODUCERS_TRIED):
             channel = self._services.producers.available_channel(group)
             if channel is None:
-                _log.warning("no producer of %s is online to check half message %s", group, half.msg_id)
+                self._not_asked.setdefault(group, []).append(half.msg_id)
                 return
             try:
                 channel.connection.send_oneway(command)
@@ -214,6 +218,17 @@ class TransactionCheck:
                 _log.warning("cannot ask producer %s about a half message: %s", channel, error)
             else:
                 return
+
+    def _report_not_asked(self) -> None:
+        """One line for each group and round, however many half messages it has."""
+        for group, msg_ids in self._not_asked.items():
+            _log.warning(
+                "no producer of %s is online to check %s; the last is %s",
+                group,
+                counted(len(msg_ids), "half message"),
+                msg_ids[-1],
+            )
+        self._not_asked.clear()
 
     def _question(
         self, half: MessageExt, copy: InnerMessage, phy_offset: int, queue_offset: int

@@ -35,7 +35,7 @@ class ConsumerStats:
 
     topics: Mapping[str, TopicStats]
     queues: int
-    """Queues that are ours."""
+    """Queues assigned to this consumer."""
     in_hand: int
     """Messages that were pulled and are not consumed yet."""
     in_hand_bytes: int

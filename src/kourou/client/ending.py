@@ -1,7 +1,7 @@
-"""Ending: the end of a client, begun once and waited for by all who ask for it.
+"""Ending: the end of a client, begun once and awaited by every caller of its `stop`.
 
-It runs as a task of its own: who is cancelled while waiting leaves it running, and whoever asks again
-waits for the same end, not for nothing.
+It runs as a task of its own: a caller that is cancelled leaves it running, and a later caller waits for the
+same end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kourou.client.handler_scope import mark_handlers_of
 
 
 class Ending:
-    """One end. `work` is that of who asks first; used on one event loop."""
+    """One end. `work` is that of the first caller; used on one event loop."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -23,18 +23,18 @@ class Ending:
 
     @property
     def is_begun(self) -> bool:
-        """Whether somebody asked for it."""
+        """Whether it has begun."""
         return self._task is not None
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Begin unless it has begun; the task, which nobody is to cancel."""
+        """Begin unless it has begun; the task, which must not be cancelled."""
         if self._task is None:
-            # A handler that asks for it is not the one that ends the client.
+            # The end does not run as part of the handler that asks for it.
             context = copy_context()
             context.run(mark_handlers_of, None)
             self._task = asyncio.create_task(work(), name=f"stop {self._name}", context=context)
         return self._task
 
     async def wait(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin unless it has begun, and wait for it; what it raises is raised to each who waits."""
+        """Begin unless it has begun, and wait for it; what it raises is raised in each waiter."""
         await asyncio.shield(self.begin(work))

@@ -411,7 +411,7 @@ class AsyncProducer:
         return await self._instance.api.recall(address, header, left_ms)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be sent to, for a choice of one's own."""
+        """The queues of a topic that can be sent to: one of them may be given as `queue` of a send."""
         self._running()
         route = await self._instance.routes.get(self._namespace.wrap(topic), to_publish=True)
         return self._choice.shown(topic, route.publish_queues)

@@ -186,7 +186,7 @@ class AsyncPullSchedule:
             self._rebalancer.wake()
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
+        """The queues assigned to this consumer now."""
         return sorted(self.consumer.shown(assigned.queue) for assigned in self._calls)
 
     def _wake(self) -> None:

@@ -114,7 +114,7 @@ class AsyncPushConsumer:
     ) -> None:
         """Have `handler` called for the messages of `topic` that `expression` selects.
 
-        `expression` are tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
+        `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
         properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group have to
         subscribe to the same. A second subscription to a topic takes the place of the first.
         """
@@ -308,7 +308,7 @@ class AsyncPushConsumer:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are ours now, those of the retry topic included."""
+        """The queues assigned to this consumer now, including those of the retry topic."""
         return [] if self._engine is None else sorted(self._engine.rebalancer.assigned)
 
     def _running(self) -> tuple[PushEngine, asyncio.Event]:

@@ -203,7 +203,7 @@ class MessageExt(msgspec.Struct, eq=False):
         return self._body
 
     def inflate(self, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
-        """Make `body`, with a limit of one's own on what it may grow to."""
+        """Decompress `body`, which may not become larger than `max_body_bytes`."""
         self._body = inflate_body(self.stored_body, self.sys_flag, max_body_bytes)
         return self._body
 

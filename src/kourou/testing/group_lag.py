@@ -71,10 +71,16 @@ class GroupLag:
         words = [str(queue) for queue in self.queues[:_MAX_WORDS]]
         if len(self.queues) > _MAX_WORDS:
             words.append(counted(len(self.queues) - _MAX_WORDS, "more queue"))
-        words += [f"{topic}: {count} wait for their time" for topic, count in sorted(self.waiting.items())]
+        words += [_waiting_words(topic, count) for topic, count in sorted(self.waiting.items())]
         if not self.members:
             words.append("no member of the group is online")
         return "; ".join(words)
+
+
+def _waiting_words(topic: str, count: int) -> str:
+    verb, whose = ("waits", "its") if count == 1 else ("wait", "their")
+    what = "redelivery" if is_retry_topic(topic) else f"{whose} delivery time"
+    return f"{topic}: {counted(count, 'message')} {verb} for {what}"
 
 
 def merged(lags: Iterable[GroupLag]) -> GroupLag:

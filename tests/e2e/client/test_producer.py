@@ -196,7 +196,7 @@ async def test_when_all_refuse_the_error_tells_each_attempt(tmp_path: Path) -> N
             await producer.send(Message(TOPIC, b"x"))
         assert len(running.asked) == 3 and running.asked[0] == running.asked[2] != running.asked[1]
         assert str(caught.value).startswith(
-            f"topic '{TOPIC}': not sent, in 3 attempts within 3000 ms: broker "
+            f"topic '{TOPIC}': not sent after 3 attempts within 3000 ms: broker "
         )
         assert all("answered code 2: " in attempt for attempt in caught.value.attempts)
         assert isinstance(caught.value.__cause__, ResponseError)

@@ -104,7 +104,8 @@ async def test_after_the_last_attempt_it_is_a_dead_letter(
         assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"poison", TOPIC)
         assert [m.reconsume_times for m in notes.messages] == [0, 1]
         assert given_up(caplog) == [
-            f"group {GROUP} gave up a message of {TOPIC}: message {dead.msg_id}, after 2 attempts, now in {DLQ}"
+            f"group {GROUP} gave up a message of {TOPIC}: "
+            f"message {dead.msg_id}, after 2 attempts, now in {DLQ}"
         ]
 
 

@@ -241,7 +241,7 @@ def test_a_delayed_message_is_not_consumed_until_its_time_has_come(delay: dict[s
         ):
             consumer.subscribe("Orders", lambda message: seen.append(message.body))
             producer.send(Message("Orders", b"later", **delay))  # type: ignore[arg-type]
-            with pytest.raises(NotConsumedError, match="Orders: 1 wait for their time"):
+            with pytest.raises(NotConsumedError, match="Orders: 1 message waits for its delivery time"):
                 mq.wait_consumed("billing", timeout_s=0.1)
             mq.wait_consumed("billing")
             assert seen == [b"later"]

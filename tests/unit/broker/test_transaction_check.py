@@ -6,6 +6,8 @@ import asyncio
 import errno
 from pathlib import Path
 
+import pytest
+
 from kourou.broker.half_messages import copy_of
 from kourou.broker.inner_message import put_now
 from kourou.broker.transaction_check import _HALVES_PER_TURN
@@ -170,6 +172,19 @@ async def test_a_group_without_producers_is_asked_in_vain_and_given_up(tmp_path:
         (given_up,) = read_queue(broker.store, "TRANS_CHECK_MAX_TIME_TOPIC")
         assert given_up.stored_body == b"half"
         assert broker.topics.get("TRANS_CHECK_MAX_TIME_TOPIC") is not None
+
+
+async def test_half_messages_of_a_group_without_producers_take_one_line_of_the_log_in_each_round(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with half_broker(tmp_path) as broker:
+        for number in range(3):
+            broker.put_half(b"half", f"TX{number}")
+        for _ in range(2):
+            broker.pass_ms(TIMEOUT_MS)
+            await broker.check()
+        line = "no producer of PG is online to check 3 half messages; the last is TX2"
+        assert [r.getMessage() for r in caplog.records if "no producer" in r.getMessage()] == [line] * 2
 
 
 async def test_a_half_that_has_become_too_large_holds_nobody_up(tmp_path: Path) -> None:

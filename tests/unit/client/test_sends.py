@@ -80,9 +80,9 @@ def test_an_attempt_names_the_broker_and_the_next_step() -> None:
 
 def test_errors_read_well() -> None:
     error = SendFailedError("T", ["first", "second"], 3000)
-    assert str(error) == "topic 'T': not sent, in 2 attempts within 3000 ms: first; second"
+    assert str(error) == "topic 'T': not sent after 2 attempts within 3000 ms: first; second"
     same = SendFailedError("T", ["refused", "late", "refused"], 3000)
-    assert str(same) == "topic 'T': not sent, in 3 attempts within 3000 ms: refused (2 times); late"
+    assert str(same) == "topic 'T': not sent after 3 attempts within 3000 ms: refused (2 times); late"
     assert same.attempts == ["refused", "late", "refused"]
     partly = PartlySentError("T", [object(), error, error], 3000)
     assert str(partly) == f"2 of 3 messages were not stored: {error}"

@@ -74,8 +74,8 @@ class PlainClient(Generic[ClientT]):
         self._portal = portal
 
     def stop(self) -> None:
-        """End in order and disconnect; whoever calls it while another does waits for the same end. May be
-        called twice, and from any thread. Who interrupts it by Ctrl-C leaves it to go on by itself."""
+        """End in order and disconnect. It may be called twice and from any thread: each call returns when the
+        client has ended. After Ctrl-C during the call, the end goes on in the background."""
         self._stop(self._client.stop)
 
     def _stop(self, work: End) -> None:

@@ -189,7 +189,7 @@ class PlainProducer(PlainClient[ProducerT]):
         return self._call(lambda: self._client.recall(topic, recall_handle, timeout_ms=timeout_ms))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be sent to, for a choice of one's own."""
+        """The queues of a topic that can be sent to: one of them may be given as `queue` of a send."""
         return self._call(lambda: self._client.queues(topic))
 
     def flush(self) -> None:

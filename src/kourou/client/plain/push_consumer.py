@@ -91,7 +91,7 @@ class PushConsumer(PlainClient[AsyncPushConsumer]):
     ) -> None:
         """Have `handler` called for the messages of `topic` that `expression` selects.
 
-        `expression` are tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
+        `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
         properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group have to
         subscribe to the same. A second subscription to a topic takes the place of the first.
         """
@@ -132,9 +132,9 @@ class PushConsumer(PlainClient[AsyncPushConsumer]):
         self._call(self._client.wait)
 
     def stop(self) -> None:
-        """Let handlers finish, within `stop_timeout_ms`, store offsets and disconnect; whoever calls it while
-        another does waits for the same end. A handler of this consumer that calls it only begins the stop,
-        which waits for that handler too: `run` and `with` come to their end when it is over."""
+        """Let handlers finish, within `stop_timeout_ms`, store offsets and disconnect. A second call waits
+        for the same end. In a handler of this consumer the call only begins the stop, which waits for that
+        handler too: `run` and `with` return when the stop is complete."""
         super().stop()
 
     def _is_handler_calling(self) -> bool:
@@ -173,7 +173,7 @@ class PushConsumer(PlainClient[AsyncPushConsumer]):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are ours now, those of the retry topic included."""
+        """The queues assigned to this consumer now, including those of the retry topic."""
         return self._do(lambda: self._client.queues)
 
 
