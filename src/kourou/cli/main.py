@@ -38,7 +38,7 @@ _DAILY: Final = {
     "topic": ("topic", "topic_app", "List, show, create and delete topics."),
     "group": ("group", "group_app", "List, show, reset and delete consumer groups."),
     "send": ("send", "send", "Send a message: BODY, a file, or standard input."),
-    "tail": ("tail", "tail", "Print the last messages of a topic, then new ones as they arrive."),
+    "tail": ("tail", "tail", "Print the last messages of a topic, then new ones."),
     "context": ("context", "context_app", "Save clusters by name, and choose the one that commands use."),
     "completion": ("completion", "completion", "Print a shell completion script for kourou."),
 }

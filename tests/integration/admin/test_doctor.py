@@ -325,7 +325,7 @@ async def test_members_of_different_versions(tmp_path: Path) -> None:
             command = RemotingCommand.request(RequestCode.HEART_BEAT, None, encode_body(beat))
             command.version = 400
             await running.client.call(running.broker.address, command, 5_000)
-            findings, not_checked = await diagnosis(running, "--timeout", "500")
+            findings, not_checked = await diagnosis(running, "--timeout", "1500")
             (found,) = [one for one in findings if one["check"] == "client versions"]
             assert found["severity"] == "hint" and "1 of" in found["what"]
             # The old one does not answer when it is asked what it does.

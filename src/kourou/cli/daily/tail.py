@@ -82,7 +82,7 @@ async def tail(
     grep: str | None,
     raw: bool,
 ) -> None:
-    """Print the last messages of a topic, then new ones as they arrive.
+    """Print the last messages of a topic, then new ones.
 
     Stored messages are printed in the order in which they were stored. No consumer group is created and no
     offset is changed. The broker filters by tag; all other filters run here, so any broker will do.
