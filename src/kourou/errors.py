@@ -3,7 +3,8 @@
     KourouError
     ├── ConfigError                what the operator wrote
     │   └── UnknownKeyError
-    ├── MessageRefusedError        what the application wants to send or be called, and no broker takes
+    ├── MessageRefusedError        what the application wants to send, and no broker accepts
+    ├── NameRefusedError           a topic or group of the application's that no broker accepts
     ├── NoBusinessKeyError         a message that cannot be told from a repetition of it
     ├── MessageInProgressError     a message that another handler is at work on
     ├── ProtocolError              what the peer sent: bytes that are not a frame, a header, a body
@@ -73,7 +74,11 @@ class UnknownKeyError(ConfigError):
 
 
 class MessageRefusedError(KourouError, ValueError):
-    """A message, topic or group that no broker would take; nothing was sent."""
+    """A message that no broker would accept; nothing was sent."""
+
+
+class NameRefusedError(KourouError, ValueError):
+    """The name of a topic or group that no broker would accept."""
 
 
 class NoBusinessKeyError(KourouError):

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal
 
+from kourou.argument_types import check_field_types
 from kourou.client.consume_hooks import ConsumerHook, check_consumer_hooks
 from kourou.client.settings import ClientOptions, ClientSettings, split_options
 from kourou.client.strategies import AllocateAveragely, AllocateStrategy, check_strategy
@@ -104,6 +105,7 @@ class ConsumerOptions:
     """Whether to write Apache's trace of each message consumed (`enableMsgTrace`)."""
 
     def __post_init__(self) -> None:
+        check_field_types(self)
         if self.model not in ("clustering", "broadcasting"):
             raise ValueError(f"model is 'clustering' or 'broadcasting', not {self.model!r}")
         if not isinstance(self.consume_from, datetime) and self.consume_from not in ("last", "first"):

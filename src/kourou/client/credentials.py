@@ -32,6 +32,11 @@ class Credentials:
     security_token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        for name in ("access_key", "secret_key", "security_token"):
+            value = getattr(self, name)
+            # The value is not shown: it may be the secret.
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"{name} must be a str, not {type(value).__name__}")
         if not self.access_key or not self.secret_key:
             raise ValueError("access_key and secret_key are both needed, and neither may be empty")
 

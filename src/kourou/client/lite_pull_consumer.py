@@ -19,6 +19,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeAlias, Unpack
 
+from kourou.argument_types import check_int, wrong_type
 from kourou.client.ending import Ending
 from kourou.client.instance import ClientInstance
 from kourou.client.lite_calls import LiteCalls
@@ -230,6 +231,8 @@ class AsyncLitePullConsumer:
         """The next messages, at most `pull_batch_size`, all of one queue; empty when none came in
         `timeout_ms` (`poll_timeout_ms` unless given). What the poll before brought counts as done with."""
         engine = self._running()
+        if timeout_ms is not None:
+            check_int("timeout_ms", timeout_ms, at_least=0)
         return await engine.poll(self.options.poll_timeout_ms if timeout_ms is None else timeout_ms)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -250,6 +253,7 @@ class AsyncLitePullConsumer:
     async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at another offset; ValueError when the queue does not reach so far."""
         engine, inner = self._running(), self._inner(queue)
+        check_int("queue_offset", queue_offset)
         engine.lite_queue(inner)
         low, high = await asyncio.gather(
             engine.queue_offsets.min_offset(inner), engine.queue_offsets.max_offset(inner)
@@ -324,6 +328,8 @@ class AsyncLitePullConsumer:
 
     def _inner(self, queue: MessageQueue) -> MessageQueue:
         """The queue as brokers know it."""
+        if not isinstance(queue, MessageQueue):
+            raise wrong_type("queue", "a MessageQueue", queue)
         return MessageQueue(self._namespace.wrap(queue.topic), queue.broker_name, queue.queue_id)
 
     def _shown(self, queue: MessageQueue) -> MessageQueue:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kourou.argument_types import check_field_types
 from kourou.client.consumer_options import ConsumeFrom, ConsumerOptions, Model
 from kourou.client.settings import ClientOptions, ClientSettings, split_options
 from kourou.client.strategies import AllocateAveragely, AllocateStrategy
@@ -76,6 +77,7 @@ class LitePullOptions:
     """Where a broadcasting consumer keeps its offsets; None: `.rocketmq_offsets` at home."""
 
     def __post_init__(self) -> None:
+        check_field_types(self)
         for name, least in _AT_LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")

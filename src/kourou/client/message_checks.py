@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kourou.errors import MessageRefusedError
+from kourou.argument_types import check_str
+from kourou.errors import MessageRefusedError, NameRefusedError
 from kourou.protocol.message import Message
 from kourou.protocol.names import send_topic_problem, topic_problem, user_group_problem
 from kourou.protocol.properties import (
@@ -26,13 +27,17 @@ _MAX_CHARACTER_BYTES: Final = 4
 
 
 def check_topic(topic: str) -> None:
-    """MessageRefusedError if `topic` is no topic name."""
-    _refuse(topic_problem(topic))
+    """NameRefusedError if `topic` is not a valid topic name, TypeError if it is not text."""
+    check_str("topic", topic)
+    if problem := topic_problem(topic):
+        raise NameRefusedError(problem)
 
 
 def check_group(group: str) -> None:
-    """MessageRefusedError if a client may not work under `group`."""
-    _refuse(user_group_problem(group))
+    """NameRefusedError if a client may not use `group`, TypeError if it is not text."""
+    check_str("group", group)
+    if problem := user_group_problem(group):
+        raise NameRefusedError(problem)
 
 
 def check_user_property(name: str, value: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+from kourou.argument_types import check_int, wrong_type
 from kourou.client.batches import plan_batches
 from kourou.client.ending import Ending
 from kourou.client.instance import ClientInstance
@@ -295,11 +296,11 @@ class AsyncProducer:
         messages were stored if not all were.
         """
         sends = self._running()
-        messages = list(messages)
+        messages = _listed(messages)
         timeout_ms, deadline = self._deadline(timeout_ms)
         limit = min(self._options.max_batch_bytes, self._options.max_message_bytes)
         parts = []
-        for plan in plan_batches(messages, limit):
+        for plan in _planned(messages, limit):
             part = [messages[index] for index in plan]
             request = self._outgoing.batch(part) if len(part) > 1 else self._outgoing.request(part[0])
             parts.append((plan, part, request))
@@ -435,8 +436,8 @@ class AsyncProducer:
     def _deadline(self, timeout_ms: int | None) -> tuple[int, float]:
         if timeout_ms is None:
             timeout_ms = self._options.send_timeout_ms
-        elif timeout_ms <= 0:
-            raise ValueError(f"timeout_ms is {timeout_ms}; it must be a number of milliseconds above 0")
+        elif type(timeout_ms) is not int or timeout_ms <= 0:
+            check_int("timeout_ms", timeout_ms, at_least=1)
         return timeout_ms, self._now() + timeout_ms / 1000
 
     async def _compressed_early(self, message: Message) -> bytes | None:
@@ -454,6 +455,27 @@ def is_large(message: Message) -> bool:
 def _namespace_of(settings: ClientSettings) -> Namespace:
     namesrv = settings.namesrv if isinstance(settings.namesrv, str) else ""
     return Namespace.of(settings.namespace, namesrv)
+
+
+def _listed(messages: Iterable[Message]) -> list[Message]:
+    try:
+        return list(messages)
+    except TypeError:
+        if isinstance(messages, Iterable):
+            raise
+        raise wrong_type("messages", "a list of Message", messages) from None
+
+
+def _planned(messages: list[Message], max_batch_bytes: int) -> list[list[int]]:
+    try:
+        return plan_batches(messages, max_batch_bytes)
+    except AttributeError:
+        for message in messages:
+            if not isinstance(message, Message):
+                raise TypeError(
+                    f"send_many takes Messages, not {type(message).__name__}: Message(topic, body)"
+                ) from None
+        raise
 
 
 def _all_or_raise(

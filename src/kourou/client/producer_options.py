@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kourou.argument_types import check_field_types
 from kourou.client.message_checks import DEFAULT_MAX_MESSAGE_BYTES
 from kourou.client.producer_hooks import NO_HOOKS, ProducerHook
 from kourou.client.settings import ClientOptions, ClientSettings, split_options
@@ -81,6 +82,9 @@ class ProducerOptions:
     """Whether to write Apache's trace of each send (`enableMsgTrace`)."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.compression, CompressionType):
+            raise TypeError(f"compression is a CompressionType (ZLIB, LZ4, ZSTD), not {self.compression!r}")
+        check_field_types(self)
         for name, least in _AT_LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
@@ -89,8 +93,6 @@ class ProducerOptions:
             raise ValueError("attempt_timeout_ms is a number of milliseconds above 0, or None")
 
     def _check_compression(self) -> None:
-        if not isinstance(self.compression, CompressionType):
-            raise TypeError(f"compression is a CompressionType (ZLIB, LZ4, ZSTD), not {self.compression!r}")
         most = _MAX_LEVELS[self.compression]
         if not 0 <= self.compress_level <= most:
             name = self.compression.name

@@ -12,7 +12,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+from kourou.argument_types import check_int, wrong_type
 from kourou.client.instance import ClientInstance
+from kourou.client.message_checks import check_group
 from kourou.client.namespaces import Namespace
 from kourou.client.pulls import PULL_TIMEOUT_MS as SUSPENDED_PULL_TIMEOUT_MS
 from kourou.client.pulls import PullResult
@@ -29,7 +31,6 @@ from kourou.protocol.bodies import (
     MessageQueue,
     SubscriptionData,
 )
-from kourou.protocol.names import user_group_problem
 from kourou.protocol.tags import SUB_ALL
 from kourou.transport.request import Processor
 
@@ -64,8 +65,10 @@ class AsyncPullConsumer:
         suspended_pull_timeout_ms: int = SUSPENDED_PULL_TIMEOUT_MS,
         **options: Unpack[ClientOptions],
     ) -> None:
-        if problem := user_group_problem(group):
-            raise ValueError(problem)
+        check_group(group)
+        check_int("pull_timeout_ms", pull_timeout_ms, at_least=1)
+        check_int("suspend_ms", suspend_ms, at_least=0)
+        check_int("suspended_pull_timeout_ms", suspended_pull_timeout_ms, at_least=1)
         if suspended_pull_timeout_ms <= suspend_ms:
             raise ValueError(
                 "suspended_pull_timeout_ms is the time for suspend_ms and the way, so it is longer"
@@ -192,6 +195,11 @@ class AsyncPullConsumer:
         suspend_ms: int,
         timeout_ms: int,
     ) -> PullResult:
+        check_int("queue_offset", queue_offset)
+        check_int("max_messages", max_messages)
+        if max_bytes is not None:
+            check_int("max_bytes", max_bytes)
+        check_int("timeout_ms", timeout_ms)
         if queue_offset < 0 or max_messages < 1:
             raise ValueError(
                 f"pull from an offset >= 0, at least one message; not {queue_offset}, {max_messages}"
@@ -212,6 +220,8 @@ class AsyncPullConsumer:
 
     def _inner(self, queue: MessageQueue) -> MessageQueue:
         """The queue as brokers know it."""
+        if not isinstance(queue, MessageQueue):
+            raise wrong_type("queue", "a MessageQueue", queue)
         if not self._namespace.name:
             return queue
         return MessageQueue(self.wire_topic(queue.topic), queue.broker_name, queue.queue_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kourou.argument_types import wrong_type
 from kourou.client.namespaces import Namespace
 from kourou.client.pending_send import ChooseQueue
 from kourou.client.queue_selectors import QueueSelector, select_by_hash
@@ -41,22 +42,34 @@ class QueueChoice:
             return self._selecting(message, selector, arg)
         if not sharding_key:
             raise MessageRefusedError(f"topic {message.topic!r}: the sharding key is empty")
-        message.put_user_property(MessageConst.PROPERTY_SHARDING_KEY, sharding_key)
+        try:
+            message.put_user_property(MessageConst.PROPERTY_SHARDING_KEY, sharding_key)
+        except TypeError:
+            raise wrong_type("sharding_key", "a str", sharding_key) from None
         return self._selecting(message, select_by_hash, sharding_key)
 
     def _fixed(self, message: Message, queue: MessageQueue) -> ChooseQueue:
-        if queue.topic != message.topic:
+        try:
+            topic, queue_id = queue.topic, queue.queue_id
+        except AttributeError:
+            raise wrong_type("queue", "a MessageQueue", queue) from None
+        if topic != message.topic:
             raise MessageRefusedError(
-                f"the message is for topic {message.topic!r}, the chosen queue is of topic {queue.topic!r}"
+                f"the message is for topic {message.topic!r}, the chosen queue is of topic {topic!r}"
             )
-        if queue.queue_id < 0:
-            raise ValueError(f"the chosen queue has the number {queue.queue_id}; it must be at least 0")
+        if queue_id < 0:
+            raise ValueError(f"the chosen queue has the number {queue_id}; it must be at least 0")
         chosen = self._wrapped(queue)
         return lambda queues: chosen
 
     def _selecting(self, message: Message, selector: QueueSelector, arg: object) -> ChooseQueue:
         def choose(queues: Sequence[MessageQueue]) -> MessageQueue:
-            chosen = selector(self.shown(message.topic, queues), message, arg)
+            try:
+                chosen = selector(self.shown(message.topic, queues), message, arg)
+            except TypeError:
+                if callable(selector):
+                    raise
+                raise wrong_type("selector", "a function", selector) from None
             if not isinstance(chosen, MessageQueue):
                 raise TypeError(
                     f"queue selector {selector!r} returned {chosen!r} instead of one of the queues"

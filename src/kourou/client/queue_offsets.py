@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from kourou.argument_types import check_int, is_int, wrong_type
 from kourou.client.instance import ClientInstance
 from kourou.client.queue_addresses import QueueAddresses
 from kourou.protocol.bodies import MessageQueue
@@ -11,7 +12,11 @@ from kourou.protocol.bodies import MessageQueue
 
 def time_ms(when: datetime | int) -> int:
     """A time as RocketMQ counts it; a number is milliseconds already."""
-    return int(when.timestamp() * 1000) if isinstance(when, datetime) else when
+    if isinstance(when, datetime):
+        return int(when.timestamp() * 1000)
+    if not is_int(when):
+        raise wrong_type("when", "a datetime, or an int of milliseconds", when)
+    return when
 
 
 class QueueOffsets:
@@ -42,6 +47,7 @@ class QueueOffsets:
 
     async def commit(self, queue: MessageQueue, queue_offset: int) -> None:
         """Set how far the group is; on return the broker has it."""
+        check_int("queue_offset", queue_offset)
         if queue_offset < 0:
             raise ValueError(f"{queue}: {queue_offset} is not a valid offset to commit")
         address = await self._addresses.find(queue)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, NamedTuple, Self, Unpack
 
+from kourou.argument_types import check_int, wrong_type
 from kourou.client.pull_consumer import AsyncPullConsumer
 from kourou.client.pulls import PullResult, PullStatus
 from kourou.client.read_plan import MAX_SLICE, ReadPlan, Slice
@@ -107,10 +108,14 @@ class QueueReader:
         consumer: AsyncPullConsumer | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        if max_bytes < 1 or in_flight < 1:
-            raise ValueError("max_bytes and in_flight are numbers from 1 on")
-        if begin_offset is not None and begin_offset < 0:
-            raise ValueError(f"begin_offset is {begin_offset}; offsets are numbers from 0 on")
+        if not isinstance(queue, MessageQueue):
+            raise wrong_type("queue", "a MessageQueue", queue)
+        for name, number in (("max_bytes", max_bytes), ("in_flight", in_flight)):
+            check_int(name, number, at_least=1)
+        check_int("retry_times", retry_times, at_least=0)
+        for name, offset in (("begin_offset", begin_offset), ("end_offset", end_offset)):
+            if offset is not None:
+                check_int(name, offset, at_least=0)
         self.queue = queue
         self._begin_offset = begin_offset
         self._end_offset = end_offset

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar
 
+from kourou.argument_types import check_field_types
 from kourou.client.credentials import Credentials
 from kourou.transport.settings import ClientTlsConfig, ConnectionLimits, RemotingClientConfig
 
@@ -70,13 +71,14 @@ class ClientSettings:
     _number: int = field(default_factory=lambda: next(_numbers), repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("connect", "request", "start"):
-            if getattr(self, f"{name}_timeout_ms") <= 0:
-                raise ValueError(f"{name}_timeout_ms is a number of milliseconds above 0")
         if self.credentials is not None and not isinstance(self.credentials, Credentials):
             raise TypeError(
                 f"credentials are Credentials(access_key, secret_key), not {type(self.credentials).__name__}"
             )
+        check_field_types(self)
+        for name in ("connect", "request", "start"):
+            if getattr(self, f"{name}_timeout_ms") <= 0:
+                raise ValueError(f"{name}_timeout_ms is a number of milliseconds above 0")
 
     def client_id(self, *, is_shared: bool = False) -> str:
         """Who this client is to brokers: `ip@instance`, with the unit. A `shared` one is the same after

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kourou.argument_types import check_str
 from kourou.client.handlers import Handler
 from kourou.errors import ClientError, ResponseError
 from kourou.protocol.bodies import SubscriptionData
@@ -34,6 +35,7 @@ def subscription_data(
     >>> subscription_data("TopicTest", "TagA || TagB").tags_set
     ['TagA', 'TagB']
     """
+    check_str("expression", expression)
     if expression_type == "SQL92":
         if not expression.strip():
             raise ValueError(f'topic {topic!r}: an SQL92 expression is needed, such as "a > 5"')

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Unpack
 
+from kourou.argument_types import check_int
 from kourou.client.handler_threads import HandlerThreads
 from kourou.client.pending_send import ChooseQueue
 from kourou.client.producer import AsyncProducer, is_large
@@ -148,8 +149,7 @@ class AsyncTransactionProducer(AsyncProducer):
     ) -> None:
         if not callable(check):
             raise TypeError(f"check is a function that gets a message, not {check!r}")
-        if check_concurrency < 1:
-            raise ValueError("check_concurrency must be at least 1")
+        check_int("check_concurrency", check_concurrency, at_least=1)
         super().__init__(group, **options)
         self._check = check
         self._check_concurrency = check_concurrency

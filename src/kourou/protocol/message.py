@@ -7,11 +7,14 @@ attributes. Not here: the bytes (record.py, batch.py, properties.py), sending an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
+from operator import index
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from kourou.argument_types import is_int, wrong_type
 from kourou.errors import MessageRefusedError
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.compression import MAX_BODY_BYTES, inflate_body
@@ -28,6 +31,9 @@ from kourou.protocol.properties import (
 
 # A plain number: operations on IntFlag members cost a microsecond each.
 _TRANSACTION_MASK: Final = MessageSysFlag.TRANSACTION_MASK.value
+_NO_FLAG: Final = 0
+# September 2001 in milliseconds; the same number as seconds lies 30,000 years ahead.
+_EARLIEST_TIME_MS: Final = 10**12
 
 
 class Message:
@@ -38,7 +44,8 @@ class Message:
 
     `keys` are words for finding the message later; `properties` are the application's own.
     At most one delay: a `delay_time_level` (1 to 18: 1s 5s 10s 30s 1m … 2h), `delay_time_ms`
-    from now, or `deliver_time_ms`, a time; the last two need a broker of version 5.
+    from now, or `deliver_time_ms`, a datetime or milliseconds since 1970; the last two need a
+    broker of version 5.
     With `wait_store_msg_ok=False` the broker answers without waiting for flush or replica.
     """
 
@@ -55,15 +62,15 @@ class Message:
         properties: Mapping[str, str] | None = None,
         delay_time_level: int = 0,
         delay_time_ms: int = 0,
-        deliver_time_ms: int = 0,
+        deliver_time_ms: int | datetime = 0,
         wait_store_msg_ok: bool = True,
     ) -> None:
         if problem := topic_problem(_text(topic, "a topic")):
             raise MessageRefusedError(problem)
         self.topic = topic
         self.body = _checked_body(body)
-        if not -(1 << 31) <= flag < 1 << 31:
-            raise MessageRefusedError(f"flag {flag} does not fit its 32 bits")
+        if flag is not _NO_FLAG:  # most messages have none
+            _check_flag(flag)
         self.flag = flag
         self._properties: dict[str, str] = {}
         for name, value in (properties or {}).items():
@@ -75,24 +82,27 @@ class Message:
         if delay_time_level or delay_time_ms or deliver_time_ms:
             self._put_delay(delay_time_level, delay_time_ms, deliver_time_ms)
         # Absent means true, to every broker.
-        if not wait_store_msg_ok:
+        if wait_store_msg_ok is not True:
+            if wait_store_msg_ok is not False:
+                raise wrong_type("wait_store_msg_ok", "a bool", wait_store_msg_ok)
             self.put_property(MessageConst.PROPERTY_WAIT_STORE_MSG_OK, "false")
 
-    def _put_delay(self, delay_time_level: int, delay_time_ms: int, deliver_time_ms: int) -> None:
-        given = {
-            MessageConst.PROPERTY_DELAY_TIME_LEVEL: delay_time_level,
-            MessageConst.PROPERTY_TIMER_DELAY_MS: delay_time_ms,
-            MessageConst.PROPERTY_TIMER_DELIVER_MS: deliver_time_ms,
-        }
-        given = {name: value for name, value in given.items() if value}
+    def _put_delay(self, delay_time_level: int, delay_time_ms: int, deliver_time_ms: int | datetime) -> None:
+        given = [
+            (MessageConst.PROPERTY_DELAY_TIME_LEVEL, "delay_time_level", delay_time_level),
+            (MessageConst.PROPERTY_TIMER_DELAY_MS, "delay_time_ms", delay_time_ms),
+            (MessageConst.PROPERTY_TIMER_DELIVER_MS, "deliver_time_ms", deliver_time_ms),
+        ]
+        given = [each for each in given if each[2]]
         if len(given) > 1:
             raise MessageRefusedError(
                 "give one of delay_time_level, delay_time_ms and deliver_time_ms, not several"
             )
-        for name, value in given.items():
-            if value < 0:
-                raise MessageRefusedError(f"a message cannot be delayed by {value}: the delay is negative")
-            self.put_property(name, str(value))
+        for name, argument, value in given:
+            if name == MessageConst.PROPERTY_TIMER_DELIVER_MS:
+                self.put_property(name, str(_time_ms(value)))
+            else:
+                self.put_property(name, str(_delay(argument, value)))
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -268,6 +278,36 @@ def _checked_body(body: object) -> bytes:
     raise TypeError(f"a message body is bytes, not {type(body).__name__}{hint}")
 
 
+def _check_flag(flag: object) -> None:
+    if not is_int(flag):
+        raise wrong_type("flag", "an int", flag)
+    if not -(1 << 31) <= flag < 1 << 31:  # type: ignore[operator]
+        raise MessageRefusedError(f"flag {flag} does not fit its 32 bits")
+
+
+def _delay(name: str, value: Any) -> int:
+    if not is_int(value):
+        raise wrong_type(name, "an int", value)
+    if value < 0:
+        raise MessageRefusedError(f"a message cannot be delayed by {value}: the delay is negative")
+    return index(value)
+
+
+def _time_ms(value: Any) -> int:
+    if isinstance(value, datetime):
+        return _delay("deliver_time_ms", int(value.timestamp() * 1000))
+    if not is_int(value):
+        raise wrong_type("deliver_time_ms", "an int or a datetime", value)
+    if 0 <= value < _EARLIEST_TIME_MS:
+        hint = "for a delay from now give delay_time_ms"
+        if value * 1000 >= _EARLIEST_TIME_MS:
+            hint = f"{value} looks like seconds"
+        raise MessageRefusedError(
+            f"deliver_time_ms is a time, in milliseconds since 1970 or as a datetime, not {value}: {hint}"
+        )
+    return _delay("deliver_time_ms", value)
+
+
 def _text(value: object, what: str) -> str:
     """Text that can be written as UTF-8."""
     if not isinstance(value, str):
@@ -283,7 +323,10 @@ def _text(value: object, what: str) -> str:
 def _joined_keys(keys: str | Iterable[str]) -> str:
     if isinstance(keys, str):
         return keys
-    words = list(keys)
+    try:
+        words = list(keys)
+    except TypeError:
+        raise wrong_type("keys", "a str or a list of str", keys) from None
     for word in words:
         if not _text(word, "a key") or KEY_SEPARATOR in word:
             raise MessageRefusedError(f"key {word!r} is empty or contains a blank, which separates keys")

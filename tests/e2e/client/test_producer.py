@@ -374,8 +374,14 @@ async def test_what_no_broker_would_take_is_refused_before_anything_is_sent(tmp_
             await producer.send(Message(TOPIC, b"x"), selector=select_by_hash, sharding_key="a")
         with pytest.raises(ValueError, match="timeout_ms"):
             await producer.send(Message(TOPIC, b"x"), timeout_ms=0)
+        with pytest.raises(TypeError, match=r"^timeout_ms must be an int, not str \('5'\)$"):
+            await producer.send(Message(TOPIC, b"x"), timeout_ms="5")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="send takes a Message"):
             await producer.send("text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^send_many takes Messages, not bytes: Message\(topic, body\)$"):
+            await producer.send_many([Message(TOPIC, b"x"), b"a"])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match=r"^messages must be a list of Message, not Message \("):
+            await producer.send_many(Message(TOPIC, b"x"))  # type: ignore[arg-type]
         assert producer.stats().sent == producer.stats().failed == 0
         assert not all_stored(running.broker)
 

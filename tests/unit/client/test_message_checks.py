@@ -12,7 +12,7 @@ from kourou.client.message_checks import (
     check_user_property,
     checked_properties,
 )
-from kourou.errors import KourouError, MessageRefusedError
+from kourou.errors import KourouError, MessageRefusedError, NameRefusedError
 from kourou.protocol.message import Message
 from kourou.protocol.properties import MAX_SENT_PROPERTIES_BYTES
 
@@ -62,11 +62,16 @@ def test_only_messages_are_sent() -> None:
 def test_topics_and_groups() -> None:
     check_topic("Orders")
     check_topic("TBW102")
-    assert "contains '.'" in refusal(check_topic, "a.b")
+    with pytest.raises(NameRefusedError, match="contains '.'"):
+        check_topic("a.b")
     check_group("billing")
-    assert "choose a name of your own" in refusal(check_group, "DEFAULT_PRODUCER")
-    assert "group 'a/b' contains '/'" in refusal(check_group, "a/b")
-    assert "at most 120" in refusal(check_group, "g" * 121)
+    for group, words in (
+        ("DEFAULT_PRODUCER", "choose a name of your own"),
+        ("a/b", "group 'a/b' contains '/'"),
+        ("g" * 121, "at most 120"),
+    ):
+        with pytest.raises(NameRefusedError, match=words):
+            check_group(group)
 
 
 def test_properties_of_the_application() -> None:

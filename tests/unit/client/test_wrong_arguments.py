@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
+from enum import IntEnum
+from pathlib import PurePath
 from typing import Any
 
 import pytest
 
-from kourou import AsyncLitePullConsumer, AsyncProducer, AsyncPushConsumer, Message
+from kourou import (
+    AsyncLitePullConsumer,
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    Credentials,
+    LitePullConsumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    QueueReader,
+    TransactionProducer,
+)
 from kourou.client.namespaces import Namespace
 from kourou.client.queue_choice import QueueChoice
-from kourou.errors import KourouError, MessageRefusedError
+from kourou.errors import KourouError, MessageRefusedError, NameRefusedError
 from kourou.protocol.bodies import MessageQueue
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+CHOICE = QueueChoice(Namespace(""))
 
 
 @pytest.mark.parametrize(
@@ -60,3 +80,122 @@ def test_a_queue_below_zero_is_none() -> None:
 
 def test_a_producer_shows_its_group() -> None:
     assert repr(AsyncProducer("orders")) == "AsyncProducer('orders', not started)"
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Producer("p", send_timeout_ms="3000"), "send_timeout_ms must be an int, not str ('3000')"),
+        (lambda: Producer("p", send_timeout_ms=True), "send_timeout_ms must be an int, not bool (True)"),
+        (lambda: Producer("p", send_timeout_ms=2.5), "send_timeout_ms must be an int, not float (2.5)"),
+        (lambda: Producer("p", send_timeout_ms=None), "send_timeout_ms must be an int, not None"),
+        (
+            lambda: Producer("p", attempt_timeout_ms="1"),
+            "attempt_timeout_ms must be an int or None, not str ('1')",
+        ),
+        (lambda: Producer("p", trace="no"), "trace must be a bool, not str ('no')"),
+        (lambda: Producer("p", tls="yes"), "tls must be a bool or a ClientTlsConfig, not str ('yes')"),
+        (lambda: Producer("p", namesrv=9876), "namesrv must be a str, a list of str or None, not int (9876)"),
+        (
+            lambda: Producer("p", namesrv=["a:1", 2]),
+            "namesrv must be a str, a list of str or None, not list (['a:1', 2])",
+        ),
+        (lambda: Producer("p", config_file=1), "config_file must be a str, a Path or None, not int (1)"),
+        (lambda: Producer("p", create_topic_key=1), "create_topic_key must be a str, not int (1)"),
+        (lambda: Producer(None), "group must be a str, not None"),
+        (lambda: PushConsumer("c", concurrency="5"), "concurrency must be an int, not str ('5')"),
+        (lambda: PushConsumer("c", batch_size="10"), "batch_size must be an int, not str ('10')"),
+        (lambda: PushConsumer("c", orderly="yes"), "orderly must be a bool, not str ('yes')"),
+        (lambda: PushConsumer(7), "group must be a str, not int (7)"),
+        (lambda: LitePullConsumer("c", auto_commit=1), "auto_commit must be a bool, not int (1)"),
+        (lambda: LitePullConsumer("c", suspend_ms="1"), "suspend_ms must be an int, not str ('1')"),
+        (lambda: PullConsumer("c", suspend_ms="1"), "suspend_ms must be an int, not str ('1')"),
+        (lambda: PullConsumer(None), "group must be a str, not None"),
+        (
+            lambda: TransactionProducer("p", check=print, check_concurrency="1"),
+            "check_concurrency must be an int, not str ('1')",
+        ),
+        (lambda: QueueReader("T"), "queue must be a MessageQueue, not str ('T')"),
+        (lambda: QueueReader(QUEUE, begin_offset="0"), "begin_offset must be an int, not str ('0')"),
+        (lambda: Credentials("ak", 5), "secret_key must be a str, not int"),
+        (lambda: Message("T", b"x", delay_time_level="2"), "delay_time_level must be an int, not str ('2')"),
+        (
+            lambda: Message("T", b"x", delay_time_level=2.0),
+            "delay_time_level must be an int, not float (2.0)",
+        ),
+        (lambda: Message("T", b"x", delay_time_ms=1.5), "delay_time_ms must be an int, not float (1.5)"),
+        (
+            lambda: Message("T", b"x", deliver_time_ms="9"),
+            "deliver_time_ms must be an int or a datetime, not str ('9')",
+        ),
+        (lambda: Message("T", b"x", flag="1"), "flag must be an int, not str ('1')"),
+        (lambda: Message("T", b"x", keys=None), "keys must be a str or a list of str, not None"),
+        (
+            lambda: Message("T", b"x", wait_store_msg_ok="no"),
+            "wait_store_msg_ok must be a bool, not str ('no')",
+        ),
+        (
+            lambda: PushConsumer("c").subscribe(["A", "B"], print),
+            "topic must be a str, not list (['A', 'B'])",
+        ),
+        (lambda: LitePullConsumer("c").subscribe("A", 5), "expression must be a str, not int (5)"),
+        (lambda: LitePullConsumer("c").assign([1]), "queue must be a MessageQueue, not int (1)"),
+        (lambda: CHOICE(Message("T", b"x"), queue=1), "queue must be a MessageQueue, not int (1)"),
+        (lambda: CHOICE(Message("T", b"x"), selector=1)([QUEUE]), "selector must be a function, not int (1)"),
+        (lambda: CHOICE(Message("T", b"x"), sharding_key=1), "sharding_key must be a str, not int (1)"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_by_its_name(make: Any, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert str(caught.value) == text
+
+
+class _Level(IntEnum):
+    FEW = 2
+
+
+def test_numbers_and_paths_of_other_types_are_taken() -> None:
+    producer = AsyncProducer("p", retry_times=_Level.FEW, config_file=PurePath("client.properties"))
+    assert producer.options.retry_times == 2
+    assert Message("T", b"x", delay_time_level=_Level.FEW).delay_time_level == 2
+    assert AsyncProducer("p", namesrv=("a:1", "b:1")).group == "p"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"queue": QUEUE, "queue_offset": "a"}, "queue_offset must be an int, not str ('a')"),
+        (
+            {"queue": QUEUE, "queue_offset": 0, "max_messages": 1.5},
+            "max_messages must be an int, not float (1.5)",
+        ),
+        ({"queue": "Greetings", "queue_offset": 0}, "queue must be a MessageQueue, not str ('Greetings')"),
+    ],
+)
+async def test_a_pull_with_a_wrong_argument_names_it(arguments: Any, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        await AsyncPullConsumer("c").pull(**arguments)
+    assert str(caught.value) == text
+
+
+def test_a_time_of_delivery_in_seconds_is_refused_and_a_datetime_is_taken() -> None:
+    when = datetime(2030, 1, 1, tzinfo=UTC)
+    message = Message("T", b"x", deliver_time_ms=when)
+    assert message.get_property("TIMER_DELIVER_MS") == "1893456000000"
+    with pytest.raises(MessageRefusedError) as caught:
+        Message("T", b"x", deliver_time_ms=1893456000)
+    assert str(caught.value) == (
+        "deliver_time_ms is a time, in milliseconds since 1970 or as a datetime, not 1893456000: "
+        "1893456000 looks like seconds"
+    )
+    with pytest.raises(MessageRefusedError, match="not 60000: for a delay from now give delay_time_ms"):
+        Message("T", b"x", deliver_time_ms=60_000)
+    assert Message("T", b"x", deliver_time_ms=time.time_ns() // 1_000_000)
+
+
+@pytest.mark.parametrize("make", [Producer, AsyncProducer, PushConsumer, LitePullConsumer, PullConsumer])
+def test_a_bad_group_is_a_refused_name_and_not_a_refused_message(make: Any) -> None:
+    with pytest.raises(NameRefusedError, match="the group is blank") as caught:
+        make("")
+    assert isinstance(caught.value, ValueError) and isinstance(caught.value, KourouError)

@@ -60,7 +60,7 @@ def test_arguments_become_reserved_properties() -> None:
     assert message.properties == {"KEYS": "a b", "DELAY": "3", "WAIT": "false"}
     assert (message.keys, message.delay_time_level, message.wait_store_msg_ok) == (("a", "b"), 3, False)
     assert Message("T", b"x", delay_time_ms=1500).get_property("TIMER_DELAY_MS") == "1500"
-    assert Message("T", b"x", deliver_time_ms=99).get_property("TIMER_DELIVER_MS") == "99"
+    assert Message("T", b"x", deliver_time_ms=10**12).get_property("TIMER_DELIVER_MS") == "1000000000000"
 
 
 def test_properties_of_the_application() -> None:
