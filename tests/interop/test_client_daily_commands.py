@@ -85,7 +85,7 @@ def test_what_is_sent_is_tailed_and_nothing_is_left_behind(cluster: BrokerCluste
     assert ok(cluster, "topic", "show", topic, "--json").json["groups"] == []
     assert ok(cluster, "group", "list", "--all", "--json").json == groups
     ok(cluster, "topic", "delete", topic, "--yes")
-    assert "does not exist at" in run(cluster, "tail", topic).problem
+    assert f"no registered broker has topic {topic} at" in run(cluster, "tail", topic).problem
 
 
 def test_a_group_is_shown_reset_and_deleted(cluster: BrokerCluster) -> None:

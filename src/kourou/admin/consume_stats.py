@@ -80,7 +80,8 @@ class GroupSummary:
     consume_type: str
     message_model: str
     consume_tps: float
-    diff_total: int
+    diff_total: int | None
+    """The lag; None where no offset is known."""
     problem: str = ""
 
 
@@ -114,7 +115,7 @@ async def group_names(admin: Admin) -> list[str]:
 
 
 async def group_summary(admin: Admin, group: str) -> GroupSummary:
-    """A group in one line; what cannot be found out is empty or 0."""
+    """A group in one line; what cannot be found out is empty, 0 or None."""
     problems: list[str] = []
     progress: GroupProgress | None = None
     connection = ConsumerConnection()
@@ -134,7 +135,7 @@ async def group_summary(admin: Admin, group: str) -> GroupSummary:
         connection.consume_type or "",
         connection.message_model or "",
         progress.consume_tps if progress is not None else 0.0,
-        progress.diff_total if progress is not None else 0,
+        progress.diff_total if progress is not None else None,
         "; ".join(dict.fromkeys(problems)),
     )
 

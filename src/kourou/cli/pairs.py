@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from kourou.errors import ConfigError
 
 
-def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """`KEY=VALUE`, several times. ConfigError: one is not; `option` is what it names."""
+def parse_pairs(option: str, texts: Iterable[str], *, form: str = "KEY=VALUE") -> dict[str, str]:
+    """`KEY=VALUE`, several times. ConfigError names the `option` and its `form` for a text without it."""
     pairs = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not sign or not key.strip():
-            raise ConfigError(f"{option} {text}: must be KEY=VALUE")
+            raise ConfigError(f"{option} {text}: must be {form}")
         pairs[key.strip()] = value
     return pairs

@@ -30,6 +30,8 @@ class Settings:
     foreign: list[str] = field(default_factory=list)
     # Keys that nobody knows, each with words that say so and name the nearest that somebody does.
     unknown: dict[str, str] = field(default_factory=dict)
+    # Those of the notes that are about unknown keys.
+    unknown_notes: list[str] = field(default_factory=list)
     # Key name to how it was given, as in `broker.conf:3: brokerId=1` or `--port 1`.
     given: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -43,9 +45,12 @@ class Settings:
             self.problems.append(f"{self.given.get(name, f'{name}={folder}')}: {problem}")
 
     def check(self) -> None:
-        """Raise ConfigError with every problem found, if there are any."""
+        """Raise ConfigError with every problem found, if there are any.
+
+        Notes about unknown keys are added, so that a mistyped key is corrected at the same time.
+        """
         if self.problems:
-            raise ConfigError(*self.problems)
+            raise ConfigError(*self.problems, *(f"note: {note}" for note in self.unknown_notes))
 
 
 class SettingsReader:
@@ -110,7 +115,9 @@ class SettingsReader:
         nearest = (self._own + others).nearest(name)
         hint = f"; did you mean {nearest}?" if nearest else "" if text else "; write key=value"
         self.settings.unknown[name] = f"unknown key {_printable(name)}{hint}"
-        self._note(f"{where}: unknown key {_printable(name)} is ignored{hint}")
+        note = f"{where}: unknown key {_printable(name)} is ignored{hint}"
+        self.settings.unknown_notes.append(note)
+        self._note(note)
 
     def _note_effect(self, key: Key, value: Value, where: str) -> None:
         used = key.clamp(value)

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 
 from kourou import Message, MessageExt, Producer, PushConsumer
+from kourou.admin.targets import Outcome
 from kourou.testing import LocalCluster
 from tests.unit.admin.command_line import Result, run_now
 from tests.unit.cli.daily.command_line import run_kourou
@@ -78,7 +79,7 @@ def test_a_topic_from_creation_to_deletion() -> None:
     assert "Delete topic Orders and its messages from DefaultCluster at 127.0.0.1:" in question
     assert question.endswith("Confirm with --yes; there is no terminal to ask on.")
     assert ok("topic", "delete", "Orders", "--yes").stdout == "topic Orders deleted from DefaultCluster\n"
-    assert "topic Orders does not exist" in run_kourou("topic", "delete", "Orders", "--yes").problem
+    assert "no registered broker has topic Orders" in run_kourou("topic", "delete", "Orders", "--yes").problem
     assert ok("topic", "list", "--json").json == []
 
 
@@ -105,13 +106,30 @@ def test_a_topic_that_the_name_server_does_not_list_yet_is_reported(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("topic", "show", "Paymnets"), "topic Paymnets does not exist at {}; did you mean Payments?"),
-        (("send", "payments", "x"), "topic payments does not exist at {}; did you mean Payments?"),
-        (("tail", "Xyz"), "topic Xyz does not exist at {}; kourou topic create Xyz creates it"),
-        (("topic", "delete", "Xyz"), "topic Xyz does not exist at {}; kourou topic list shows all topics"),
+        (
+            ("topic", "show", "Paymnets"),
+            "no registered broker has topic Paymnets at {}; did you mean Payments? If not: it was never "
+            "created, or its broker is down; kourou topic list shows all topics",
+        ),
+        (
+            ("send", "payments", "x"),
+            "no registered broker has topic payments at {}; did you mean Payments? If not: it was never "
+            "created, or its broker is down; kourou topic create payments creates it",
+        ),
+        (
+            ("tail", "Xyz"),
+            "no registered broker has topic Xyz at {}: it was never created, or its broker is down; "
+            "kourou topic create Xyz creates it",
+        ),
+        (
+            ("topic", "delete", "Xyz"),
+            "no registered broker has topic Xyz at {}: it was never created, or its broker is down; "
+            "kourou topic list shows all topics",
+        ),
         (
             ("tail", "%DLQ%bookkeeper"),
-            "topic %DLQ%bookkeeper does not exist at {}; kourou topic list --all shows all topics",
+            "no registered broker has topic %DLQ%bookkeeper at {}: it was never created, or its broker is "
+            "down; kourou topic list --all shows all topics",
         ),
         (("tail", "Payments", "-p", "=x"), "--property '=x': must be NAME or NAME=VALUE"),
         (("group", "show", "bookkeepr"), "group bookkeepr does not exist at {}; did you mean bookkeeper?"),
@@ -274,7 +292,8 @@ def test_a_group_from_its_first_member_to_its_deletion(mq: LocalCluster) -> None
             member["client_id"],
             None,
         }
-        assert member["client_id"] in ok("group", "show", "billing").stdout
+        shown = ok("group", "show", "billing")
+        assert member["client_id"] in shown.stdout and "model    clustering" in shown.lines
         refused = run_kourou("group", "delete", "billing", "--yes").problem
         assert "group billing has 1 member online, which would create it again; stop them first" in refused
 
@@ -300,12 +319,31 @@ def test_a_group_from_its_first_member_to_its_deletion(mq: LocalCluster) -> None
 def test_a_group_without_members_so_far(mq: LocalCluster) -> None:
     run_now(["updateSubGroup", "-n", mq.namesrv, "-c", "DefaultCluster", "-g", "planned"])
     assert "planned" in [row["group"] for row in ok("group", "list", "--json").json]
-    assert ok("group", "show", "planned").lines[-1].startswith("No offsets: none was committed yet")
+    assert {row["group"]: row["lag"] for row in ok("group", "list", "--json").json}["planned"] is None
+    assert re.search(r"^planned +0 +- ", ok("group", "list").stdout, re.MULTILINE)
+    assert ok("group", "show", "planned", "--json").json["lag"] is None
+    shown = ok("group", "show", "planned").lines
+    assert "lag      -, 0.0 consumed per second" in shown
+    assert shown[-1].startswith("No offsets: none was committed yet")
     assert "group planned has no offsets; name the topic" in (
         run_kourou("group", "reset", "planned", "--to", "latest", "--yes").problem
     )
     assert ok("group", "delete", "planned", "--yes").stdout == "group planned deleted\n"
     assert "planned" not in ok("group", "list").stdout
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_group_that_a_broker_keeps_is_not_reported_as_deleted(
+    form: tuple[str, ...], mq: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: object, **__: object) -> list[Outcome]:
+        return [Outcome("127.0.0.1:1", "disk full"), Outcome("127.0.0.1:2")]
+
+    run_now(["updateSubGroup", "-n", mq.namesrv, "-c", "DefaultCluster", "-g", "kept"])
+    monkeypatch.setattr("kourou.cli.daily.group.delete_group", failing)
+    result = run_kourou("group", "delete", "kept", "--yes", *form)
+    assert result.exit_code == 1 and "deleted" not in result.stdout
+    assert result.stderr == "kourou group delete: group kept is not deleted at 127.0.0.1:1: disk full\n"
 
 
 def test_a_name_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

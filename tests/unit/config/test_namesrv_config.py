@@ -96,6 +96,16 @@ def test_an_unknown_key_is_a_note_with_the_nearest_known_one(tmp_path: Path) -> 
     ]
 
 
+def test_a_mistyped_key_is_reported_beside_a_bad_value(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "listenport=1\nlistenPort=x")
+    path = tmp_path / "ns.conf"
+    assert str(caught.value).splitlines() == [
+        f"{path}:2: listenPort=x: must be a whole number from 0 to 65535",
+        f"note: {path}:1: unknown key listenport is ignored; did you mean listenPort?",
+    ]
+
+
 def test_the_keys_of_a_broker_in_a_shared_file_get_one_note(tmp_path: Path) -> None:
     text = """\
 brokerClusterName=rocketmq-cluster

@@ -80,7 +80,7 @@ def _show_groups(groups: list[GroupSummary], screen: Screen) -> None:
                 _type_of(group),
                 group.message_model if group.consume_type == ConsumeType.CONSUME_PASSIVELY else "",
                 int(group.consume_tps),
-                group.diff_total,
+                group.diff_total or 0,  # as Apache prints what is not known
             )
             for group in groups
         ),

@@ -105,7 +105,8 @@ class _Queue:
 @dataclass(frozen=True, slots=True)
 class _GroupView:
     group: str
-    lag: int
+    lag: int | None
+    """None while no offset is committed."""
     consume_tps: float
     message_model: str | None
     consume_type: str | None
@@ -143,7 +144,7 @@ async def _group_view(admin: Admin, group: str, topic: str | None) -> _GroupView
     connection, progress = await _connection(admin, group), await _progress(admin, group, topic)
     return _GroupView(
         group,
-        progress.diff_total,
+        progress.diff_total if progress.queues else None,
         round(progress.consume_tps, 2),
         connection.message_model,
         connection.consume_type,
@@ -199,12 +200,12 @@ def _queue(queue: QueueProgress) -> _Queue:
 
 def _show_group(session: Session, view: _GroupView, has_holders: bool) -> None:
     screen = session.screen
-    model = " ".join(filter(None, (view.message_model, view.consume_type)))
+    lag = "-" if view.lag is None else counted(view.lag, "message")
     topics = (f"{topic} ({expression})" for topic, expression in view.subscriptions.items())
     screen.line(f"group    {view.group}")
-    screen.line(f"model    {model.lower().replace('_', ' ') or '-'}")
+    screen.line(f"model    {(view.message_model or '-').lower()}")
     screen.line(f"topics   {', '.join(topic for topic in topics if not is_retry_topic(topic)) or '-'}")
-    screen.line(f"lag      {counted(view.lag, 'message')}, {view.consume_tps} consumed per second")
+    screen.line(f"lag      {lag}, {view.consume_tps} consumed per second")
     screen.line(f"members  {len(view.members)}")
     if view.members:
         screen.line()
@@ -335,10 +336,14 @@ async def delete(session: Session, *, group: str, yes: bool) -> None:
             deletion = await delete_topic(admin, topic, cluster, may_be_missing=True)
             outcomes += [outcome for outcome in (*deletion.brokers, *deletion.namesrvs) if outcome.problem]
 
+    failed = [outcome for outcome in outcomes if outcome.problem]
+
     def show() -> None:
-        session.screen.line(f"group {group} deleted")
-        for outcome in outcomes:
-            if outcome.problem:
-                session.screen.trouble(f"{outcome.address}: {outcome.problem}")
+        if not failed:
+            session.screen.line(f"group {group} deleted")
 
     session.show({"group": group, "brokers": outcomes}, show)
+    for outcome in failed:
+        session.screen.trouble(
+            f"kourou group delete: group {group} is not deleted at {outcome.address}: {outcome.problem}"
+        )

@@ -34,8 +34,13 @@ async def _missing_topic(admin: Admin, topic: str, *, may_create: bool) -> Kouro
         next_step = f"kourou topic create {topic} creates it"
     else:
         next_step = f"kourou topic list{' --all' if is_inner else ''} shows all topics"
-    hint = suggestion(topic, names) or f"; {next_step}"
-    return ConfigError(f"topic {topic} does not exist at {';'.join(admin.namesrvs)}{hint}")
+    # A name server forgets the topics of a broker that is gone: it cannot tell which of the two it is.
+    near = suggestion(topic, names)
+    hint = f"{near} If not" if near else ""
+    return ConfigError(
+        f"no registered broker has topic {topic} at {';'.join(admin.namesrvs)}{hint}: "
+        f"it was never created, or its broker is down; {next_step}"
+    )
 
 
 def _kind(topic: str) -> tuple[bool, bool, bool]:

@@ -66,7 +66,7 @@ async def send(
     if body is not None and file is not None:
         raise ConfigError("give the body as an argument or by --file, not both")
     delay_ms = 0 if delay is None else parse_duration_ms("--delay", delay)
-    pairs = parse_pairs("--property", properties)
+    pairs = parse_pairs("--property", properties, form="NAME=VALUE")
 
     def message(content: bytes) -> Message:
         try:

@@ -82,7 +82,7 @@ def test_a_variable_is_named_where_it_decides(monkeypatch: pytest.MonkeyPatch) -
         (("context", "add", "p", "-n", "x:1", "--acl", "gone"), "--acl gone: there is no such file"),
         (("topic", "list", "--context", "gone"), "kourou topic list: there is no context 'gone'"),
         (("send", "Orders", "x", "-f", "y"), "give the body as an argument or by --file, not both"),
-        (("send", "Orders", "x", "-p", "color"), "--property color: must be KEY=VALUE"),
+        (("send", "Orders", "x", "-p", "color"), "--property color: must be NAME=VALUE"),
         (("send", "Orders", "x", "-p", "KEYS=a"), "property 'KEYS' is reserved by RocketMQ"),
         (("send", "Orders", "x", "--delay", "5"), "--delay 5: must be a time such as 30s, 5m, 1h or 7d"),
         (("send", "Orders", "x", "--delay", "5s", "--delay-level", "2"), "give one of delay_time_level"),
