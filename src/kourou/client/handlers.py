@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from kourou.client.consume_result import ConsumeContext, ConsumeResult
 from kourou.protocol.message import MessageExt
+from kourou.wording import counted
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 HandlerResult: TypeAlias = ConsumeResult | None
@@ -41,7 +42,7 @@ class Handler:
     @property
     def name(self) -> str:
         """For logs."""
-        return getattr(self.function, "__qualname__", None) or repr(self.function)
+        return _name_of(self.function)
 
 
 def handler_of(function: MessageHandler) -> Handler:
@@ -77,6 +78,10 @@ def checked_result(result: object, handler: Handler) -> ConsumeResult:
     )
 
 
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
 def _is_async(function: Callable[..., Any]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
@@ -99,5 +104,9 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     required = [p for p in positional if p.default is p.empty]
     is_starred = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if not positional and not is_starred or len(required) > 2:
-        raise TypeError(f"handler {function!r} takes a message, and a ConsumeContext if it takes two")
+        count = counted(len(required), "argument") if required else "no argument"
+        raise TypeError(
+            f"handler {_name_of(function)}() takes {count}; it must take the message, and may take a "
+            "ConsumeContext as second"
+        )
     return len(required) == 2 or (len(positional) > 1 and positional[1].name == "context")

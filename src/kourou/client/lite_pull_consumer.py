@@ -27,7 +27,7 @@ from kourou.client.lite_engine import LiteEngine
 from kourou.client.lite_pull_options import LitePullKeywords, split_lite_keywords
 from kourou.client.message_checks import check_group, check_topic
 from kourou.client.namespaces import Namespace
-from kourou.client.subscription import ExpressionType, Subscription, subscription_data
+from kourou.client.subscription import ExpressionType, Subscription, subscription_data, warn_of_unlikely_tags
 from kourou.client.subscriptions import Subscriptions
 from kourou.errors import ClientStateError, KourouError
 from kourou.protocol.bodies import ConsumerData, ConsumeType, MessageQueue, SubscriptionData
@@ -153,6 +153,7 @@ class AsyncLitePullConsumer:
             raise ClientStateError("this consumer got its queues by `assign`, so it cannot subscribe")
         check_topic(topic)
         data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
+        warn_of_unlikely_tags(topic, data)
         self._subscriptions.add(topic, Subscription.of(data, None))
         if self._engine is not None:
             engine = self._running()
@@ -187,6 +188,8 @@ class AsyncLitePullConsumer:
             inner: subscription_data(inner.topic, expression, expression_type)
             for inner in map(self._inner, queues)
         }
+        for data in {each.topic: each for each in self._assigned.values()}.values():
+            warn_of_unlikely_tags(self._namespace.unwrap(data.topic), data)
         if self._engine is not None:
             await self._running().assign(self._assigned)
 

@@ -71,13 +71,15 @@ class NamesrvList:
 
     async def refresh(self) -> None:
         """Read the list again; one that cannot be read stays as it is. NoNameServerError when there is
-        still none."""
+        still none, ConfigError when what the program gave cannot be used."""
         try:
             found = await self._read()
         except (OSError, ConfigError, RemotingError, ProtocolError) as error:
             if self._settings.namesrv:
                 raise  # given in the program: it never gets better
             if not self._addresses:
+                if self._settings.config_file is not None and isinstance(error, ConfigError):
+                    raise
                 raise NoNameServerError(f"the list of name servers cannot be read: {error}") from error
             _log.warning("keeping the known name servers: %s", error)
             return
@@ -103,8 +105,16 @@ class NamesrvList:
     async def _file_keys(self) -> dict[str, str]:
         if self._settings.config_file is None:
             return {}
-        path = Path(self._settings.config_file)
-        return properties_dict(parse_properties(await asyncio.to_thread(path.read_text, "utf-8")))
+        text = await asyncio.to_thread(_file_text, Path(self._settings.config_file))
+        return properties_dict(parse_properties(text))
+
+
+def _file_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"config_file {path.absolute()} cannot be read: {reason}") from None
 
 
 def _checked(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from kourou.client.queue_addresses import QueueAddresses
 from kourou.client.queue_offsets import QueueOffsets
 from kourou.client.queue_pulls import PULL_TIMEOUT_MS, QueuePulls
 from kourou.client.settings import ClientOptions, ClientSettings
-from kourou.client.subscription import ExpressionType, subscription_data
+from kourou.client.subscription import ExpressionType, subscription_data, warn_of_unlikely_tags
 from kourou.protocol.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -206,7 +206,9 @@ class AsyncPullConsumer:
             )
         inner = self._inner(queue)
         data = subscription_data(inner.topic, expression, expression_type)
-        self._topics.setdefault(inner.topic, data)
+        if inner.topic not in self._topics:
+            warn_of_unlikely_tags(queue.topic, data)
+            self._topics[inner.topic] = data
         result = await self._pulls.pull(
             inner,
             data,

@@ -42,7 +42,7 @@ from kourou.client.message_checks import check_group, check_topic
 from kourou.client.namespaces import Namespace
 from kourou.client.push_engine import PushEngine
 from kourou.client.signals import signals_call
-from kourou.client.subscription import ExpressionType, Subscription, subscription_data
+from kourou.client.subscription import ExpressionType, Subscription, subscription_data, warn_of_unlikely_tags
 from kourou.client.subscriptions import Subscriptions
 from kourou.errors import ClientStateError
 from kourou.protocol.bodies import ConsumerData, ConsumeType, MessageQueue
@@ -116,7 +116,8 @@ class AsyncPushConsumer:
 
         `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
         properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group have to
-        subscribe to the same. A second subscription to a topic takes the place of the first.
+        subscribe to the same. A second subscription to a topic replaces the first; if its handler is another
+        one, that is logged.
         """
         await self._subscribe(topic, expression, handler, expression_type=expression_type)
 
@@ -136,6 +137,7 @@ class AsyncPushConsumer:
             raise TypeError("a handler is needed: a function of a message")
         check_topic(topic)
         data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
+        warn_of_unlikely_tags(topic, data)
         found = handler_of(handler)
         check_batch_size(found, self.options.batch_size)
         self._subscriptions.add(topic, Subscription.of(data, found))

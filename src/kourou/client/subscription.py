@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,10 @@ from kourou.protocol.tags import SUB_ALL, parse_tag_expression, tags_code
 
 ExpressionType = Literal["TAG", "SQL92"]
 
+_log = logging.getLogger(__name__)
+
+# A comma or an operator before a blank: it says more about what was meant.
+_UNLIKELY_IN_TAG: Final = re.compile(r"[,<>=]|\s(?!.*[,<>=])")
 _tags_of: Final = PropertyFinder([MessageConst.PROPERTY_TAGS])
 
 
@@ -52,6 +58,19 @@ def subscription_data(
         code_set=[tags_code(tag) for tag in tags],
         sub_version=now_ms(),
     )
+
+
+def warn_of_unlikely_tags(topic: str, data: SubscriptionData) -> None:
+    """Log each tag that was probably meant as a list or as a condition; it is valid, but matches nothing."""
+    for tag in data.tags_set:
+        if found := _UNLIKELY_IN_TAG.search(tag):
+            _log.warning(
+                "topic %s: tag %r contains %r, and matches only messages with exactly this tag; "
+                "tags are separated by ||; for a condition give expression_type='SQL92'",
+                topic,
+                tag,
+                found[0],
+            )
 
 
 @dataclass(slots=True)

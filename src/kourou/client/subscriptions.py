@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from kourou.client.handlers import Handler
 from kourou.client.subscription import Subscription, now_ms
 from kourou.protocol.bodies import SubscriptionData
+
+_log = logging.getLogger(__name__)
 
 
 class Subscriptions:
@@ -19,10 +22,19 @@ class Subscriptions:
         """Whether nothing was ever subscribed to."""
 
     def add(self, shown_topic: str, subscription: Subscription) -> None:
-        """Add a topic, or put another subscription in its place. `shown_topic` is the user's name."""
+        """Add a topic, or replace its subscription. `shown_topic` is the user's name."""
         self._by_topic[subscription.data.topic] = subscription
         if subscription.handler is not None:
             self.is_new = False
+            replaced = self._handlers.get(shown_topic)
+            if replaced is not None and replaced != subscription.handler:
+                _log.warning(
+                    "topic %s is subscribed to again: its messages now go to %s, no longer to %s; "
+                    "a consumer has one handler for each topic",
+                    shown_topic,
+                    subscription.handler.name,
+                    replaced.name,
+                )
             self._handlers[shown_topic] = subscription.handler
 
     def remove(self, shown_topic: str, topic: str) -> None:

@@ -32,6 +32,7 @@ from kourou.protocol.properties import (
 # A plain number: operations on IntFlag members cost a microsecond each.
 _TRANSACTION_MASK: Final = MessageSysFlag.TRANSACTION_MASK.value
 _NO_FLAG: Final = 0
+_TAGS: Final = MessageConst.PROPERTY_TAGS
 # September 2001 in milliseconds; the same number as seconds lies 30,000 years ahead.
 _EARLIEST_TIME_MS: Final = 10**12
 
@@ -76,7 +77,12 @@ class Message:
         for name, value in (properties or {}).items():
             self.put_user_property(name, value)
         if tags:
-            self.put_property(MessageConst.PROPERTY_TAGS, _text(tags, "tags"))
+            _text(tags, "tags")
+            if "||" in tags or tags == "*":
+                raise MessageRefusedError(
+                    f"tags={tags!r}: a message has one tag; || and * are for expressions that select tags"
+                )
+            self._properties[_TAGS] = tags
         if joined_keys := _joined_keys(keys):
             self.put_property(MessageConst.PROPERTY_KEYS, joined_keys)
         if delay_time_level or delay_time_ms or deliver_time_ms:

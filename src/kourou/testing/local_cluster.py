@@ -22,11 +22,14 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from kourou.argument_types import check_int
+from kourou.config import BrokerConfig
 from kourou.config.host import LOOPBACK
 from kourou.embed import BrokerHooks
 from kourou.errors import ConfigError
@@ -35,6 +38,7 @@ from kourou.testing.cluster import broker_config
 from kourou.testing.errors import ClusterStateError
 from kourou.testing.loop_thread import LoopThread
 from kourou.testing.running_cluster import BrokerPlace, RunningCluster
+from kourou.wording import nearest
 
 T = TypeVar("T")
 
@@ -42,6 +46,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 """Of `wait_consumed`: a message that was refused once comes again after 10 s."""
 MAX_BROKERS: Final = 26
 _NOT_STARTED: Final = "the cluster is not started: use `with LocalCluster() as mq:`"
+_OWN_OPTIONS: Final = ("brokers", "store", "hooks")
 _OWN_SETTINGS: Final = ("broker_name", "namesrv_addr", "store_path_root_dir", "broker_id", "broker_role")
 
 
@@ -182,7 +187,8 @@ class LocalCluster:
     # -- topics, messages, groups ----------------------------------------------------------------
 
     def create_topic(self, name: str, *, queues: int = 4) -> None:
-        """Make a topic with so many queues on every broker, or change it. On return clients find it."""
+        """Create a topic with so many queues, at least one, on every broker, or change it. On return clients
+        find it."""
         self._call(lambda running: running.create_topic(name, queues))
 
     def messages(self, topic: str) -> list[MessageExt]:
@@ -353,8 +359,11 @@ class _Pause(AbstractContextManager[None], AbstractAsyncContextManager[None]):
 def _check(brokers: int, settings: dict[str, Any]) -> None:
     """ConfigError says what is wrong with the arguments, before anything is started."""
     problems = [f"{name}: a LocalCluster sets it itself" for name in _OWN_SETTINGS if name in settings]
-    if not isinstance(brokers, int):
-        raise TypeError(f"brokers is a number, not {type(brokers).__name__}")
+    check_int("brokers", brokers)
+    attributes = {field.name for field in fields(BrokerConfig)}
+    for name in settings.keys() - attributes:
+        if (near := nearest(name, {*attributes, *_OWN_OPTIONS})) in _OWN_OPTIONS:
+            problems.append(f"LocalCluster has no option {name!r}; did you mean {near}?")
     if not 1 <= brokers <= MAX_BROKERS:
         problems.append(f"brokers={brokers}: must be from 1 to {MAX_BROKERS}")
     if brokers > 1 and settings.get("listen_port"):

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from kourou.argument_types import check_int
 from kourou.broker.name_checks import check_topic_name
 from kourou.broker.topics import check_queue_nums
 from kourou.config import BrokerConfig, NamesrvConfig
@@ -169,6 +170,7 @@ class RunningCluster:
     async def create_topic(self, name: str, queues: int) -> None:
         """Make a topic, or change it, on every broker. On return clients find it."""
         check_topic_name(name)
+        check_int("queues", queues, at_least=1)
         check_queue_nums(name, queues)
         config = TopicConfig(
             topic_name=name,

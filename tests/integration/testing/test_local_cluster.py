@@ -96,6 +96,10 @@ def test_a_topic_that_was_made_is_found_at_once_and_can_grow() -> None:
             mq.create_topic("bad name")
         with pytest.raises(RequestError, match="queues"):
             mq.create_topic("Many", queues=10**9)
+        with pytest.raises(ValueError, match="^queues is 0; it must be at least 1$"):
+            mq.create_topic("None", queues=0)
+        with pytest.raises(TypeError, match=r"^queues must be an int, not str \('4'\)$"):
+            mq.create_topic("Text", queues="4")  # type: ignore[arg-type]
 
 
 # -- groups ------------------------------------------------------------------------------------------
@@ -476,6 +480,10 @@ def test_arguments_are_checked_at_once() -> None:
         LocalCluster(broker_name="mine")
     with pytest.raises(ConfigError, match="listen_port: brokers cannot share it"):
         LocalCluster(2, listen_port=10911)
+    with pytest.raises(ConfigError, match=r"^LocalCluster has no option 'broker'; did you mean brokers\?$"):
+        LocalCluster(broker=2)
+    with pytest.raises(TypeError, match=r"^brokers must be an int, not str \('2'\)$"):
+        LocalCluster("2")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="did you mean auto_create_topic_enable"):
         LocalCluster(auto_create_topic=False)
 

@@ -107,7 +107,7 @@ def test_a_cluster_that_cannot_start_is_an_error_of_the_test_that_needs_it(tmp_p
     (tmp_path / "test_shop.py").write_text("def test_a(rocketmq_topic): pass\n\ndef test_b(): pass\n")
     ran = run_pytest(tmp_path)
     assert "1 passed, 1 error" in ran.stdout
-    assert "brokres: BrokerConfig has no such attribute" in ran.stdout
+    assert "LocalCluster has no option 'brokres'; did you mean brokers?" in ran.stdout
 
 
 def test_here_too(rocketmq: LocalCluster, rocketmq_topic: str) -> None:

@@ -63,6 +63,24 @@ def test_what_cannot_take_a_message_is_refused(function: Any) -> None:
         handler_of(function)
 
 
+def no_argument() -> None: ...
+
+
+def three_arguments(first: object, second: object, third: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "count"), [(no_argument, "no argument"), (three_arguments, "3 arguments")]
+)
+def test_a_wrong_signature_is_refused_by_the_name_of_the_handler(function: Any, count: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        handler_of(function)
+    assert str(caught.value) == (
+        f"handler {function.__name__}() takes {count}; it must take the message, and may take a "
+        "ConsumeContext as second"
+    )
+
+
 def test_none_is_success_and_nonsense_is_an_error() -> None:
     handler = handler_of(plain)
     assert checked_result(None, handler) is ConsumeResult.SUCCESS

@@ -46,11 +46,19 @@ async def test_without_any_the_error_names_the_ways() -> None:
         await found(ClientSettings())
 
 
-async def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NoNameServerError, match=r"missing\.properties"):
-        await found(ClientSettings(config_file=tmp_path / "missing.properties"))
+async def test_what_cannot_be_read_is_said() -> None:
     with pytest.raises(NoNameServerError, match="'nonsense' is not an address"):
         await found(ClientSettings(), {"NAMESRV_ADDR": "nonsense"})
+
+
+async def test_a_missing_config_file_is_a_config_error_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        await found(ClientSettings(config_file="nope.properties"))
+    path = tmp_path / "nope.properties"
+    assert str(caught.value) == f"config_file {path} cannot be read: No such file or directory"
 
 
 async def test_what_the_program_gives_wrongly_is_its_own_mistake() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kourou import LitePullConsumer, PushConsumer
 from kourou.client import consumer_stats
 from kourou.client.assigned_queue import AssignedQueue
 from kourou.client.consumer_options import (
@@ -170,6 +171,51 @@ def test_a_retried_message_goes_to_its_topics_handler_or_the_only_one() -> None:
     assert (subscriptions.handler("B"), subscriptions.handler("gone")) == (two, None)
     subscriptions.remove("B", "B")
     assert (subscriptions.topics, len(subscriptions)) == (["A"], 1)
+
+
+def first(message: MessageExt) -> None: ...
+
+
+def second(message: MessageExt) -> None: ...
+
+
+def test_a_second_handler_of_a_topic_is_logged_with_the_one_that_it_replaces(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    consumer = PushConsumer("billing")
+    consumer.subscribe("Orders", first)
+    consumer.subscribe("Orders", "TagA", first)
+    assert caplog.messages == []
+    consumer.subscribe("Orders", second)
+    assert caplog.messages == [
+        "topic Orders is subscribed to again: its messages now go to second, no longer to first; "
+        "a consumer has one handler for each topic"
+    ]
+    caplog.clear()
+    consumer.unsubscribe("Orders")
+    consumer.subscribe("Orders", first)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "tag", "found"),
+    [("price > 10", "price > 10", ">"), ("A || B, C", "B, C", ","), ("A B", "A B", " "), ("a=1", "a=1", "=")],
+)
+def test_a_condition_or_a_list_given_as_a_tag_is_logged(
+    expression: str, tag: str, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = (
+        f"topic ShopOrders: tag {tag!r} contains {found!r}, and matches only messages with exactly this tag; "
+        "tags are separated by ||; for a condition give expression_type='SQL92'"
+    )
+    PushConsumer("billing").subscribe("ShopOrders", expression, first)
+    LitePullConsumer("billing").subscribe("ShopOrders", expression)
+    LitePullConsumer("billing").assign([MessageQueue("ShopOrders", "broker-a", 0)], expression)
+    assert caplog.messages == [text] * 3
+    caplog.clear()
+    PushConsumer("billing").subscribe("ShopOrders", "price > 10", first, expression_type="SQL92")
+    PushConsumer("billing").subscribe("ShopOrders", "A || B-1", first)
+    assert caplog.messages == []
 
 
 # -- options -------------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ def test_a_wrong_type_or_name_is_a_type_error(make: Any, words: str) -> None:
         (lambda: Message("T", b"x", properties={"a": "\ud800"}), "cannot be written as UTF-8"),
         (lambda: Message("T", b"x", tags="\ud800"), "cannot be written as UTF-8"),
         (lambda: Message("T", b"x", keys=["a b"]), "contains a blank"),
+        (
+            lambda: Message("T", b"x", tags="a || b"),
+            r"^tags='a \|\| b': a message has one tag; \|\| and \* are for expressions that select tags$",
+        ),
+        (lambda: Message("T", b"x", tags="*"), r"^tags='\*': a message has one tag"),
     ],
 )  # fmt: skip
 def test_a_message_that_no_broker_takes_is_refused(make: Any, words: str) -> None:
