@@ -47,6 +47,18 @@ def test_all_servers_at_once(mq: LocalCluster) -> None:
     assert ready("-n", mq.namesrv).stdout == f"name server {mq.namesrv}: ready\n"
 
 
+def test_swapped_addresses_are_reported_as_what_they_are(mq: LocalCluster) -> None:
+    broker, other = mq.broker_addresses
+    asked = ready("-n", broker, "-b", mq.namesrv)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    assert asked.stderr.splitlines() == [
+        f"kourou ready: name server {broker}: this is broker broker-a, not a name server; "
+        f"its name server is {mq.namesrv}",
+        f"kourou ready: broker at {mq.namesrv}: this is a name server, not a broker; "
+        f"its brokers are {', '.join(sorted([broker, other]))}",
+    ]
+
+
 def refuse(message: SendContext) -> None:
     raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
 

@@ -10,12 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from kourou.client.api import broker_instead
 from kourou.client.send_result import SEND_STATUSES, SendStatus
 from kourou.client.settings import ClientSettings
 from kourou.client.unique_id import UniqueIds
 from kourou.config.properties import parse_properties, properties_dict
 from kourou.errors import KourouError, ProtocolError, ResponseError
-from kourou.protocol.bodies import ClusterInfo, decode_body
+from kourou.protocol.bodies import BrokerData, ClusterInfo, decode_body
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
@@ -57,10 +58,9 @@ class ReadinessProbe:
         """Whether a name server answers, and knows these brokers."""
         server = f"name server {address}"
         try:
-            answer = await self._call(address, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
-            known = decode_body(answer.body, ClusterInfo).broker_addr_table
+            known = await self._brokers_of(address)
         except (KourouError, OSError) as error:
-            return Readiness(server, str(error))
+            return Readiness(server, await self._broker_instead(address, error) or str(error))
         missing = [name for name in broker_names if name not in known]
         return Readiness(server, f"{', '.join(missing)} is not registered here" if missing else "")
 
@@ -73,7 +73,8 @@ class ReadinessProbe:
             _check_permission(config)
             await self._store(address, name)
         except (KourouError, OSError) as error:
-            return Readiness(f"broker {name or 'at'} {address}", str(error)), name
+            problem = await self._namesrv_instead(address, error) or str(error)
+            return Readiness(f"broker {name or 'at'} {address}", problem), name
         return Readiness(f"broker {name} {address}"), name
 
     async def _config_of(self, address: str) -> dict[str, str]:
@@ -82,6 +83,31 @@ class ReadinessProbe:
         if not config.get("brokerName"):
             raise ProtocolError(f"{address} does not say its brokerName; is it a broker?")
         return config
+
+    async def _broker_instead(self, address: str, error: Exception) -> str | None:
+        """What to say where a broker's address was given as a name server's; None if it was not."""
+        if not _is_not_supported(error):
+            return None
+        try:
+            return f"this {broker_instead(await self._config_of(address))}"
+        except (KourouError, OSError):
+            return None
+
+    async def _namesrv_instead(self, address: str, error: Exception) -> str | None:
+        """What to say where a name server's address was given as a broker's; None if it was not."""
+        if not _is_not_supported(error):
+            return None
+        try:
+            known = await self._brokers_of(address)
+        except (KourouError, OSError):
+            return None
+        addresses = sorted(each for broker in known.values() for each in broker.broker_addrs.values())
+        where = f"its brokers are {', '.join(addresses)}" if addresses else "no broker is registered there"
+        return f"this is a name server, not a broker; {where}"
+
+    async def _brokers_of(self, namesrv: str) -> dict[str, BrokerData]:
+        answer = await self._call(namesrv, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        return decode_body(answer.body, ClusterInfo).broker_addr_table
 
     async def _store(self, address: str, topic: str) -> None:
         header = SendMessageRequestHeaderV2(
@@ -109,6 +135,10 @@ class ReadinessProbe:
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark or "", address)
         return answer
+
+
+def _is_not_supported(error: Exception) -> bool:
+    return isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 def _check_permission(config: dict[str, str]) -> None:

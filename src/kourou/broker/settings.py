@@ -55,8 +55,10 @@ def store_host(config: BrokerConfig) -> bytes:
     try:
         found = socket.getaddrinfo(config.broker_ip1, config.listen_port, type=socket.SOCK_STREAM)
     except OSError as error:
+        # Without a brokerIP1 the address that is listened on is advertised.
+        key = "bindAddress" if config.broker_ip1 == config.bind_address else "brokerIP1"
         raise ConfigError(
-            f"brokerIP1={config.broker_ip1}: the name cannot be resolved ({error.strerror}); set an address"
+            f"{key}={config.broker_ip1}: the name cannot be resolved ({error.strerror}); set an address"
         ) from error
     # IPv4 first: older clients read no other.
     addresses = sorted((str(entry[4][0]) for entry in found), key=lambda address: ":" in address)

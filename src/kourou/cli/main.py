@@ -43,6 +43,13 @@ _DAILY: Final = {
     "completion": ("completion", "completion", "Print a shell completion script for kourou."),
 }
 
+# Words that other programs have for the start and end of servers, with the command of ours.
+_OTHER_PROGRAMS: Final = {
+    "start": "kourou standalone",
+    "stop": "mqshutdown standalone",
+    "shutdown": "mqshutdown standalone",
+}
+
 
 class _Commands(OneLineGroup):
     """The commands of `kourou`. Groups of more commands are loaded when another one is asked for: they take
@@ -83,6 +90,8 @@ class _Commands(OneLineGroup):
         """The command that a mistyped word probably means; those of `kourou admin` are known here too."""
         from kourou.cli.admin.registry import all_commands, find
 
+        if word in _OTHER_PROGRAMS:
+            return _OTHER_PROGRAMS[word]
         if (command := find(word)) is not None:
             return f"kourou admin {command.name}"
         if (meant := super().meant_command(ctx, word)) is not None:
@@ -109,7 +118,10 @@ class _Commands(OneLineGroup):
     __version__, prog_name="kourou", message="%(prog)s %(version)s", help="Show the version."
 )
 def app() -> None:
-    """RocketMQ in Python."""
+    """RocketMQ in Python.
+
+    mqshutdown standalone (or broker, namesrv) stops servers that run in the background.
+    """
 
 
 # Options that several commands have.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
@@ -23,6 +23,9 @@ from kourou.store.delay_levels import DEFAULT_DELAY_LEVEL_TEXT, parse_delay_leve
 from kourou.store.files import Files
 from kourou.store.store_layout import stores_in
 from kourou.wording import counted
+
+# Below it the time is spent on opening files, and a rate says nothing.
+_MIN_RATED_MB: Final = 1.0
 
 OK, VIOLATIONS, CANNOT_READ = 0, 1, 2
 
@@ -97,9 +100,11 @@ def print_report(console: Console, report: CheckReport, seconds: float) -> None:
     ):
         if findings:
             console.print(_table(title, style, findings, report.root))
-    rate = report.bytes / seconds / 1e6 if seconds else 0.0
+    size_mb = report.bytes / 1e6
+    rate = f", {size_mb / seconds:,.0f} MB/s" if seconds and size_mb >= _MIN_RATED_MB else ""
+    size = f"{size_mb:,.1f} MB" if size_mb >= _MIN_RATED_MB else counted(report.bytes, "byte")
     verdict = "[green]OK[/]" if report.ok else f"[red]{counted(len(report.violations), 'violation')}[/]"
-    console.print(f"{verdict}: {report.bytes / 1e6:,.1f} MB of records in {seconds:.2f} s, {rate:,.0f} MB/s")
+    console.print(f"{verdict}: {size} of records in {seconds:.2f} s{rate}")
 
 
 def _summary(report: CheckReport) -> str:

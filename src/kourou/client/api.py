@@ -7,7 +7,7 @@ a failure is its caller's business. Not here: sends (sends.py) and pulls (pulls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -160,9 +160,7 @@ class ClientApi:
         if answer.code != ResponseCode.SUCCESS:
             return error
         keys = properties_dict(parse_properties(answer.body.decode("utf-8", "replace")))
-        name, namesrv = keys.get("brokerName", "?"), keys.get("namesrvAddr")
-        where = f"its name server is {namesrv}" if namesrv else "it has no name server; a usual port is 9876"
-        return NoNameServerError(f"{error.address} is broker {name}, not a name server; {where}")
+        return NoNameServerError(f"{error.address} {broker_instead(keys)}")
 
     # -- routes ----------------------------------------------------------------------------------
 
@@ -313,3 +311,10 @@ class ClientApi:
         """Take a timer message back; its unique id."""
         answer = await self.call(address, RequestCode.RECALL_MESSAGE, header, timeout_ms=timeout_ms)
         return answer.header(RecallMessageResponseHeader).msg_id
+
+
+def broker_instead(keys: Mapping[str, str]) -> str:
+    """What an address is that was given as a name server's, by the configuration that it answers with."""
+    name, namesrv = keys.get("brokerName", "?"), keys.get("namesrvAddr")
+    where = f"its name server is {namesrv}" if namesrv else "it has no name server; a usual port is 9876"
+    return f"is broker {name}, not a name server; {where}"

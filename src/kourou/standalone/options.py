@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Final
@@ -71,7 +73,13 @@ class StandaloneOptions:
         last = self.port_of(self.brokers - 1)
         if not problems and last > _MAX_PORT:
             problems.append(f"--broker-port {self.broker_port}: the last broker would need port {last}")
+        problems += self._same_port_problems(ports)
         return problems
+
+    def _same_port_problems(self, ports: dict[str, int]) -> Iterator[str]:
+        for (option, port), (other, other_port) in combinations(ports.items(), 2):
+            if port and port == other_port:
+                yield f"{option} and {other} are both {port}; choose different ports"
 
     def _store_problems(self) -> list[str]:
         if self.brokers > 1 and self.is_store:

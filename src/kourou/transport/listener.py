@@ -182,4 +182,6 @@ def bind_problem(
         return f"cannot listen on {where}: this machine has no such address; check {host_key}"
     if error.errno == errno.EACCES:
         return f"cannot listen on {where}: ports below 1024 need special rights; choose another {port_key}"
+    if isinstance(error, socket.gaierror):
+        return f"cannot listen on {where}: the name cannot be resolved ({error.strerror}); check {host_key}"
     return f"cannot listen on {where}: {error.strerror or error}"

@@ -12,6 +12,7 @@ from kourou.config import BrokerConfig
 from kourou.errors import ConfigError
 from kourou.store.retention import RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
+from kourou.transport.listener import bind_problem
 
 HOST = MessageStoreConfig(root=Path("/s")).store_host
 
@@ -72,3 +73,9 @@ def test_a_name_that_nobody_knows_is_an_error_with_its_key(monkeypatch: pytest.M
     monkeypatch.setattr("socket.getaddrinfo", unknown)
     with pytest.raises(ConfigError, match="brokerIP1=nowhere: the name cannot be resolved"):
         store_host(BrokerConfig(broker_ip1="nowhere"))
+    with pytest.raises(ConfigError, match="bindAddress=nowhere: the name cannot be resolved"):
+        store_host(BrokerConfig(broker_ip1="nowhere", bind_address="nowhere"))
+    assert bind_problem("nowhere", 1, socket.gaierror(socket.EAI_NONAME, "Name or service not known")) == (
+        "cannot listen on nowhere:1: the name cannot be resolved (Name or service not known); "
+        "check bindAddress"
+    )

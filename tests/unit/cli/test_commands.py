@@ -226,6 +226,14 @@ def test_options_of_kourou_broker_become_keys(home: Path) -> None:
             ["standalone", "--broker-port", "65530", "--brokers", "2"],
             "kourou standalone: --broker-port 65530: the last broker would need port 65540",
         ),
+        (
+            ["standalone", "--namesrv-port", "10911"],
+            "kourou standalone: --namesrv-port and --broker-port are both 10911; choose different ports",
+        ),
+        (
+            ["standalone", "--http-port", "9876"],
+            "kourou standalone: --namesrv-port and --http-port are both 9876; choose different ports",
+        ),
     ],
 )
 def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
@@ -363,6 +371,9 @@ def test_a_mistyped_group_of_commands_is_recognised() -> None:
         (["topiclist"], "kourou: No such command 'topiclist'. Did you mean 'kourou admin topicList'?"),
         (["docter"], "kourou: No such command 'docter'. Did you mean 'kourou admin doctor'?"),
         (["stroe"], "kourou: No such command 'stroe'. Did you mean 'store'?"),
+        (["stop"], "kourou: No such command 'stop'. Did you mean 'mqshutdown standalone'?"),
+        (["shutdown"], "kourou: No such command 'shutdown'. Did you mean 'mqshutdown standalone'?"),
+        (["start"], "kourou: No such command 'start'. Did you mean 'kourou standalone'?"),
     ],
 )
 def test_what_a_mistyped_option_or_command_means_is_suggested(words: list[str], line: str) -> None:
@@ -373,6 +384,7 @@ def test_what_a_mistyped_option_or_command_means_is_suggested(words: list[str], 
 def test_without_arguments_there_is_help() -> None:
     result = CliRunner().invoke(app, [])
     assert "standalone" in result.output and "Run a broker." in result.output
+    assert "mqshutdown standalone (or broker, namesrv) stops servers" in " ".join(result.output.split())
 
 
 def test_help_shows_what_holds_without_an_option() -> None:

@@ -103,6 +103,8 @@ def test_the_folder_that_standalone_prints_is_accepted(tmp_path: Path) -> None:
     (folder / "logs").mkdir()
     result = run("check", folder)
     assert result.stdout.startswith(f"{folder}/broker-a (stopped): 0 records in 0 CommitLog files")
+    last = result.stdout.splitlines()[-1]
+    assert ": 0 bytes of records in " in last and last.endswith(" s"), "no rate of so little"
     assert run_json("inspect", folder)["root"] == f"{folder}/broker-a"
     extract_store(VERSION, tmp_path).rename(folder / "broker-b")
     result = run("check", folder)
