@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kourou.client.send_result import SendResult, SendStatus
     from kourou.client.transaction_producer import AsyncTransactionProducer
     from kourou.client.transaction_state import TransactionState
+    from kourou.embed import Broker
     from kourou.errors import KourouError
     from kourou.namesrv.server import NameServer
     from kourou.protocol.bodies.message_queue import MessageQueue
@@ -39,6 +40,7 @@ __all__ = [
     "AsyncPullConsumer",
     "AsyncPushConsumer",
     "AsyncTransactionProducer",
+    "Broker",
     "ConsumeContext",
     "ConsumeResult",
     "Credentials",
@@ -66,6 +68,7 @@ _HOMES = {
     "AsyncPullConsumer": "kourou.client.pull_consumer",
     "AsyncPushConsumer": "kourou.client.push_consumer",
     "AsyncTransactionProducer": "kourou.client.transaction_producer",
+    "Broker": "kourou.embed",
     "ConsumeContext": "kourou.client.consume_result",
     "ConsumeResult": "kourou.client.consume_result",
     "Credentials": "kourou.client.credentials",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from kourou.transport.tls import throw_away_certificate
 from tests.e2e.doc_programs import (
     LIMIT_S,
+    PROJECT,
     Step,
     is_like,
     read_lines,
@@ -53,19 +55,25 @@ def is_run(step: Step) -> bool:
     return not step.text.startswith(tuple(NOT_RUN))
 
 
+def tls_commands() -> str:
+    """The commands of the section about TLS, without that which creates a certificate: it takes seconds."""
+    section = (PROJECT / "docs/client.md").read_text().partition("\n## TLS\n")[2]
+    openssl, _, rest = section.partition("```\n")[2].partition("```\n")[0].partition("\n")
+    assert openssl.startswith("openssl req ")
+    return rest
+
+
 class Standalone:
     """`kourou standalone` in a user's home, on free ports, with the certificate of the section about TLS."""
 
     def __init__(self, home: Path) -> None:
         self.environ = user_environ(home)
-        store = home / ".local" / "share" / "kourou" / "standalone"
         certificate, key = throw_away_certificate()
         (home / "ca.pem").write_bytes(certificate)
         (home / "key.pem").write_bytes(key)
-        keys = f"tls.server.certPath={home / 'ca.pem'}\ntls.server.keyPath={home / 'key.pem'}\n"
-        for path in (store / "namesrv" / "namesrv.properties", store / "broker-a.properties"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(keys)
+        subprocess.run(
+            ["bash", "-eu"], input=tls_commands(), text=True, cwd=home, env=self.environ, check=True
+        )
         free = ["standalone", "--namesrv-port", "0", "--broker-port", "0"]
         self.process = ServerProcess("kourou.cli.main", free, self.environ, home / "server")
 

@@ -12,6 +12,7 @@ PUBLIC = [
     "AsyncPullConsumer",
     "AsyncPushConsumer",
     "AsyncTransactionProducer",
+    "Broker",
     "ConsumeContext",
     "ConsumeResult",
     "Credentials",
