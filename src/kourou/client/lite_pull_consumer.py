@@ -24,9 +24,11 @@ from kourou.client.ending import Ending
 from kourou.client.instance import ClientInstance
 from kourou.client.lite_calls import LiteCalls
 from kourou.client.lite_engine import LiteEngine
-from kourou.client.lite_pull_options import LitePullKeywords, split_lite_keywords
+from kourou.client.lite_pull_options import LitePullKeywords, LitePullOptions, split_lite_keywords
 from kourou.client.message_checks import check_group, check_topic
 from kourou.client.namespaces import Namespace
+from kourou.client.option_help import lists_options
+from kourou.client.settings import ClientSettings
 from kourou.client.subscription import ExpressionType, Subscription, subscription_data, warn_of_unlikely_tags
 from kourou.client.subscriptions import Subscriptions
 from kourou.errors import ClientStateError, KourouError
@@ -51,6 +53,7 @@ class LitePullStats:
     in_hand_bytes: int
 
 
+@lists_options(LitePullOptions, ClientSettings)
 class AsyncLitePullConsumer:
     """Polls; for asyncio. Without it: `LitePullConsumer`.
 

@@ -18,6 +18,7 @@ from kourou.client.ending import Ending
 from kourou.client.instance import ClientInstance
 from kourou.client.message_checks import check_group
 from kourou.client.namespaces import Namespace
+from kourou.client.option_help import lists_options
 from kourou.client.outgoing import Outgoing
 from kourou.client.pending_send import ChooseQueue
 from kourou.client.producer_groups import enter_group, leave_group
@@ -54,6 +55,7 @@ from kourou.transport.request import Processor
 _COMPRESS_IN_THREAD_BYTES: Final = 64 * 1024
 
 
+@lists_options(ProducerOptions, ClientSettings)
 class AsyncProducer:
     """Sends messages; use it in an `async with` block, or call `start` and `stop`.
 

@@ -16,6 +16,7 @@ from kourou.argument_types import check_int, wrong_type
 from kourou.client.instance import ClientInstance
 from kourou.client.message_checks import check_group
 from kourou.client.namespaces import Namespace
+from kourou.client.option_help import lists_options
 from kourou.client.pulls import PULL_TIMEOUT_MS as SUSPENDED_PULL_TIMEOUT_MS
 from kourou.client.pulls import PullResult
 from kourou.client.queue_addresses import QueueAddresses
@@ -37,6 +38,7 @@ from kourou.transport.request import Processor
 DEFAULT_SUSPEND_MS: Final = 20_000
 
 
+@lists_options(ClientSettings)
 class AsyncPullConsumer:
     """Pulls single queues; for asyncio. Without it: `PullConsumer`.
 

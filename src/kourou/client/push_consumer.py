@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Self, Unpack, overload
 
 from kourou.client.consumer_calls import ConsumerCalls
-from kourou.client.consumer_options import ConsumerKeywords, split_consumer_keywords
+from kourou.client.consumer_options import ConsumerKeywords, ConsumerOptions, split_consumer_keywords
 from kourou.client.consumer_stats import ConsumerStats
 from kourou.client.ending import Ending
 from kourou.client.handler_scope import is_handler_of
@@ -40,7 +40,9 @@ from kourou.client.handlers import MessageHandler, check_batch_size, handler_of
 from kourou.client.instance import ClientInstance
 from kourou.client.message_checks import check_group, check_topic
 from kourou.client.namespaces import Namespace
+from kourou.client.option_help import lists_options
 from kourou.client.push_engine import PushEngine
+from kourou.client.settings import ClientSettings
 from kourou.client.signals import signals_call
 from kourou.client.subscription import ExpressionType, Subscription, subscription_data, warn_of_unlikely_tags
 from kourou.client.subscriptions import Subscriptions
@@ -53,6 +55,7 @@ from kourou.transport.request import Processor
 _log = logging.getLogger(__name__)
 
 
+@lists_options(ConsumerOptions, ClientSettings)
 class AsyncPushConsumer:
     """A member of a consumer group. Keyword arguments are those of ConsumerOptions and ClientSettings.
 

@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, Unpack
 
 from kourou.argument_types import check_int, wrong_type
+from kourou.client.option_help import lists_options
 from kourou.client.pull_consumer import AsyncPullConsumer
 from kourou.client.pulls import PullResult, PullStatus
 from kourou.client.read_plan import MAX_SLICE, ReadPlan, Slice
-from kourou.client.settings import ClientOptions
+from kourou.client.settings import ClientOptions, ClientSettings
 from kourou.client.subscription import ExpressionType
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import MessageQueue
@@ -77,6 +78,7 @@ class QueueChunk:
         return self.result.messages()
 
 
+@lists_options(ClientSettings)
 class QueueReader:
     """Reads one queue from one offset to another; for asyncio.
 

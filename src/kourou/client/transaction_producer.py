@@ -16,12 +16,14 @@ from typing import Final, Unpack
 
 from kourou.argument_types import check_int
 from kourou.client.handler_threads import HandlerThreads
+from kourou.client.option_help import lists_options
 from kourou.client.pending_send import ChooseQueue
 from kourou.client.producer import AsyncProducer, is_large
-from kourou.client.producer_options import ProducerKeywords
+from kourou.client.producer_options import ProducerKeywords, ProducerOptions
 from kourou.client.queue_selectors import QueueSelector
 from kourou.client.send_result import SendResult, SendStatus
 from kourou.client.sends import Sends
+from kourou.client.settings import ClientSettings
 from kourou.client.transaction_listener import (
     LocalTransaction,
     TransactionCheck,
@@ -117,6 +119,7 @@ class TransactionSendResult:
         return self.half.msg_id
 
 
+@lists_options(ProducerOptions, ClientSettings)
 class AsyncTransactionProducer(AsyncProducer):
     """Sends messages in transactions, and answers brokers that ask about them.
 

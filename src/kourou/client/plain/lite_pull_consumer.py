@@ -10,13 +10,16 @@ from typing import Unpack
 
 from kourou.client.lite_pull_consumer import AsyncLitePullConsumer, LitePullStats
 from kourou.client.lite_pull_options import LitePullKeywords, LitePullOptions
+from kourou.client.option_help import lists_options
 from kourou.client.plain.plain_client import PlainClient
+from kourou.client.settings import ClientSettings
 from kourou.client.subscription import ExpressionType
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from kourou.protocol.tags import SUB_ALL
 
 
+@lists_options(LitePullOptions, ClientSettings)
 class LitePullConsumer(PlainClient[AsyncLitePullConsumer]):
     """The application polls, the consumer pulls ahead and remembers how far it is.
 

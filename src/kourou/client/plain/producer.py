@@ -7,6 +7,7 @@ import concurrent.futures
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar, Unpack
 
+from kourou.client.option_help import lists_options
 from kourou.client.plain.plain_client import PlainClient
 from kourou.client.producer import AsyncProducer, is_large
 from kourou.client.producer_options import ProducerKeywords, ProducerOptions
@@ -14,6 +15,7 @@ from kourou.client.producer_stats import ProducerStats
 from kourou.client.queue_selectors import QueueSelector
 from kourou.client.request_reply import reply_to
 from kourou.client.send_result import SendResult
+from kourou.client.settings import ClientSettings
 from kourou.errors import TooManyRequestsError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
@@ -202,6 +204,7 @@ class PlainProducer(PlainClient[ProducerT]):
         return self._do(self._client.stats)
 
 
+@lists_options(ProducerOptions, ClientSettings)
 class Producer(PlainProducer[AsyncProducer]):
     """Sends messages; use it in a `with` block, or call `start` and `stop`.
 

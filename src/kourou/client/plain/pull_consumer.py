@@ -6,18 +6,20 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Unpack
 
+from kourou.client.option_help import lists_options
 from kourou.client.plain.plain_client import PlainClient
 from kourou.client.pull_consumer import DEFAULT_SUSPEND_MS, AsyncPullConsumer
 from kourou.client.pulls import PULL_TIMEOUT_MS as SUSPENDED_PULL_TIMEOUT_MS
 from kourou.client.pulls import PullResult
 from kourou.client.queue_pulls import PULL_TIMEOUT_MS
 from kourou.client.queue_reader import DEFAULT_MAX_BYTES, QueueChunk, QueueReader
-from kourou.client.settings import ClientOptions
+from kourou.client.settings import ClientOptions, ClientSettings
 from kourou.client.subscription import ExpressionType
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.tags import SUB_ALL
 
 
+@lists_options(ClientSettings)
 class PullConsumer(PlainClient[AsyncPullConsumer]):
     """Pulls single queues: the application says from where, and keeps the offsets.
 

@@ -13,15 +13,18 @@ from typing import Unpack, overload
 from kourou.client.consumer_options import ConsumerKeywords, ConsumerOptions
 from kourou.client.consumer_stats import ConsumerStats
 from kourou.client.handlers import MessageHandler
+from kourou.client.option_help import lists_options
 from kourou.client.plain.plain_client import End, PlainClient
 from kourou.client.plain.portal import Portal
 from kourou.client.push_consumer import AsyncPushConsumer
+from kourou.client.settings import ClientSettings
 from kourou.client.subscription import ExpressionType
 from kourou.errors import ClientStateError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.tags import SUB_ALL
 
 
+@lists_options(ConsumerOptions, ClientSettings)
 class PushConsumer(PlainClient[AsyncPushConsumer]):
     """Calls a handler for every message of the topics it subscribes to.
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Unpack
 
+from kourou.client.option_help import lists_options
 from kourou.client.plain.portal import Portal
 from kourou.client.plain.producer import PlainProducer
-from kourou.client.producer_options import ProducerKeywords
+from kourou.client.producer_options import ProducerKeywords, ProducerOptions
 from kourou.client.queue_selectors import QueueSelector
+from kourou.client.settings import ClientSettings
 from kourou.client.transaction_listener import TransactionCheck, wrong_state
 from kourou.client.transaction_producer import (
     AsyncTransactionProducer,
@@ -27,6 +29,7 @@ from kourou.protocol.message import Message
 _log = logging.getLogger(__name__)
 
 
+@lists_options(ProducerOptions, ClientSettings)
 class TransactionProducer(PlainProducer[AsyncTransactionProducer]):
     """Sends messages in transactions, and answers brokers that ask about them.
 
