@@ -299,7 +299,7 @@ def test_a_missing_topic_is_an_error_at_the_start() -> None:
 def test_a_missing_topic_is_not_created_by_a_misspelled_option() -> None:
     with LocalCluster(auto_create_topic_enable=True) as cluster:
         cluster.create_topic("Ordered")
-        words = r"'Ordrs'.* \(did you mean Ordered\?\).*`mqadmin updateTopic`, or set .* createTopic"
+        words = r"'Ordrs'.* \(did you mean Ordered\?\).*`kourou topic create`, or set .* createTopic"
         with pytest.raises(NoRouteError, match=words):
             write([{"value": b"x"}], options(cluster, "Ordrs"))
         with pytest.raises(NoRouteError, match="'Errors'"):

@@ -78,6 +78,7 @@ class AsyncLitePullConsumer:
         self._listeners: dict[str, tuple[TopicListener, list[MessageQueue]]] = {}
         self._engine: LiteEngine | None = None
         self._is_stopping = False
+        self._is_warned = False
         self._ending = Ending(f"lite pull consumer {group}")
         is_shared_id = self.options.model == "broadcasting"
         self._instance = ClientInstance(
@@ -239,7 +240,18 @@ class AsyncLitePullConsumer:
         engine = self._running()
         if timeout_ms is not None:
             check_int("timeout_ms", timeout_ms, at_least=0)
+        if not engine.pulls.queues:
+            self._warn_without_queues()
         return await engine.poll(self.options.poll_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def _warn_without_queues(self) -> None:
+        if self._is_warned or self._subscriptions.topics or self._assigned:
+            return
+        self._is_warned = True
+        _log.warning(
+            "lite pull consumer %s polls without a topic or queue; call subscribe() or assign() first",
+            self.group,
+        )
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Let nothing of these queues be polled until `resume`. What is in hand is kept."""

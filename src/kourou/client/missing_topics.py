@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _KEPT_S: Final = 5.0
 _MAX_KEPT: Final = 1_000
-_UNKNOWN: Final = "the name server does not know it; create it with `mqadmin updateTopic`"
+_UNKNOWN: Final = "the name server does not know it; create it with `kourou topic create`"
 
 
 def missing_topic_reason(
@@ -32,7 +32,7 @@ def missing_topic_reason(
     is_inner = is_inner_topic(topic)
     near = nearest(topic, (name for name in topics if is_inner_topic(name) == is_inner))
     hint = f" (did you mean {near}?)" if near else ""
-    steps = ["create it with `mqadmin updateTopic`", "start the broker that has it"]
+    steps = ["create it with `kourou topic create`", "start the broker that has it"]
     if to_publish:
         steps.append("set autoCreateTopicEnable=true at a broker")
     return f"the name server does not know it{hint}; {', '.join(steps[:-1])}, or {steps[-1]}"

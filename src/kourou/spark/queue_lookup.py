@@ -51,7 +51,7 @@ class QueueLookup:
             topic, (name for name in self._client.topic_names() if is_inner_topic(name) == is_inner)
         )
         hint = f" (did you mean {near}?)" if near else ""
-        reason = f"the name server does not know it{hint}; create it with `mqadmin updateTopic`"
+        reason = f"the name server does not know it{hint}; create it with `kourou topic create`"
         return NoRouteError(topic, reason)
 
     def means(self, queue: MessageQueue) -> bool:

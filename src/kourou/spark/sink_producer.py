@@ -54,7 +54,7 @@ class SinkProducer(AsyncProducer):
             hint = f" (did you mean {near}?)" if near else ""
             raise NoRouteError(
                 topic,
-                f"the name server does not know it{hint}; create it with `mqadmin updateTopic`, or set the "
+                f"the name server does not know it{hint}; create it with `kourou topic create`, or set the "
                 "option createTopic=true if a broker may create it",
             )
 

@@ -69,6 +69,15 @@ async def test_assigned_queues_are_polled_in_order_and_from_where_the_group_is(t
         assert bodies(found) == numbered(100)
 
 
+async def test_a_poll_without_a_topic_or_queue_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path) as running, consumer_of(running) as consumer:
+        assert [await consumer.poll(0), await consumer.poll(0)] == [[], []]
+    line = "lite pull consumer pollers polls without a topic or queue; call subscribe() or assign() first"
+    assert [r.getMessage() for r in caplog.records if "polls without" in r.getMessage()] == [line]
+
+
 async def test_messages_that_come_later_end_a_poll_that_waits(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, consumer_of(running, consume_from="first") as consumer:
         queue = await put(running, [b"one"])

@@ -95,7 +95,7 @@ async def test_the_client_suggests_the_topic_that_was_meant(tmp_path: Path) -> N
                 await consumer.fetch_queues(topic)
             assert str(caught.value) == (
                 f"no route to topic '{topic}': the name server does not know it{hint}; "
-                "create it with `mqadmin updateTopic`, or start the broker that has it"
+                "create it with `kourou topic create`, or start the broker that has it"
             )
 
 

@@ -51,7 +51,7 @@ def problem(topic: str) -> str:
 
 
 def test_the_nearest_topic_is_offered() -> None:
-    unknown, create = "the name server does not know it", "create it with `mqadmin updateTopic`"
+    unknown, create = "the name server does not know it", "create it with `kourou topic create`"
     assert problem("ordrs") == f"no route to topic 'ordrs': {unknown} (did you mean orders?); {create}"
     assert problem("unlike-any").endswith(f": {unknown}; {create}; there are orders, payments")
     assert problem("%DLQ%biling").endswith(f": {unknown} (did you mean %DLQ%billing?); {create}")
