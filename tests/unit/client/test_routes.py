@@ -123,7 +123,7 @@ async def test_a_topic_that_is_not_there_gets_the_queues_it_would_be_created_wit
     routes = routes_of(namesrv)
     route = await routes.get("New", to_publish=True)
     assert (len(route.publish_queues), route.is_made_up) == (4, True)
-    with pytest.raises(NoRouteError, match="mqadmin updateTopic"):
+    with pytest.raises(NoRouteError, match="kourou topic create"):
         await routes.get("Other")
 
 
