@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from kourou.client.consume_result import ConsumeContext, ConsumeResult
     from kourou.client.credentials import Credentials
     from kourou.client.idempotence import idempotent
@@ -93,7 +95,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'kourou' has no attribute '{name}'{_hint(name)}")
+        raise _no_attribute(name, sys._getframe(1))
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
@@ -103,9 +105,30 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_MODULES = ("kourou.testing", "kourou.errors", "kourou.embed")
+
+
+def _no_attribute(name: str, caller: FrameType) -> Exception:
+    """The error for a name that does not exist. `from kourou import NAME` would replace an AttributeError by
+    an ImportError without the hint, so it gets an ImportError here."""
+    from opcode import opname
+
+    if opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM":
+        return ImportError(f"cannot import name '{name}' from 'kourou'{_hint(name)}", name=name)
+    # Python itself looks for such names, and for a submodule before it loads that: no hint is seen.
+    is_probe = name.startswith("__") or caller.f_globals.get("__name__") == "importlib._bootstrap"
+    return AttributeError(f"module 'kourou' has no attribute '{name}'{'' if is_probe else _hint(name)}")
+
+
 def _hint(name: str) -> str:
     from kourou.wording import suggestion
 
+    for module in _MODULES:
+        found = import_module(module)
+        if name in getattr(found, "__all__", dir(found)):
+            return f"; it is in {module}: from {module} import {name}"
+    if longer := [known for known in __all__ if known.endswith(name) and not known.startswith("Async")]:
+        return f"; did you mean {' or '.join(longer)}?"
     return suggestion(name, __all__) or f"; it offers {', '.join(__all__)}"
 
 

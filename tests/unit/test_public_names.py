@@ -51,3 +51,19 @@ def test_a_mistyped_name_says_what_there_is() -> None:
         _ = kourou.Mesage
     with pytest.raises(AttributeError, match="'kourou' has no attribute 'xyz'; it offers AsyncLitePull"):
         _ = kourou.xyz
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("Mesage", "did you mean Message?"),
+        ("Consumer", "did you mean LitePullConsumer or PullConsumer or PushConsumer?"),
+        ("LocalCluster", "it is in kourou.testing: from kourou.testing import LocalCluster"),
+        ("SendFailedError", "it is in kourou.errors: from kourou.errors import SendFailedError"),
+    ],
+)
+def test_an_import_of_a_name_that_kourou_does_not_have_says_what_was_meant(name: str, hint: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"from kourou import {name}")
+    assert str(caught.value) == f"cannot import name '{name}' from 'kourou'; {hint}"
+    assert not hasattr(kourou, name)

@@ -46,10 +46,10 @@ def reference() -> str:
 
 
 def _rows(options: type[Any]) -> Iterator[str]:
-    meanings = _meanings(options)
+    described = meanings(options)
     for option in fields(options):
         if not option.name.startswith("_"):
-            yield f"| `{option.name}` | {_default(option)} | {meanings.get(option.name, '')} |"
+            yield f"| `{option.name}` | {_default(option)} | {described.get(option.name, '')} |"
 
 
 def _default(option: Field[Any]) -> str:
@@ -61,7 +61,7 @@ def _default(option: Field[Any]) -> str:
     return f"`{default}`" if isinstance(default, str | int) else f"`{type(default).__name__}()`"
 
 
-def _meanings(options: type[Any]) -> dict[str, str]:
+def meanings(options: type[Any]) -> dict[str, str]:
     """The text under each attribute, in one line."""
     (class_node,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
     assert isinstance(class_node, ast.ClassDef)

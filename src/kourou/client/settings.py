@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
 import socket
@@ -14,6 +13,7 @@ from typing import Any, Final, TypedDict, TypeVar
 from kourou.argument_types import check_field_types
 from kourou.client.credentials import Credentials
 from kourou.transport.settings import ClientTlsConfig, ConnectionLimits, RemotingClientConfig
+from kourou.wording import nearest
 
 DEFAULT_INSTANCE: Final = "DEFAULT"
 _numbers = itertools.count(1)
@@ -108,12 +108,23 @@ def split_options(
     names = sorted(own | ClientOptions.__annotations__.keys())
     for name in keywords:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            near = _option_of_java(name, options_type) or nearest(name, names)
+            hint = f"did you mean {near}?" if near else "docs/client-options.md lists all"
             raise TypeError(f"{name!r} is not an option of {whose}; {hint}")
     options = {name: given for name, given in keywords.items() if name in own}
     others = {name: given for name, given in keywords.items() if name not in own}
     return options_type(**options), ClientSettings(**others)
+
+
+def _option_of_java(name: str, options_type: type[Any]) -> str | None:
+    """The option that RocketMQ calls `name`: each description has RocketMQ's name in brackets."""
+    from kourou.client.reference import meanings  # reads source; only on the way to an error
+
+    try:
+        described = meanings(options_type) | meanings(ClientSettings)
+    except OSError:  # installed without source
+        return None
+    return next((option for option, meaning in described.items() if f"(`{name}`)" in meaning), None)
 
 
 def local_ip() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar, Unpack
 
@@ -202,6 +203,12 @@ class PlainProducer(PlainClient[ProducerT]):
     def stats(self) -> ProducerStats:
         """Counters since the start."""
         return self._do(self._client.stats)
+
+
+for _name, _method in vars(PlainProducer).items():
+    if inspect.isfunction(_method):
+        # Python's errors about wrong arguments name the class that users know.
+        _method.__qualname__ = f"Producer.{_name}"
 
 
 @lists_options(ProducerOptions, ClientSettings)
