@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from kourou.client.api import ClientApi
 from kourou.client.broker_features import BrokerFeatures
+from kourou.client.client_blocks import ASYNC_NOT_STARTED
 from kourou.client.ending import Ending
 from kourou.client.namesrv_list import NamesrvList
 from kourou.client.routes import Routes
@@ -155,7 +156,7 @@ class ClientInstance:
         if self._pid == os.getpid() and not self._is_stopped and self.tasks.failure is None:
             return  # every send asks
         if not self._pid:
-            raise ClientStateError("this client is not started; use it in a `with` block, or call start()")
+            raise ClientStateError(ASYNC_NOT_STARTED)
         if self._pid != os.getpid():
             raise ClientStateError(
                 f"this client was started in process {self._pid}, before a fork, and its connections are "

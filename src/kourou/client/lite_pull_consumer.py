@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self, TypeAlias, Unpack
 
 from kourou.argument_types import check_int, wrong_type
+from kourou.client.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
 from kourou.client.ending import Ending
 from kourou.client.instance import ClientInstance
 from kourou.client.lite_calls import LiteCalls
@@ -54,7 +55,7 @@ class LitePullStats:
 
 
 @lists_options(LitePullOptions, ClientSettings)
-class AsyncLitePullConsumer:
+class AsyncLitePullConsumer(AsyncBlockOnly):
     """Polls; for asyncio. Without it: `LitePullConsumer`.
 
         async with AsyncLitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
@@ -340,8 +341,10 @@ class AsyncLitePullConsumer:
 
     def _running(self) -> LiteEngine:
         self._instance.check_running()
-        if self._engine is None or self._is_stopping:
-            raise ClientStateError("this consumer is not running; use it in a `with` block, or call start()")
+        if self._engine is None:
+            raise ClientStateError(ASYNC_NOT_STARTED)
+        if self._is_stopping:
+            raise ClientStateError("this client is stopping; make a new one")
         return self._engine
 
     def _inner(self, queue: MessageQueue) -> MessageQueue:

@@ -14,6 +14,7 @@ from typing import Final, Self, Unpack
 
 from kourou.argument_types import check_int, wrong_type
 from kourou.client.batches import plan_batches
+from kourou.client.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
 from kourou.client.ending import Ending
 from kourou.client.instance import ClientInstance
 from kourou.client.message_checks import check_group
@@ -56,7 +57,7 @@ _COMPRESS_IN_THREAD_BYTES: Final = 64 * 1024
 
 
 @lists_options(ProducerOptions, ClientSettings)
-class AsyncProducer:
+class AsyncProducer(AsyncBlockOnly):
     """Sends messages; use it in an `async with` block, or call `start` and `stop`.
 
         async with AsyncProducer("orders", namesrv="127.0.0.1:9876") as producer:
@@ -427,7 +428,7 @@ class AsyncProducer:
     def stats(self) -> ProducerStats:
         """Counters since the start."""
         if self._sends is None:
-            raise ClientStateError("this client is not started; use it in a `with` block, or call start()")
+            raise ClientStateError(ASYNC_NOT_STARTED)
         in_flight = self._sends.in_flight
         return ProducerStats(
             **asdict(self._sends.counters), in_flight=in_flight.count, in_flight_bytes=in_flight.size_bytes

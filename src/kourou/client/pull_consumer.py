@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from kourou.argument_types import check_int, wrong_type
+from kourou.client.client_blocks import AsyncBlockOnly
 from kourou.client.instance import ClientInstance
 from kourou.client.message_checks import check_group
 from kourou.client.namespaces import Namespace
@@ -39,7 +40,7 @@ DEFAULT_SUSPEND_MS: Final = 20_000
 
 
 @lists_options(ClientSettings)
-class AsyncPullConsumer:
+class AsyncPullConsumer(AsyncBlockOnly):
     """Pulls single queues; for asyncio. Without it: `PullConsumer`.
 
         async with AsyncPullConsumer("readers", namesrv="127.0.0.1:9876") as consumer:

@@ -16,6 +16,7 @@ from typing import Final, Self, TypeAlias, Unpack
 
 from kourou.client.assigned_queue import AssignedQueue
 from kourou.client.cancellable_tasks import CancellableTasks
+from kourou.client.client_blocks import AsyncBlockOnly
 from kourou.client.consumer_offsets import ConsumerOffsets, stored_offsets
 from kourou.client.consumer_options import ConsumeFrom, ConsumerOptions, Model
 from kourou.client.ending import Ending
@@ -57,7 +58,7 @@ class PullContext:
 PullFunction: TypeAlias = Callable[[PullContext], Awaitable[None]]
 
 
-class AsyncPullSchedule:
+class AsyncPullSchedule(AsyncBlockOnly):
     """Calls functions for queues.
 
         async def read(context: PullContext) -> None:

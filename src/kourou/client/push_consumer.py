@@ -31,6 +31,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, Unpack, overload
 
+from kourou.client.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
 from kourou.client.consumer_calls import ConsumerCalls
 from kourou.client.consumer_options import ConsumerKeywords, ConsumerOptions, split_consumer_keywords
 from kourou.client.consumer_stats import ConsumerStats
@@ -56,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 @lists_options(ConsumerOptions, ClientSettings)
-class AsyncPushConsumer:
+class AsyncPushConsumer(AsyncBlockOnly):
     """A member of a consumer group. Keyword arguments are those of ConsumerOptions and ClientSettings.
 
     Topics may be subscribed to before and after `start`, and let go of at any time.
@@ -319,7 +320,7 @@ class AsyncPushConsumer:
     def _running(self) -> tuple[PushEngine, asyncio.Event]:
         self._instance.check_running()
         if self._engine is None or self._stopped is None:
-            raise ClientStateError("this consumer is not started; use it in a `with` block, or call start()")
+            raise ClientStateError(ASYNC_NOT_STARTED)
         return self._engine, self._stopped
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, Unpack
 
 from kourou.argument_types import check_int, wrong_type
+from kourou.client.client_blocks import AsyncBlockOnly
 from kourou.client.option_help import lists_options
 from kourou.client.pull_consumer import AsyncPullConsumer
 from kourou.client.pulls import PullResult, PullStatus
@@ -79,7 +80,7 @@ class QueueChunk:
 
 
 @lists_options(ClientSettings)
-class QueueReader:
+class QueueReader(AsyncBlockOnly):
     """Reads one queue from one offset to another; for asyncio.
 
         queue = MessageQueue("TopicTest", "broker-a", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -26,7 +27,7 @@ from kourou import (
 )
 from kourou.client.namespaces import Namespace
 from kourou.client.queue_choice import QueueChoice
-from kourou.errors import KourouError, MessageRefusedError, NameRefusedError
+from kourou.errors import ClientStateError, KourouError, MessageRefusedError, NameRefusedError
 from kourou.protocol.bodies import MessageQueue
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -157,6 +158,74 @@ def test_a_producer_shows_its_group() -> None:
 def test_an_argument_of_a_wrong_type_is_refused_by_its_name(make: Any, text: str) -> None:
     with pytest.raises(TypeError) as caught:
         make()
+    assert str(caught.value) == text
+
+
+NOT_STARTED = "this client is not started; use it in a `with` block, or call start()"
+ASYNC_NOT_STARTED = "this client is not started; use it in an `async with` block, or call `await start()`"
+
+
+async def test_a_client_that_is_not_started_says_how_its_kind_is_started() -> None:
+    async def error_of(call: Any) -> str:
+        with pytest.raises(ClientStateError) as caught:
+            result = call()
+            if inspect.isawaitable(result):
+                await result
+        return str(caught.value)
+
+    message = Message("T", b"x")
+    for call in (
+        lambda: AsyncProducer("g").send(message),
+        AsyncProducer("g").stats,
+        AsyncPushConsumer("g").wait,
+        AsyncLitePullConsumer("g").poll,
+        lambda: AsyncPullConsumer("g").fetch_queues("T"),
+    ):
+        assert await error_of(call) == ASYNC_NOT_STARTED
+    for call in (
+        lambda: Producer("g").send(message),
+        Producer("g").stats,
+        LitePullConsumer("g").poll,
+        lambda: LitePullConsumer("g").position(QUEUE),
+        lambda: PullConsumer("g").fetch_queues("T"),
+    ):
+        assert await error_of(call) == NOT_STARTED
+
+
+class _OwnProducer(AsyncProducer):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        (AsyncProducer("g"), "use AsyncProducer in an `async with` block; `with` is for Producer"),
+        (_OwnProducer("g"), "use AsyncProducer in an `async with` block; `with` is for Producer"),
+        (
+            AsyncLitePullConsumer("g"),
+            "use AsyncLitePullConsumer in an `async with` block; `with` is for LitePullConsumer",
+        ),
+        (QueueReader(QUEUE), "use QueueReader in an `async with` block"),
+    ],
+)
+def test_a_with_block_of_an_asyncio_client_says_what_to_use(client: Any, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        with client:
+            pass
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        (Producer("g"), "use Producer in a `with` block; `async with` is for AsyncProducer"),
+        (PushConsumer("g"), "use PushConsumer in a `with` block; `async with` is for AsyncPushConsumer"),
+    ],
+)
+async def test_an_async_with_block_of_a_plain_client_says_what_to_use(client: Any, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        async with client:
+            pass
     assert str(caught.value) == text
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
+from kourou.client.client_blocks import NOT_STARTED, PlainBlockOnly
 from kourou.client.ending import Ending
 from kourou.client.plain.portal import Portal, Work, enter_portal, leave_portal_nowait
 from kourou.errors import ClientStateError
@@ -35,7 +36,7 @@ class AsyncClient(Protocol):
 ClientT = TypeVar("ClientT", bound=AsyncClient)
 
 
-class PlainClient(Generic[ClientT]):
+class PlainClient(PlainBlockOnly, Generic[ClientT]):
     """An async client on the loop that the plain clients of a process share.
 
     Usable from any number of threads, once started. A client used after a fork, in the child, raises
@@ -152,7 +153,14 @@ class PlainClient(Generic[ClientT]):
     def _do(self, work: Callable[[], T]) -> T:
         """Call a function of the async client that does not wait."""
         portal = self._portal
-        return work() if portal is None else portal.do(work)
+        if portal is not None:
+            return portal.do(work)
+        try:
+            return work()
+        except ClientStateError:
+            if self._is_started:
+                raise
+            raise ClientStateError(NOT_STARTED) from None
 
     def _call_early(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run something that the async client can do before its start too, where it waits for nothing."""
@@ -164,14 +172,12 @@ class PlainClient(Generic[ClientT]):
         except StopIteration as end:
             return cast(T, end.value)
         coroutine.close()
-        raise ClientStateError("this client is not started; use it in a `with` block, or call start()")
+        raise ClientStateError(NOT_STARTED)
 
     def _running(self) -> Portal:
         portal = self._portal
         if portal is None:
             raise ClientStateError(
-                "this client is stopped; make a new one"
-                if self._is_started
-                else "this client is not started; use it in a `with` block, or call start()"
+                "this client is stopped; make a new one" if self._is_started else NOT_STARTED
             )
         return portal
