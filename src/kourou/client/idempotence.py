@@ -156,8 +156,8 @@ def idempotent(
     lease_seconds: float = ...,
 ) -> PlainDecorator: ...
 def idempotent(
-    *,
-    store: IdempotenceStore | TransactionalStore[Any],
+    *handler: object,
+    store: IdempotenceStore | TransactionalStore[Any] | None = None,
     key: Callable[[Any], str] = business_key,
     scope: str | None = None,
     lease_seconds: float = DEFAULT_LEASE_SECONDS,
@@ -182,6 +182,11 @@ def idempotent(
     the function forgets what was done. The topic is part of the key as well.
     A process that dies at work holds a key for `lease_seconds`: longer than any handler takes.
     """
+    if handler or store is None:
+        raise TypeError(
+            "idempotent needs a store: write @idempotent(store=...), "
+            "for example with MemoryStore() of kourou.client.idempotence_stores"
+        )
     if key is unique_id_key:
         warnings.warn(
             "messages are identified by their unique ids: a business event that is sent twice has two ids, "

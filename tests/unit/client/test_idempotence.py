@@ -329,3 +329,14 @@ async def test_a_claim_that_is_cancelled_on_its_way_is_given_back() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(store) == 0
+
+
+def test_a_decorator_without_a_store_says_how_to_write_it() -> None:
+    words = (
+        "idempotent needs a store: write @idempotent(store=...), "
+        "for example with MemoryStore() of kourou.client.idempotence_stores"
+    )
+    for arguments in ((print,), ()):
+        with pytest.raises(TypeError) as caught:
+            idempotent(*arguments)  # type: ignore[call-overload]
+        assert str(caught.value) == words
