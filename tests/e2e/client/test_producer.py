@@ -341,7 +341,7 @@ async def test_many_messages_of_which_some_cannot_be_stored(tmp_path: Path) -> N
 async def test_without_auto_creation_the_error_says_what_to_do(tmp_path: Path) -> None:
     async with cluster(tmp_path, auto_create_topic_enable=False) as running:
         async with producing(running.namesrv_addr) as producer:
-            with pytest.raises(NoRouteError, match="mqadmin updateTopic.*autoCreateTopicEnable=true"):
+            with pytest.raises(NoRouteError, match="kourou topic create.*autoCreateTopicEnable=true"):
                 await producer.send(Message("Nowhere", b"x"))
             with pytest.raises(NoRouteError):
                 await producer.send_nowait(Message("Nowhere", b"x"))
