@@ -74,8 +74,13 @@ class Message:
             _check_flag(flag)
         self.flag = flag
         self._properties: dict[str, str] = {}
-        for name, value in (properties or {}).items():
-            self.put_user_property(name, value)
+        if properties:
+            try:
+                pairs = properties.items()
+            except AttributeError:
+                raise wrong_type("properties", "a dict", properties) from None
+            for name, value in pairs:
+                self.put_user_property(name, value)
         if tags:
             _text(tags, "tags")
             if "||" in tags or tags == "*":

@@ -51,11 +51,13 @@ def _message(rows: Rows, row: int, options: SinkOptions) -> Message:
     message = Message(
         topic,
         value,
-        tags=_text(rows, "tags", row),
         keys=_keys(rows, row),
         properties=_own(rows, row, options),
         delay_time_ms=_cell(rows, "delay_ms", row) or 0,
     )
+    if tags := _text(rows, "tags", row):
+        # Not by Message(tags=…), which refuses `||`: rows may be copies of what another client has sent.
+        message.put_property(MessageConst.PROPERTY_TAGS, tags)
     sharding_key = _text(rows, "sharding_key", row)
     if sharding_key is not None:
         message.put_user_property(MessageConst.PROPERTY_SHARDING_KEY, sharding_key)

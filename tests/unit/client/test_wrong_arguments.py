@@ -139,6 +139,7 @@ def test_a_producer_shows_its_group() -> None:
             "deliver_time_ms must be an int or a datetime, not str ('9')",
         ),
         (lambda: Message("T", b"x", flag="1"), "flag must be an int, not str ('1')"),
+        (lambda: Message("T", b"x", properties=["a"]), "properties must be a dict, not list (['a'])"),
         (lambda: Message("T", b"x", keys=None), "keys must be a str or a list of str, not None"),
         (
             lambda: Message("T", b"x", wait_store_msg_ok="no"),

@@ -30,7 +30,9 @@ from kourou.spark.sink_options import SinkOptions  # isort: skip
 NAMES = ["topic", "value", "keys", "tags", "properties", "sharding_key", "delay_ms"]
 OPTIONS = SinkOptions(namesrv="127.0.0.1:1", max_message_bytes=300, batch_bytes=1_000, batch_rows=7)
 
-texts = st.text(max_size=6) | st.sampled_from(["", " ", "a b", "x\x01y", "x\x02y", "KEYS", "日本", "x" * 300])
+texts = st.text(max_size=6) | st.sampled_from(
+    ["", " ", "*", "a||b", "a b", "x\x01y", "x\x02y", "KEYS", "日本", "x" * 300]
+)
 rows_of = st.fixed_dictionaries(
     {
         "topic": st.sampled_from(["A", "B", "%RETRY%g", "no good", "SCHEDULE_TOPIC_XXXX", None]),
