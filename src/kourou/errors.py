@@ -316,7 +316,9 @@ class SendFailedError(ClientError):
 
     retriable = True
 
-    def __init__(self, topic: str, attempts: list[str], timeout_ms: int) -> None:
+    def __init__(
+        self, topic: str, attempts: list[str], timeout_ms: int, *, may_be_stored: bool = False
+    ) -> None:
         # A reason that repeats is given once: with three attempts at one broker they are often the same.
         counts = Counter(attempts)
         reasons = [f"{reason} ({count} times)" if count > 1 else reason for reason, count in counts.items()]
@@ -326,6 +328,8 @@ class SendFailedError(ClientError):
         self.topic = topic
         self.attempts = attempts
         self.timeout_ms = timeout_ms
+        self.may_be_stored = may_be_stored
+        """Whether an attempt was written and not answered: the broker may have stored the message."""
 
 
 class PartlySentError(SendFailedError):

@@ -19,7 +19,8 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message
 from kourou.protocol.versions import V5_0_0, version_desc
 
-_SENDS_AT_ONCE: Final = 32
+SENDS_AT_ONCE: Final = 32
+"""How many messages of a stream are under way at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ async def send_messages(
     After a failure no more are taken; those under way are waited for. The topic has to exist.
     """
     under_way: asyncio.Queue[asyncio.Future[SendResult] | None] = asyncio.Queue()
-    room = asyncio.Semaphore(_SENDS_AT_ONCE)
+    room = asyncio.Semaphore(SENDS_AT_ONCE)
 
     async def begin(producer: AsyncProducer) -> None:
         try:

@@ -26,7 +26,7 @@ from kourou.admin.message_reading import (
 )
 from kourou.admin.session import Admin
 from kourou.admin.topics import read_permission_command
-from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
+from kourou.errors import CallTimeoutError, ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from kourou.protocol.tags import SUB_ALL
@@ -288,7 +288,15 @@ class Tail:
         broker = place.queue.broker_name
         if broker not in self._silent:
             self._silent.add(broker)
-            self._on_trouble(f"{broker} ({place.address}): {error}")
+            self._on_trouble(f"{broker}: {_described(error, place.address)}")
+
+
+def _described(error: KourouError, address: str) -> str:
+    """An error with the address that it comes from, once."""
+    if isinstance(error, CallTimeoutError):
+        return f"no answer from {address} within {error.timeout_ms} ms"
+    text = str(error)
+    return text if address in text else f"{text} (from {address})"
 
 
 def _size(span: QueueSpan) -> int:

@@ -11,9 +11,17 @@ from rich.markup import escape
 _FILE_WIDTH = 250
 
 
+class _PipeConsole(Console):
+    """A console that leaves it to run_command how a command ends whose output is closed."""
+
+    def on_broken_pipe(self) -> None:
+        """rich would end the process with 1."""
+        raise BrokenPipeError
+
+
 def wide_console() -> Console:
     """Standard output: as wide as the terminal, or wide enough for a line a row in a file."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    return _PipeConsole(highlight=False, width=None if sys.stdout.isatty() else _FILE_WIDTH)
 
 
 def shown(text: str) -> str:

@@ -20,8 +20,11 @@ def exit_with(program: str, lines: Iterable[str], code: int = FAILURE) -> NoRetu
     sys.exit(code)
 
 
-def run_command(program: str, action: Callable[[], None]) -> None:
-    """Run the body of a command. What the user can mend is told without a stack trace."""
+def run_command(program: str, action: Callable[[], None], *, is_output_all: bool = False) -> None:
+    """Run the body of a command. What the user can correct is one line without a stack trace.
+
+    `is_output_all`: the command only prints, so that a closed pipe, as of `| head`, is no failure.
+    """
     try:
         action()
         sys.stdout.flush()
@@ -32,7 +35,7 @@ def run_command(program: str, action: Callable[[], None]) -> None:
         exit_with(program, str(error).splitlines() or [type(error).__name__])
     except BrokenPipeError:
         drop_output()
-        sys.exit(FAILURE)
+        sys.exit(0 if is_output_all else FAILURE)
     except OSError as error:
         # A full disk behind `> file`, a file that may not be written: nothing that we could mend.
         drop_output()

@@ -46,7 +46,9 @@ _topic = click.option("-t", "--topic", default=TOPIC, help="Where to, or from.")
 @click.option("--count", type=IntRange(1), default=1_000, metavar="N", help="How many messages.")
 def producer(*, namesrv: str | None, topic: str, count: int) -> None:
     """Send messages with tag TagA, and print where each was stored."""
-    run_command("kourou quickstart producer", lambda: send(_addresses(namesrv), topic, count))
+    run_command(
+        "kourou quickstart producer", lambda: send(_addresses(namesrv), topic, count), is_output_all=True
+    )
 
 
 @quickstart_app.command()
@@ -54,7 +56,7 @@ def producer(*, namesrv: str | None, topic: str, count: int) -> None:
 @_topic
 def consumer(*, namesrv: str | None, topic: str) -> None:
     """Print every message of a topic, from the first on, until Ctrl-C."""
-    run_command("kourou quickstart consumer", lambda: consume(_addresses(namesrv), topic))
+    run_command("kourou quickstart consumer", lambda: consume(_addresses(namesrv), topic), is_output_all=True)
 
 
 def _addresses(given: str | None) -> str:

@@ -119,7 +119,7 @@ def inspect(
         with_hex=with_hex,
         as_json=as_json,
     )
-    _run("kourou store inspect", command.run)
+    _run("kourou store inspect", command.run, is_output_all=True)
 
 
 def _folders(options: Iterable[str]) -> tuple[Path, ...]:
@@ -128,9 +128,9 @@ def _folders(options: Iterable[str]) -> tuple[Path, ...]:
     return tuple(Path(name) for name in names if name)
 
 
-def _run(program: str, action: Callable[[], int]) -> None:
+def _run(program: str, action: Callable[[], int], *, is_output_all: bool = False) -> None:
     """Run a command and end with its exit code."""
-    run_command(program, lambda: _end(program, action))
+    run_command(program, lambda: _end(program, action), is_output_all=is_output_all)
 
 
 def _end(program: str, action: Callable[[], int]) -> None:

@@ -35,6 +35,8 @@ class PendingSend:
     _place: dict[LaneSend, None] | None = None
     attempts: list[str] | None = None
     """What was tried and failed, as a user reads it."""
+    may_be_stored = False
+    """Whether an attempt was written and not answered."""
     queue: MessageQueue | None = None
     lane: BrokerLane | None = None
     connection: Connection | None = None

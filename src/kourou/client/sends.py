@@ -29,6 +29,7 @@ from kourou.errors import (
     CallTimeoutError,
     ClientStateError,
     ConnectError,
+    ConnectionLostError,
     NoRouteError,
     ResponseError,
     SendFailedError,
@@ -231,6 +232,7 @@ class Sends:
         broker_name = "unknown" if queue is None else queue.broker_name
         address = "unknown" if send.lane is None else send.lane.address
         self._note(send, describe_attempt(broker_name, address, error))
+        send.may_be_stored |= isinstance(error, CallTimeoutError | ConnectionLostError)
         if self.faults is not None and queue is not None:
             is_reachable = not isinstance(error, ConnectError)
             self.faults.update(broker_name, 0.0, isolate=True, reachable=is_reachable)
@@ -279,7 +281,9 @@ class Sends:
         self._leave(send)
 
     def _give_up(self, send: PendingSend, cause: Exception | None) -> None:
-        error = SendFailedError(send.messages[0].topic, send.attempts or [], send.timeout_ms)
+        error = SendFailedError(
+            send.messages[0].topic, send.attempts or [], send.timeout_ms, may_be_stored=send.may_be_stored
+        )
         error.__cause__ = cause
         self.fail(send, error)
 

@@ -103,7 +103,7 @@ async def test_a_broker_that_is_silent_is_reported_once_and_read_from_where_it_w
             producer.send(Message(TOPIC, b"2"))
             await seen.until("0", "1", "2")
         (trouble,) = seen.troubles
-        assert trouble.startswith("broker-a (127.0.0.1:")
+        assert trouble.startswith("broker-a: ") and trouble.count(mq.broker_addresses[0]) == 1
 
 
 async def test_an_output_that_fails_ends_it() -> None:

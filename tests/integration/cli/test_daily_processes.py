@@ -82,6 +82,82 @@ def test_lines_are_sent_as_they_are_typed_and_ctrl_c_ends_it(mq: LocalCluster) -
     assert [message.body for message in mq.messages("Typed")] == [b"one", b"two"]
 
 
+def test_a_closed_pipe_ends_the_sending_of_lines_with_a_count(mq: LocalCluster) -> None:
+    mq.create_topic("Piped")
+    with started(mq, "send", "Piped", "--lines") as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert "  broker-a/" in line(process)
+        process.stdout.close()
+        process.stdin.write(b"two\n")
+        process.stdin.flush()
+        assert process.wait(LIMIT_S) == 1
+        assert process.stderr.read() == (
+            b"kourou send: standard output was closed after 2 messages; no more lines are sent, except for "
+            b"those under way (at most 32)\n"
+        )
+    assert [message.body for message in mq.messages("Piped")] == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["kourou.cli.main", "quickstart", "producer", "--count", "2"],
+        ["kourou.cli.main", "topic", "list", "--all"],
+        ["kourou.cli.mqadmin", "printMsg", "-t", "Printed"],
+    ],
+)
+def test_a_command_whose_output_is_closed_ends_with_0(
+    words: list[str], mq: LocalCluster, producer: Producer
+) -> None:
+    mq.create_topic("Printed")
+    mq.create_topic("TopicTest")
+    producer.send(Message("Printed", b"x"))
+    module, *rest = words
+    assert ended_with_closed_output(module, *rest, "-n", mq.namesrv) == (0, b"")
+
+
+def test_an_inspection_whose_output_is_closed_ends_with_0(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    for form in ([], ["--json"]):
+        assert ended_with_closed_output("kourou.cli.main", "store", "inspect", str(tmp_path), *form) == (
+            0,
+            b"",
+        )
+
+
+def ended_with_closed_output(module: str, *words: str) -> tuple[int, bytes]:
+    """The exit code and stderr of a command whose output nothing reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        command = [sys.executable, "-m", module, *words]
+        ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=LIMIT_S)
+    finally:
+        os.close(writing)
+    return ended.returncode, ended.stderr
+
+
+def test_a_broker_that_hangs_is_one_line_of_each_command(mq: LocalCluster) -> None:
+    mq.create_topic("Hanging", queues=1)
+    (address,) = mq.broker_addresses
+    with (
+        mq.pause(),
+        started(mq, "send", "Hanging", "x", "--timeout", "500") as send,
+        started(mq, "tail", "Hanging", "--no-follow", "--timeout", "500") as tail,
+    ):
+        assert tail.communicate(timeout=LIMIT_S) == (
+            b"",
+            f"kourou tail: broker-a: no answer from {address} within 500 ms\n".encode(),
+        )
+        _, said = send.communicate(timeout=LIMIT_S)
+    (problem,) = said.decode().splitlines()
+    assert problem.startswith("kourou send: topic 'Hanging': not sent after ")
+    assert problem.endswith("; the broker may have stored it all the same")
+    assert (send.returncode, tail.returncode) == (1, 1)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo terminals")
 def test_a_terminal_is_asked_before_a_topic_is_deleted(mq: LocalCluster, tmp_path: Path) -> None:
     mq.create_topic("Asked")

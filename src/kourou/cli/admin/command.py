@@ -47,6 +47,8 @@ class AdminCommand:
     """After how many seconds it is repeated; None: it is not."""
     needs_cluster: bool = True
     """Whether it asks anybody at all."""
+    changes_as_it_prints: bool = False
+    """Whether a closed output, as by `| head`, ends it before all is done; exit code 1 then."""
     is_only_kourou: bool = False
     """Not a command of Apache's."""
 

@@ -183,6 +183,7 @@ REDRIVE: Final = AdminCommand(
         flag("", "again", "send those too that were redriven before"),
     ),
     stream=_redrive,
+    changes_as_it_prints=True,
     show=_show,
     aliases=("redriveDLQ", "resendDLQ"),
     is_only_kourou=True,

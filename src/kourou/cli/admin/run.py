@@ -71,7 +71,10 @@ def main(program: str, words: Sequence[str]) -> None:
     if isinstance(command, MissingCommand):
         run_command(f"{program} {command.name}", lambda: _refuse(command))
     else:
-        run_command(f"{program} {command.name}", lambda: _run(program, command, rest))
+        is_output_all = not command.changes_as_it_prints
+        run_command(
+            f"{program} {command.name}", lambda: _run(program, command, rest), is_output_all=is_output_all
+        )
 
 
 def _command(program: str, name: str) -> AdminCommand | MissingCommand:

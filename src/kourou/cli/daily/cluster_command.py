@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -48,6 +49,8 @@ TLS_OPTIONS: Final = (
 JSON_OPTION: Final = click.option("as_json", "--json", is_flag=True, help="Print JSON.")
 YES_OPTION: Final = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
+_NO_LOG: Final = logging.NullHandler()
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -77,6 +80,10 @@ class Session:
     def note(self, text: str) -> None:
         """Say something on stderr that is not a failure."""
         print(f"{program_name(click.get_current_context())}: {text}", file=sys.stderr, flush=True)
+
+    def trouble(self, text: str) -> None:
+        """Say on stderr what went wrong while the command goes on; its exit code is 1."""
+        self.screen.trouble(f"{program_name(click.get_current_context())}: {text}")
 
     async def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something is destroyed. ConfigError if the answer is no, or there is no terminal."""
@@ -132,6 +139,8 @@ def cluster_command(
         def action() -> None:
             screen = Screen(given)
             options = client_options(given, default_namesrv=DEFAULT_NAMESRV)
+            # The command reports what fails. Without a handler, Python prints the client's warnings as well.
+            logging.getLogger("kourou").addHandler(_NO_LOG)
 
             async def run() -> None:
                 async with Admin(**options) as admin:
@@ -149,7 +158,7 @@ def cluster_command(
             if screen.has_trouble:
                 sys.exit(FAILURE)
 
-        run_command(program_name(click.get_current_context()), action)
+        run_command(program_name(click.get_current_context()), action, is_output_all=True)
 
     decorated: Callable[..., None] = command
     for option in reversed(

@@ -70,7 +70,7 @@ async def list_groups(session: Session, *, show_all: bool) -> None:
         )
         for row in rows:
             if row["problem"]:
-                session.screen.trouble(f"{row['group']}: {row['problem']}")
+                session.trouble(f"{row['group']}: {row['problem']}")
 
     session.show(rows, show)
     if not rows and (problem := await no_broker(admin)) is not None:
@@ -344,6 +344,4 @@ async def delete(session: Session, *, group: str, yes: bool) -> None:
 
     session.show({"group": group, "brokers": outcomes}, show)
     for outcome in failed:
-        session.screen.trouble(
-            f"kourou group delete: group {group} is not deleted at {outcome.address}: {outcome.problem}"
-        )
+        session.trouble(f"group {group} is not deleted at {outcome.address}: {outcome.problem}")

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import click
 
-from kourou.admin.message_sending import SentMessage, check_timers, send_messages
+from kourou.admin.message_sending import SENDS_AT_ONCE, SentMessage, check_timers, send_messages
 from kourou.cli.daily.cluster_command import Session, cluster_command
 from kourou.cli.daily.missing_names import existing_route
 from kourou.cli.daily.names import complete_topics
 from kourou.cli.daily.standard_input import all_of, lines_of, stdin_chunks
 from kourou.cli.option_types import IntRange, parse_duration_ms
 from kourou.cli.pairs import parse_pairs
+from kourou.cli.problems import drop_output
 from kourou.cli.usage import OneLineCommand
-from kourou.errors import ConfigError, KourouError, MessageRefusedError
+from kourou.errors import ConfigError, KourouError, MessageRefusedError, SendFailedError
 from kourou.protocol.message import Message
+from kourou.wording import counted
 
 
 @click.command(cls=OneLineCommand)
@@ -94,12 +96,27 @@ async def send(
         async for outcome in outcomes:
             number += 1
             if isinstance(outcome, KourouError):
-                failures.append(f"message {number}: {outcome}" if lines else str(outcome))
-            else:
+                failures.append(f"message {number}: {_reason(outcome)}" if lines else _reason(outcome))
+                continue
+            try:
                 _show(session, outcome, is_delayed=bool(delay_ms or delay_level))
+            except BrokenPipeError:
+                if not lines:
+                    raise
+                drop_output()
+                raise KourouError(
+                    f"standard output was closed after {counted(number, 'message')}; no more lines are sent, "
+                    f"except for those under way (at most {SENDS_AT_ONCE})"
+                ) from None
     if failures:
         more = f" ({len(failures)} of {number} messages failed)" if len(failures) > 1 else ""
         raise KourouError(failures[0] + more)
+
+
+def _reason(error: KourouError) -> str:
+    if isinstance(error, SendFailedError) and error.may_be_stored:
+        return f"{error}; the broker may have stored it all the same"
+    return str(error)
 
 
 def _show(session: Session, sent: SentMessage, *, is_delayed: bool) -> None:

@@ -98,7 +98,7 @@ async def tail(
         topic,
         where,
         printer.emit,
-        on_trouble=(lambda text: session.note(f"{text}; retrying")) if follows else session.screen.trouble,
+        on_trouble=(lambda text: session.note(f"{text}; retrying")) if follows else session.trouble,
         on_note=session.note,
         expression=tags or SUB_ALL,
         keeps=keeps,
