@@ -23,7 +23,7 @@ from kourou.client.pulls import PullResult
 from kourou.client.queue_addresses import QueueAddresses
 from kourou.client.queue_offsets import QueueOffsets
 from kourou.client.queue_pulls import PULL_TIMEOUT_MS, QueuePulls
-from kourou.client.settings import ClientOptions, ClientSettings
+from kourou.client.settings import ClientOptions, ClientSettings, check_option_names
 from kourou.client.subscription import ExpressionType, subscription_data, warn_of_unlikely_tags
 from kourou.protocol.bodies import (
     ConsumeFromWhere,
@@ -76,6 +76,8 @@ class AsyncPullConsumer(AsyncBlockOnly):
             raise ValueError(
                 "suspended_pull_timeout_ms is the time for suspend_ms and the way, so it is longer"
             )
+        own = ("pull_timeout_ms", "suspend_ms", "suspended_pull_timeout_ms")
+        check_option_names(options, own, ClientSettings, "a pull consumer")
         settings = ClientSettings(**options)
         self.group = group
         namesrv = settings.namesrv if isinstance(settings.namesrv, str) else ""

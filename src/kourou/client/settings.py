@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar
@@ -105,15 +105,22 @@ def split_options(
     """A client's own options, and where to connect. TypeError names a keyword that nobody knows, and the one
     that was probably meant."""
     own = {option.name for option in fields(options_type)}  # type: ignore[arg-type]
-    names = sorted(own | ClientOptions.__annotations__.keys())
+    check_option_names(keywords, own, options_type, whose)
+    options = {name: given for name, given in keywords.items() if name in own}
+    others = {name: given for name, given in keywords.items() if name not in own}
+    return options_type(**options), ClientSettings(**others)
+
+
+def check_option_names(
+    keywords: Iterable[str], own: Iterable[str], options_type: type[Any], whose: str
+) -> None:
+    """TypeError for a keyword that is neither one of a client's own nor says where to connect."""
+    names = sorted({*own, *ClientOptions.__annotations__})
     for name in keywords:
         if name not in names:
             near = _option_of_java(name, options_type) or nearest(name, names)
             hint = f"did you mean {near}?" if near else "docs/client-options.md lists all"
             raise TypeError(f"{name!r} is not an option of {whose}; {hint}")
-    options = {name: given for name, given in keywords.items() if name in own}
-    others = {name: given for name, given in keywords.items() if name not in own}
-    return options_type(**options), ClientSettings(**others)
 
 
 def _option_of_java(name: str, options_type: type[Any]) -> str | None:

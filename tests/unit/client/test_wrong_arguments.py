@@ -42,6 +42,10 @@ CHOICE = QueueChoice(Namespace(""))
         (lambda: AsyncLitePullConsumer("g", autocommit=True), "lite pull consumer; did you mean auto_commit"),
         (lambda: Producer("g", retryTimesWhenSendFailed=3), "of a producer; did you mean retry_times\\?$"),
         (lambda: PushConsumer("g", consumeThreadMax=3), "of a push consumer; did you mean concurrency\\?$"),
+        (
+            lambda: PullConsumer("g", suspend=3),
+            "^'suspend' is not an option of a pull consumer; did you mean suspend_ms",
+        ),
         (lambda: Producer("g", zzz=3), "^'zzz' is not an option of a producer; docs/client-options.md lists"),
         (lambda: Producer("g").send(None, timeout=5), r"^Producer.send\(\) got an unexpected keyword"),
         (lambda: AsyncProducer("g", credentials=("a", "b")), "credentials are Credentials"),
