@@ -12,6 +12,8 @@ from typing import Final
 
 _RANGE: Final = range(18_000, 31_000)
 _ATTEMPTS: Final = 200
+# Hypothesis seeds the generator of the module: suites side by side would choose the same ports.
+_random: Final = random.SystemRandom()
 
 
 def free_port() -> int:
@@ -26,7 +28,7 @@ def free_broker_port() -> int:
 
 def _free_port_with(neighbours: tuple[int, ...]) -> int:
     for _ in range(_ATTEMPTS):
-        port = random.choice(_RANGE)
+        port = _random.choice(_RANGE)
         if all(_is_free(port + step) for step in (0, *neighbours)):
             return port
     raise RuntimeError(f"no free port in [{_RANGE.start}, {_RANGE.stop}) after {_ATTEMPTS} attempts")
