@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -15,6 +16,11 @@ class StrayCancellationError(RuntimeError):
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         super().__init__(f"task {task.get_name()} was cancelled from outside")
+
+
+def _failure_level() -> int:
+    """An error, except at the end of the program: what was left running fails then for want of threads."""
+    return logging.ERROR if threading.main_thread().is_alive() else logging.DEBUG
 
 
 class TaskOwner:
@@ -52,11 +58,11 @@ class TaskOwner:
         elif self._title and isinstance(error, StrayCancellationError) and self._are_all_cancelled():
             self._loop_ended()
         elif self._failure.done():
-            _log.error("%s failed again", self._name, exc_info=error)
+            _log.log(_failure_level(), "%s failed again", self._name, exc_info=error)
         else:
             self._failure.set_exception(error)
             if self._is_logged:
-                _log.error("%s failed", self._name, exc_info=error)
+                _log.log(_failure_level(), "%s failed", self._name, exc_info=error)
 
     def _are_all_cancelled(self) -> bool:
         """Whether this is the end of the event loop; any other stray cancellation is that of one task."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 
 import pytest
 
@@ -71,6 +73,19 @@ async def test_a_task_that_is_cancelled_by_a_stranger_is_heard() -> None:
         with pytest.raises(RuntimeError, match="sleeper"):
             await owner.wait_failed()
     await owner.stop()
+
+
+async def test_what_fails_at_the_end_of_the_program_is_no_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its main thread has ended: executors take no more work, which left-over clients try to give them."""
+    monkeypatch.setattr(threading, "main_thread", threading.Thread)  # one that does not run
+    owner = TaskOwner("client", is_logged=True)
+    owner.start(dies(), "reader")
+    with pytest.raises(OSError, match="gone"):
+        await owner.wait_failed()
+    await owner.stop()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize("is_logged", [False, True])
