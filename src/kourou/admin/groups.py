@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from kourou.admin.config_pages import PAGE_SIZE, read_config_pages
 from kourou.admin.consume_stats import group_names
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.targets import Outcome, on_each
 from kourou.errors import RemotingError, ResponseError
 from kourou.protocol.bodies import (
+    DataVersion,
     MessageRequestMode,
     SetMessageRequestModeRequestBody,
     SubscriptionGroupConfig,
@@ -27,7 +28,6 @@ from kourou.protocol.headers import (
     GetAllSubscriptionGroupResponseHeader,
 )
 
-_PAGE_SIZE: Final = 2000
 """Groups asked for at once, as Apache's tools; a broker of RocketMQ 4 sends all whatever is asked."""
 
 
@@ -93,20 +93,19 @@ async def set_consume_mode(
 
 async def group_configs(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:
     """The settings of all groups of a broker, by group."""
-    found: dict[str, SubscriptionGroupConfig] = {}
-    data_version = ""
-    while True:
+
+    async def read(
+        known: int, version: str
+    ) -> tuple[dict[str, SubscriptionGroupConfig], DataVersion, int | None]:
         header = GetAllSubscriptionGroupRequestHeader(
-            group_seq=len(found), data_version=data_version, max_group_num=_PAGE_SIZE
+            group_seq=known, data_version=version, max_group_num=PAGE_SIZE
         )
         answer = await admin.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, header)
         page = decode_body(answer.body, SubscriptionGroupWrapper)
-        known = len(found)
-        found |= page.subscription_group_table
         total = answer.header(GetAllSubscriptionGroupResponseHeader).total_group_num
-        if total is None or len(found) >= total or len(found) == known:
-            return found
-        data_version = encode_body(page.data_version).decode()
+        return page.subscription_group_table, page.data_version, total
+
+    return await read_config_pages(read)
 
 
 async def all_group_names(admin: Admin) -> list[str]:

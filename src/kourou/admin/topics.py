@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kourou.admin.config_pages import PAGE_SIZE, read_config_pages
 from kourou.admin.session import Admin, command_line, replica_address
 from kourou.admin.targets import Outcome, ask_each, masters_of, on_each
 from kourou.client.strategies import AllocateAveragely
@@ -14,6 +15,7 @@ from kourou.errors import ConfigError, KourouError, ResponseError
 from kourou.protocol.bodies import (
     BrokerData,
     ClusterInfo,
+    DataVersion,
     GroupList,
     MessageQueue,
     TopicConfig,
@@ -44,7 +46,6 @@ from kourou.protocol.names import (
 
 # Enough to keep the servers busy, few enough that they serve others too.
 _TOPICS_AT_ONCE: Final = 16
-_PAGE_SIZE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,20 +262,17 @@ async def allocate_queues(admin: Admin, topic: str, clients: Sequence[str]) -> d
 
 async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:
     """All topics of a broker, by name; of brokers of 5.x page by page."""
-    found: dict[str, TopicConfig] = {}
-    data_version = ""
-    while True:
+
+    async def read(known: int, version: str) -> tuple[dict[str, TopicConfig], DataVersion, int | None]:
         header = GetAllTopicConfigRequestHeader(
-            topic_seq=len(found), data_version=data_version, max_topic_num=_PAGE_SIZE
+            topic_seq=known, data_version=version, max_topic_num=PAGE_SIZE
         )
         answer = await admin.call(address, RequestCode.GET_ALL_TOPIC_CONFIG, header)
         page = decode_body(answer.body, TopicConfigSerializeWrapper)
-        known = len(found)
-        found |= page.topic_config_table
         total = answer.header(GetAllTopicConfigResponseHeader).total_topic_num
-        if total is None or len(found) >= total or len(found) == known:
-            return found
-        data_version = encode_body(page.data_version).decode()
+        return page.topic_config_table, page.data_version, total
+
+    return await read_config_pages(read)
 
 
 # -- changes -----------------------------------------------------------------------------------------
