@@ -1,10 +1,10 @@
 """Registration: keeps the name servers up to date about this broker.
 
-All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a name server that could
-not be told is tried again soon, then less and less often, so that it may be started after the broker. A
-change is told at once, and changes that come together are told together. Many topics are told less often:
-where they are made one after the other, about a tenth of the time goes into telling all of them each time.
-Not here: how a name server is told (out_api.py).
+All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a registration
+that failed is retried soon, then less and less often, so that the name server may be started after the
+broker. A change is registered at once, and simultaneous changes together. With many topics it is done less
+often: where they are created one after the other, about a tenth of the time goes into registering all of them.
+Not here: the request itself (out_api.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Registration: when name servers are told, and tried again."""
+"""Registration: when it happens, and when it is retried."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_name_server_that_starts_after_the_broker_is_tried_again_at_once
     waits = await waits_of(monkeypatch, out_api, 30_000)
     # The second round is due after 10 s, the third 30 s later.
     assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.7, 12.8, 17.2, 30])
-    # Those that know of us are told in the usual rounds only.
+    # Name servers that have the registration get it again in the usual rounds only.
     late = frozenset({"late:9876"})
     assert out_api.told == [None, *[late] * 6, None, late, None, None]
 

@@ -27,7 +27,7 @@ CONNECTING: Final = (
 
 
 def client_options(given: Given, *, default_namesrv: str | None = None) -> ClientOptions:
-    """What an Admin is told. ConfigError for files that cannot be read, or a context that is not there.
+    """The options of an Admin. ConfigError for files that cannot be read, or a context that is not there.
 
     `default_namesrv`: where neither options, environment nor a context name a cluster.
     """
