@@ -3,7 +3,7 @@
 All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a registration
 that failed is retried soon, then less and less often, so that the name server may be started after the
 broker. A change is registered at once, and simultaneous changes together. With many topics it is done less
-often: where they are created one after the other, about a tenth of the time goes into registering all of them.
+often: where they are created one after the other, that takes about a tenth of the time.
 Not here: the request itself (out_api.py).
 """
 

@@ -1,7 +1,7 @@
 """HandlerCalls: one call of a user's handler, with hooks around it, and what came of it.
 
-A handler that raises has failed, and that is logged (failure_log.py). One that raises CancelledError although
-nobody cancelled it has failed too. Only when the consumer stops does a cancellation go through.
+A handler that raises has failed, and that is logged (failure_log.py). One that raises CancelledError without
+having been cancelled has failed too. Only when the consumer stops does a cancellation go through.
 """
 
 from __future__ import annotations
