@@ -23,6 +23,7 @@ from kourou.testing import LocalCluster  # noqa: E402
 from kourou.transport.dispatcher import Dispatcher  # noqa: E402
 from kourou.transport.request import Request  # noqa: E402
 from tests.interop import apache, artifacts  # noqa: E402
+from tests.interop.cluster import wait_until  # noqa: E402
 from tests.spark.sink_kit import write  # noqa: E402
 from tests.spark.source_kit import StreamRun, read_batch, source  # noqa: E402
 
@@ -77,7 +78,10 @@ def test_all_requests_are_signed(signed: set[int]) -> None:
             [{"value": b"a"}, {"value": b"b"}, {"value": b"c", "delay_ms": 1}],
             {**where, "topic": "orders", "createTopic": "true"},
         )
-        batch = read_batch(source(mq, subscribePattern="orders", startingTimestamp="1", **KEYS))
+        # The broker registers an automatically created topic after the send is acknowledged.
+        pattern = {"subscribePattern": "orders", "startingTimestamp": "1"}
+        wait_until(lambda: bool(read_batch(source(mq, **pattern, **KEYS))), timeout_s=30, what="the topic")
+        batch = read_batch(source(mq, **pattern, **KEYS))
         assert {row["value"] for row in batch} >= {b"a", b"b"}
         run = StreamRun(mq, subscribe="orders", startingOffsets="earliest", groupId="signed", **KEYS)
         assert run.drain()
