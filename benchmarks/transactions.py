@@ -18,10 +18,10 @@ from time import process_time, time_ns
 
 import uvloop
 
-from kourou.broker import end_transaction_processor
 from kourou.broker.controller import BrokerController
-from kourou.broker.send_message_processor import SendMessageProcessor
-from kourou.broker.transactions import Transactions
+from kourou.broker.send.send_message_processor import SendMessageProcessor
+from kourou.broker.transactions import end_transaction_processor
+from kourou.broker.transactions.transactions import Transactions
 from kourou.config.broker import BrokerConfig
 from kourou.protocol.codes import CommandFlag, RequestCode, SerializeType
 from kourou.protocol.command import RemotingCommand

@@ -210,7 +210,7 @@ async def test_what_apache_delivered_is_not_delivered_again(
 ) -> None:
     """Its deliveries do not name the record they were made from."""
     with monkeypatch.context() as patch:
-        patch.setattr("kourou.broker.deliveries.mark_of", lambda _: 0)
+        patch.setattr("kourou.broker.delay.deliveries.mark_of", lambda _: 0)
         await fill(folder)
     removed(folder / "store" / "config" / "timercheck")
     clock = FakeClock(SEND_MS + 9_000)

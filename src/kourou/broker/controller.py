@@ -15,37 +15,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from kourou.broker import end_transaction_processor
 from kourou.broker.clock_watch import ClockWatch
-from kourou.broker.config_writer import ConfigWriter
-from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
-from kourou.broker.consumers import ConsumerManager
-from kourou.broker.delay_offsets import DelayOffsetManager
-from kourou.broker.delayed_delivery import DelayedDelivery
-from kourou.broker.disk_threads import DiskThreads
-from kourou.broker.flush_service import FlushService
+from kourou.broker.delay.delay_offsets import DelayOffsetManager
+from kourou.broker.delay.delayed_delivery import DelayedDelivery
+from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
+from kourou.broker.groups.consumers import ConsumerManager
+from kourou.broker.groups.producers import ProducerManager
+from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks
-from kourou.broker.long_polling import Pull, PullRequestHoldService
-from kourou.broker.offsets import ConsumerOffsetManager
-from kourou.broker.orphan_queues import adopt_orphans
-from kourou.broker.out_api import BrokerIdentity, BrokerOuterApi
-from kourou.broker.pass_end import PassEnd
 from kourou.broker.processors import broker_processors
-from kourou.broker.producers import ProducerManager
-from kourou.broker.pull_message_processor import PullMessageProcessor
-from kourou.broker.rebalance_lock import RebalanceLockManager
-from kourou.broker.registration import Registration
-from kourou.broker.retention_service import RetentionService
-from kourou.broker.send_message_processor import SendMessageProcessor
+from kourou.broker.pull.long_polling import Pull, PullRequestHoldService
+from kourou.broker.pull.pull_message_processor import PullMessageProcessor
+from kourou.broker.registration.out_api import BrokerIdentity, BrokerOuterApi
+from kourou.broker.registration.registration import Registration
+from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.broker.services import BrokerServices
 from kourou.broker.settings import store_config, store_host, store_root
-from kourou.broker.stats import BrokerStatsManager
-from kourou.broker.store_stats import StoreStats
-from kourou.broker.subscription_groups import SubscriptionGroupManager
-from kourou.broker.topics import TopicConfigManager
-from kourou.broker.transaction_check import TransactionCheck
-from kourou.broker.transaction_recovery import recover as recover_transactions
-from kourou.broker.transactions import Transactions
+from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.broker.stats.store_stats import StoreStats
+from kourou.broker.storage.commit_cycle import PassEnd
+from kourou.broker.storage.disk_threads import DiskThreads
+from kourou.broker.storage.flush_service import FlushService
+from kourou.broker.storage.retention_service import RetentionService
+from kourou.broker.tables.config_writer import ConfigWriter
+from kourou.broker.tables.offsets import ConsumerOffsetManager
+from kourou.broker.tables.orphan_queues import adopt_orphans
+from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+from kourou.broker.tables.topics import TopicConfigManager
+from kourou.broker.transactions import end_transaction_processor
+from kourou.broker.transactions.transaction_check import TransactionCheck
+from kourou.broker.transactions.transaction_recovery import recover as recover_transactions
+from kourou.broker.transactions.transactions import Transactions
 from kourou.clock import Clock
 from kourou.config.broker import SLAVE, BrokerConfig
 from kourou.config.store_keys import NO_SLAVES

@@ -5,27 +5,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kourou.broker import (
+from kourou.broker.admin import config_processor
+from kourou.broker.delay import timer_processor
+from kourou.broker.groups import (
     client_manage_processor,
-    config_processor,
     consumer_call_processor,
     consumer_manage_processor,
-    group_processor,
     lock_processor,
-    offset_processor,
-    query_message_processor,
-    reply_processor,
-    reset_offset,
-    send_back_processor,
-    stats_processor,
-    timer_processor,
-    topic_processor,
 )
+from kourou.broker.pull import query_message_processor
+from kourou.broker.send import reply_processor, send_back_processor
+from kourou.broker.stats import stats_processor
+from kourou.broker.tables import group_processor, offset_processor, reset_offset, topic_processor
 from kourou.transport.request import Processor
 
 if TYPE_CHECKING:
-    from kourou.broker.retention_service import RetentionService
     from kourou.broker.services import BrokerServices
+    from kourou.broker.storage.retention_service import RetentionService
 
 _MODULES = (
     reply_processor,

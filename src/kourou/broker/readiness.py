@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.inner_message import InnerMessage, put_now
+from kourou.broker.send.inner_message import InnerMessage, put_now
 from kourou.errors import RequestError
 from kourou.protocol.codes import PermName
 from kourou.protocol.message_id import encode_host
 from kourou.store.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
-    from kourou.broker.out_api import BrokerOuterApi
+    from kourou.broker.registration.out_api import BrokerOuterApi
     from kourou.broker.services import BrokerServices
 
 _PROBE_BODY: Final = b"ready?"

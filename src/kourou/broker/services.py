@@ -16,18 +16,18 @@ from kourou.transport.dispatcher import run_request
 
 if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch
-    from kourou.broker.consumers import ConsumerManager
-    from kourou.broker.delay_offsets import DelayOffsetManager
-    from kourou.broker.disk_threads import DiskThreads
-    from kourou.broker.long_polling import PullRequestHoldService
-    from kourou.broker.offsets import ConsumerOffsetManager
-    from kourou.broker.pass_end import PassEnd
-    from kourou.broker.producers import ProducerManager
-    from kourou.broker.rebalance_lock import RebalanceLockManager
-    from kourou.broker.stats import BrokerStatsManager
-    from kourou.broker.subscription_groups import SubscriptionGroupManager
-    from kourou.broker.timer_messages import TimerMessages
-    from kourou.broker.topics import TopicConfigManager
+    from kourou.broker.delay.delay_offsets import DelayOffsetManager
+    from kourou.broker.delay.timer_messages import TimerMessages
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.groups.rebalance_lock import RebalanceLockManager
+    from kourou.broker.pull.long_polling import PullRequestHoldService
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.storage.commit_cycle import PassEnd
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
     from kourou.config.broker import BrokerConfig
     from kourou.protocol.bodies.topics import TopicConfig
     from kourou.store.files import Files

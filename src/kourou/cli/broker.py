@@ -100,7 +100,7 @@ def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None
 
 
 async def _warn_of_address(broker: BrokerController) -> None:
-    from kourou.broker.advertised_address import reach_warning
+    from kourou.broker.registration.advertised_address import reach_warning
 
     warning = await reach_warning(broker.config.bind_address, broker.config.broker_ip1, broker.port)
     if warning is not None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kourou.argument_types import check_int
-from kourou.broker.name_checks import check_topic_name
-from kourou.broker.topics import check_queue_nums
+from kourou.broker.tables.name_checks import check_topic_name
+from kourou.broker.tables.topics import check_queue_nums
 from kourou.config import BrokerConfig, NamesrvConfig
 from kourou.config.host import LOOPBACK
 from kourou.embed import Broker, BrokerHooks, NameServer

@@ -118,7 +118,7 @@ async def test_nothing_is_lost_when_the_clock_was_a_month_ahead_for_a_while(
 async def test_the_wheel_goes_by_the_clock_again_when_nothing_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kourou.broker.timer_service._REJOIN_S", 0.0)
+    monkeypatch.setattr("kourou.broker.delay.timer_service._REJOIN_S", 0.0)
     clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         timers = peer.controller.services.timers

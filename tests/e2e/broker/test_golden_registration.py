@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.broker.out_api import BrokerIdentity, BrokerOuterApi
+from kourou.broker.registration.out_api import BrokerIdentity, BrokerOuterApi
 from kourou.config import BrokerConfig
 from kourou.protocol.bodies import TopicConfigSerializeWrapper
 from kourou.protocol.codes import RequestCode

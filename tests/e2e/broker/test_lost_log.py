@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker import flush_service
-from kourou.broker.disk_threads import _THREADS
+from kourou.broker.storage import flush_service
+from kourou.broker.storage.disk_threads import _THREADS
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.store.files import Files
 from tests.e2e.broker.broker_kit import Peer, messages, running

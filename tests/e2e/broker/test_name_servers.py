@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.advertised_address import reach_warning
-from kourou.broker.out_api import BrokerOuterApi, RegisterBrokerResult
-from kourou.broker.registration import PAUSE_PER_TOPIC_S
+from kourou.broker.registration.advertised_address import reach_warning
+from kourou.broker.registration.out_api import BrokerOuterApi, RegisterBrokerResult
+from kourou.broker.registration.registration import PAUSE_PER_TOPIC_S
 from kourou.embed import Broker, NameServer, NamesrvConfig
 from kourou.protocol.bodies import TopicConfigSerializeWrapper
 from kourou.protocol.codes import RequestCode, ResponseCode

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kourou.broker.out_api import BrokerIdentity, BrokerOuterApi
+from kourou.broker.registration.out_api import BrokerIdentity, BrokerOuterApi
 from kourou.config import BrokerConfig, NamesrvConfig
 from kourou.errors import KourouError
 from kourou.namesrv import NameServer

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from kourou.broker import long_polling, read_turns
 from kourou.broker.hooks import BrokerHooks, PullContext
-from kourou.broker.pull_lines import MAX_UNDER_WAY
-from kourou.broker.read_turns import ReadTurns
+from kourou.broker.pull import cold_read_throttle as read_turns
+from kourou.broker.pull import long_polling
+from kourou.broker.pull.cold_pull_queues import MAX_UNDER_WAY
+from kourou.broker.pull.cold_read_throttle import ReadTurns
 from kourou.protocol.bodies import (
     ConsumerData,
     ConsumeType,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker import pull_targets
-from kourou.broker.pull_targets import PullTargets
+from kourou.broker.pull import pull_targets
+from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.services import BrokerServices
 from kourou.protocol.bodies import (
     ConsumerData,

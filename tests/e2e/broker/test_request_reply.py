@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker import reply_processor
+from kourou.broker.send import reply_processor
 from kourou.protocol.bodies import HeartbeatData, ProducerData, encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker import client_manage_processor
+from kourou.broker.groups import client_manage_processor
 from kourou.client.lag import lag
 from kourou.client.pull_consumer import AsyncPullConsumer
 from kourou.client.pulls import PullStatus

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import pytest
 
-from kourou.broker.born_host import note_born_host
 from kourou.broker.controller import BrokerController
-from kourou.broker.send_message_processor import SendMessageProcessor
-from kourou.broker.send_runs import Sender, SendRuns
+from kourou.broker.send.born_host import note_born_host
+from kourou.broker.send.fast_send_path import Sender, SendRuns
+from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.protocol.frame import FrameDecoder
 from kourou.store.files import Files
 from kourou.store.kernel import (

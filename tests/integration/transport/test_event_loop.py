@@ -36,7 +36,7 @@ loop.submit(tick)
 WRITES = (
     TEST_KIT
     + """
-from kourou.broker.disk_threads import DiskThreads
+from kourou.broker.storage.disk_threads import DiskThreads
 async def write():
     threads = DiskThreads()
     while True:

@@ -10,19 +10,16 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from kourou.broker import (
-    config_processor,
-    consumer_call_processor,
-    offset_processor,
-    query_message_processor,
-    reset_offset,
-    stats_processor,
-)
-from kourou.broker.delay_offsets import DelayOffsetManager
-from kourou.broker.disk_threads import DiskThreads
-from kourou.broker.long_polling import Pull, PullRequestHoldService
+from kourou.broker.admin import config_processor
+from kourou.broker.delay.delay_offsets import DelayOffsetManager
+from kourou.broker.delay.timer_messages import TimerMessages
+from kourou.broker.groups import consumer_call_processor
+from kourou.broker.pull import query_message_processor
+from kourou.broker.pull.long_polling import Pull, PullRequestHoldService
 from kourou.broker.services import BrokerServices
-from kourou.broker.timer_messages import TimerMessages
+from kourou.broker.stats import stats_processor
+from kourou.broker.storage.disk_threads import DiskThreads
+from kourou.broker.tables import offset_processor, reset_offset
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig, decode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from kourou.broker import end_transaction_processor
-from kourou.broker.half_messages import half_properties
 from kourou.broker.hooks import BrokerHooks
-from kourou.broker.inner_message import InnerMessage, put_now
-from kourou.broker.pass_end import PassEnd
+from kourou.broker.send.inner_message import InnerMessage, put_now
 from kourou.broker.services import BrokerServices
-from kourou.broker.transaction_check import TransactionCheck
-from kourou.broker.transaction_recovery import recover
-from kourou.broker.transactions import Transactions
+from kourou.broker.storage.commit_cycle import PassEnd
+from kourou.broker.transactions import end_transaction_processor
+from kourou.broker.transactions.half_messages import half_properties
+from kourou.broker.transactions.transaction_check import TransactionCheck
+from kourou.broker.transactions.transaction_recovery import recover
+from kourou.broker.transactions.transactions import Transactions
 from kourou.protocol.bodies import ProducerData
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand

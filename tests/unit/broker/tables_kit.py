@@ -10,25 +10,20 @@ from typing import Any, cast
 
 import msgspec
 
-from kourou.broker import (
-    client_manage_processor,
-    consumer_manage_processor,
-    group_processor,
-    lock_processor,
-    topic_processor,
-)
-from kourou.broker.client_channel import ClientChannel
 from kourou.broker.clock_watch import ClockWatch
-from kourou.broker.consumer_ids_notifier import ConsumerIdsNotifier
-from kourou.broker.consumers import ConsumerManager
-from kourou.broker.disk_threads import DiskThreads
-from kourou.broker.offsets import ConsumerOffsetManager
-from kourou.broker.producers import ProducerManager
-from kourou.broker.rebalance_lock import RebalanceLockManager
+from kourou.broker.groups import client_manage_processor, consumer_manage_processor, lock_processor
+from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
+from kourou.broker.groups.consumers import ConsumerManager
+from kourou.broker.groups.producers import ProducerManager
+from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.services import BrokerServices
-from kourou.broker.stats import BrokerStatsManager
-from kourou.broker.subscription_groups import SubscriptionGroupManager
-from kourou.broker.topics import TopicConfigManager
+from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.broker.storage.disk_threads import DiskThreads
+from kourou.broker.tables import group_processor, topic_processor
+from kourou.broker.tables.offsets import ConsumerOffsetManager
+from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+from kourou.broker.tables.topics import TopicConfigManager
 from kourou.config.broker import BrokerConfig
 from kourou.protocol.bodies import (
     ConsumerData,

@@ -1,0 +1,1 @@
+"""Administration: configuration and runtime info."""

@@ -1,0 +1,142 @@
+"""Requests about timer messages: RECALL_MESSAGE, which takes one back before it is delivered, and how
+far they are.
+
+The message lies in the log and stays there. A second one, which waits in the same slot, has it left
+out when the slot is emptied. Who recalls is told that this second one is stored.
+Not here: the slots (timer_messages.py).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle
+from kourou.broker.send.inner_message import InnerMessage, put
+from kourou.errors import RequestError
+from kourou.protocol.bodies import encode_body
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+from kourou.protocol.message_id import UniqueIdGenerator, encode_host
+from kourou.protocol.properties import MessageConst, encode_properties
+from kourou.store.put_status import PutStatus
+from kourou.transport.addresses import parse_address
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+RECALL_TAG: Final = "_RECALL_TAG_"
+
+_NOT_ENABLED: Final = ": timerWheelEnable is false, or was when the broker started"
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Who handles which request code."""
+    processor = TimerProcessor(services)
+    return {
+        RequestCode.RECALL_MESSAGE: processor.recall,
+        RequestCode.GET_TIMER_CHECK_POINT: processor.get_timer_check_point,
+        RequestCode.GET_TIMER_METRICS: processor.get_timer_metrics,
+    }
+
+
+class TimerProcessor:
+    """Answers what is asked about timer messages."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._new_uniq_key = UniqueIdGenerator(
+            ip=parse_address(services.address)[0],
+            pid=services.start_ms & 0xFFFF,
+            class_loader_hash=services.start_ms + 1,
+            now_ms=services.now_ms,
+        )
+
+    def recall(self, request: Request) -> None:
+        """RECALL_MESSAGE."""
+        header = request.header(RecallMessageRequestHeader)
+        self._check_broker()
+        if self._services.topics.get(header.topic) is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
+            )
+        handle = self._check_handle(header)
+        message = self._recall_message(request, handle)
+        put(self._services, message, partial(self._answer, request, handle), wait=True)
+
+    def get_timer_check_point(self, request: Request) -> None:
+        """GET_TIMER_CHECK_POINT: how far the timers are, for a slave."""
+        timers = self._services.timers
+        if timers is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The checkpoint is null{_NOT_ENABLED}")
+        request.reply(body=timers.encoded_checkpoint(self._services.now_ms()))
+
+    def get_timer_metrics(self, request: Request) -> None:
+        """GET_TIMER_METRICS: how many timer messages wait, topic by topic."""
+        timers = self._services.timers
+        if timers is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The timer message store is null{_NOT_ENABLED}")
+        request.reply(body=encode_body(timers.metrics.snapshot(self._services.topics.table)))
+
+    def _check_broker(self) -> None:
+        services, config = self._services, self._services.config
+        if not config.recall_message_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                "recall failed, operation is forbidden: recallMessageEnable is false",
+            )
+        if config.broker_role == "SLAVE":
+            raise RequestError(
+                ResponseCode.SLAVE_NOT_AVAILABLE, "recall failed, broker service not available"
+            )
+        if services.now_ms() < config.start_accept_send_request_time_stamp:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available"
+            )
+        is_writable = config.broker_permission & PermName.WRITE
+        if not is_writable and not config.allow_recall_when_broker_not_writeable:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available"
+            )
+
+    def _check_handle(self, header: RecallMessageRequestHeader) -> RecallHandle:
+        try:
+            handle = decode_recall_handle(header.recall_handle)
+        except ValueError as error:
+            raise _refused(str(error)) from error
+        if handle.topic != header.topic:
+            raise _refused("topic not match")
+        if handle.broker_name != self._services.config.broker_name:
+            raise _refused("broker not match")
+        left_ms = handle.timestamp_ms - self._services.now_ms()
+        if not 0 < left_ms < self._services.config.timer_max_delay_sec * 1000:
+            raise _refused("timestamp invalid, the message is delivered already or was never sent")
+        return handle
+
+    def _recall_message(self, request: Request, handle: RecallHandle) -> InnerMessage:
+        uniq_key = self._new_uniq_key()
+        properties = {
+            MessageConst.PROPERTY_TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.uniq_key}",
+            MessageConst.PROPERTY_TIMER_DELIVER_MS: str(handle.timestamp_ms),
+            MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: uniq_key,
+            MessageConst.PROPERTY_TAGS: RECALL_TAG,
+            MessageConst.PROPERTY_CLUSTER: self._services.config.broker_cluster_name,
+        }
+        host, port = parse_address(request.connection.remote_address)
+        try:
+            text = encode_properties(properties)
+        except ValueError as error:
+            raise _refused("recall handle is invalid") from error
+        now_ms = self._services.now_ms()
+        return InnerMessage(handle.topic, 0, b"0", text, now_ms, encode_host(host, port))
+
+    def _answer(self, request: Request, handle: RecallHandle, status: PutStatus, _: int, __: int) -> None:
+        if not status.is_stored:
+            request.error(ResponseCode.SYSTEM_ERROR, f"recall failed, {status.name}")
+            return
+        request.reply(RecallMessageResponseHeader(msg_id=handle.uniq_key))
+
+
+def _refused(reason: str) -> RequestError:
+    return RequestError(ResponseCode.ILLEGAL_OPERATION, f"recall failed, {reason}")

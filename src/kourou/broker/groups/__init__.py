@@ -1,0 +1,1 @@
+"""Clients of a broker: producers, consumer groups and their members, queue locks."""

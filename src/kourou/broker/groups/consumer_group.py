@@ -1,0 +1,106 @@
+"""ConsumerGroupInfo: one consumer group that has members now, and what they subscribe to.
+
+The group has one table of subscriptions, that of the heartbeat which came last: a topic's newest
+`sub_version` wins, topics that are not in it are dropped. All members should say the same.
+Not here: groups of a broker (consumers.py), members that do not agree (group_problems.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.groups.subscription_key import MemberWish
+from kourou.protocol.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from kourou.transport.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroupInfo:
+    """Members by connection, and what the group as a whole wants."""
+
+    group: str
+    last_update_ms: int
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    channels: dict[Connection, ClientChannel] = field(default_factory=dict)
+    wishes: dict[Connection, MemberWish] = field(default_factory=dict)
+    """What each member's last heartbeat with subscriptions said."""
+    notifies: bool = True
+    """The group's `notifyConsumerIdsChangedEnable`."""
+    fingerprint: int | None = None
+    """Of the heartbeat that came last (5.x, V2); 0 if it had none."""
+    problems: tuple[str, ...] = ()
+    """In which way members do not go together."""
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every member gets every message."""
+        return self.message_model is MessageModel.BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """The members' ids, each once, in the order in which they came.
+
+        Apache lists an id twice when two connections use it. Clients then share the queues out over
+        one member too many, and a part of them is consumed by nobody.
+        """
+        return list(dict.fromkeys(channel.client_id for channel in self.channels.values()))
+
+    def find_channel(self, client_id: str) -> ClientChannel | None:
+        """The member of this id; of two, the one that came last, for the other may be a lost connection."""
+        found = None
+        for channel in self.channels.values():
+            if channel.client_id == client_id:
+                found = channel
+        return found
+
+    def update_channel(self, channel: ClientChannel, data: ConsumerData) -> bool:
+        """Take note of who sent a heartbeat; True when its connection is new."""
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        self.last_update_ms = channel.last_update_ms
+        known = self.channels.get(channel.connection)
+        if known is not None and known.client_id == channel.client_id:
+            known.last_update_ms = channel.last_update_ms
+            return False
+        if known is not None:
+            _log.warning("group %s: %s has another id now: %s", self.group, known, channel.client_id)
+        else:
+            _log.info("consumer %s joins group %s", channel, self.group)
+        self.channels[channel.connection] = channel
+        return known is None
+
+    def update_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Merge what a heartbeat wants; True when the group has other topics now."""
+        new = {each.topic: each for each in subscriptions}
+        changed = False
+        for topic, subscription in new.items():
+            old = self.subscriptions.get(topic)
+            if old is None:
+                _log.info("group %s subscribes to %s: %s", self.group, topic, subscription.sub_string)
+                changed = True
+            if old is None or subscription.sub_version > old.sub_version:
+                self.subscriptions[topic] = subscription
+        for topic in [topic for topic in self.subscriptions if topic not in new]:
+            _log.info("group %s does not subscribe to %s any more", self.group, topic)
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
+    def remove(self, connection: Connection) -> ClientChannel | None:
+        """Forget a member; None when it is none."""
+        self.wishes.pop(connection, None)
+        return self.channels.pop(connection, None)

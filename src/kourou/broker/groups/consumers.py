@@ -1,0 +1,145 @@
+"""ConsumerManager: which clients consume in which group now, told by their heartbeats.
+
+`on_change` hears of a group whose members or topics changed, with the members to tell; broadcasting
+groups and groups that are not to be notified are left out.
+Not here: heartbeats (client_manage_processor.py), groups that exist without members (subscription_groups.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kourou.broker.groups.client_channel import CHANNEL_EXPIRED_MS, ClientChannel
+from kourou.broker.groups.consumer_group import ConsumerGroupInfo
+from kourou.broker.groups.group_problems import find_problems
+from kourou.broker.groups.subscription_key import MemberWish
+from kourou.protocol.bodies import ConsumerData, SubscriptionData
+from kourou.transport.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+
+class ConsumerManager:
+    """Groups that have members."""
+
+    def __init__(
+        self, now_ms: Callable[[], int], on_change: Callable[[str, list[ClientChannel]], None]
+    ) -> None:
+        self._now_ms = now_ms
+        self._on_change = on_change
+        self._groups_of: dict[Connection, set[str]] = {}
+        self.groups: dict[str, ConsumerGroupInfo] = {}
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def get(self, group: str) -> ConsumerGroupInfo | None:
+        """The group, None when it has no member."""
+        return self.groups.get(group)
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group wants of a topic, None for nothing."""
+        info = self.groups.get(group)
+        return None if info is None else info.subscriptions.get(topic)
+
+    def find_channel(self, group: str, client_id: str) -> ClientChannel | None:
+        """A member of a group by its id."""
+        info = self.groups.get(group)
+        return None if info is None else info.find_channel(client_id)
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics that a group subscribes to now."""
+        info = self.groups.get(group)
+        return set() if info is None else set(info.subscriptions)
+
+    def groups_of_topic(self, topic: str) -> set[str]:
+        """The groups that subscribe to a topic now."""
+        return {group for group, info in self.groups.items() if topic in info.subscriptions}
+
+    def problems(self, group: str) -> list[str]:
+        """In which way the members of a group do not go together, a line for each."""
+        info = self.groups.get(group)
+        return [] if info is None else list(info.problems)
+
+    # -- heartbeats ------------------------------------------------------------------------------
+
+    def register(
+        self,
+        channel: ClientChannel,
+        data: ConsumerData,
+        *,
+        notifies: bool = True,
+        with_subscriptions: bool = True,
+    ) -> bool:
+        """Take note of a heartbeat; True when the group has other members or topics now.
+
+        Without subscriptions (5.x, V2) the group keeps those it has.
+        """
+        group = data.group_name
+        info = self.groups.get(group)
+        if info is None:
+            info = self.groups[group] = ConsumerGroupInfo(group, self._now_ms())
+        info.notifies = notifies
+        before = info.channels.get(channel.connection), info.wishes.get(channel.connection)
+        is_new = info.update_channel(channel, data)
+        self._groups_of.setdefault(channel.connection, set()).add(group)
+        has_other_topics = False
+        if with_subscriptions:
+            has_other_topics = info.update_subscriptions(data.subscription_data_set)
+            info.wishes[channel.connection] = MemberWish.of(data)
+        # Looked for on a change only: it goes over all members.
+        if before != (info.channels[channel.connection], info.wishes.get(channel.connection)):
+            self._look_for_problems(info)
+        if is_new or has_other_topics:
+            self._notify(info)
+        return is_new or has_other_topics
+
+    def unregister(self, group: str, connection: Connection) -> bool:
+        """The client on `connection` leaves a group; False when it was not in it."""
+        return self._remove(group, connection, "leaves")
+
+    def connection_closed(self, connection: Connection) -> None:
+        """The client on `connection` is gone from all its groups."""
+        for group in list(self._groups_of.get(connection, ())):
+            self._remove(group, connection, "is gone from")
+
+    def scan(self, now_ms: int, expired_ms: int = CHANNEL_EXPIRED_MS) -> None:
+        """Take out members that have not sent a heartbeat for `expired_ms`."""
+        expired = [
+            (group, channel.connection)
+            for group, info in self.groups.items()
+            for channel in info.channels.values()
+            if channel.is_expired(now_ms, expired_ms)
+        ]
+        for group, connection in expired:
+            self._remove(group, connection, "has not been heard of, and is taken from")
+
+    def _remove(self, group: str, connection: Connection, how: str) -> bool:
+        info = self.groups.get(group)
+        channel = None if info is None else info.remove(connection)
+        if info is None or channel is None:
+            return False
+        _log.info("consumer %s %s group %s", channel, how, group)
+        groups = self._groups_of[connection]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[connection]
+        if not info.channels:
+            _log.info("group %s has no members any more", group)
+            del self.groups[group]
+        self._look_for_problems(info)
+        self._notify(info)
+        return True
+
+    def _notify(self, info: ConsumerGroupInfo) -> None:
+        if info.notifies and info.channels and not info.is_broadcasting:
+            self._on_change(info.group, list(info.channels.values()))
+
+    def _look_for_problems(self, info: ConsumerGroupInfo) -> None:
+        problems = tuple(find_problems(info))
+        for line in problems:
+            if line not in info.problems:
+                _log.warning("%s", line)
+        if info.problems and not problems:
+            _log.info("group %s: the subscriptions of its members agree again", info.group)
+        info.problems = problems

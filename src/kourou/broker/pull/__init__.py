@@ -1,0 +1,1 @@
+"""Pulls: what a group may read, filters, held pulls, reads from disk."""

@@ -1,0 +1,113 @@
+"""What a subscription lets through: tags, by the ConsumeQueue alone, or SQL92, by the properties.
+
+Not here: how tags become codes (tag_filter.py), how a record's properties are read (record_matcher.py),
+whose subscription counts for a pull (member_subscriptions.py).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from kourou.broker.groups.consumers import ConsumerManager
+from kourou.broker.pull.tag_filter import SQL92, TAG, TagCodes, subscription_codes
+from kourou.errors import FilterSyntaxError, RequestError
+from kourou.protocol.bodies import SubscriptionData
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.filter import FilterProgram, compile_filter
+from kourou.protocol.properties import MessageConst
+from kourou.protocol.record import Buffer
+from kourou.protocol.record_properties import PropertyFinder
+
+
+class PropertyFilter(Protocol):
+    """Judges property strings, which are somewhere in a buffer. `terms` says how much work one is."""
+
+    @property
+    def terms(self) -> int: ...
+
+    def matches_bytes(self, buffer: Buffer, start: int, end: int) -> bool: ...
+
+
+class MessageFilter(NamedTuple):
+    """Both have to let a message pass; None lets all."""
+
+    codes: TagCodes
+    wants: PropertyFilter | None
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """Whether a subscription of this type selects by tags; older clients send none."""
+    return expression_type in (None, "", TAG)
+
+
+def subscription_filter(
+    expression: str | None, expression_type: str | None, *, property_filter: bool
+) -> MessageFilter:
+    """The filter of what a client subscribes to. `property_filter` is the key enablePropertyFilter.
+
+    RequestError with Apache's codes: 1 when filters by property are off, 23 for what is no filter.
+    """
+    if is_tag_type(expression_type):
+        return MessageFilter(subscription_codes(expression, TAG), None)
+    return MessageFilter(None, compile_subscription(expression, expression_type, property_filter))
+
+
+def compile_subscription(
+    expression: str | None, expression_type: str | None, property_filter: bool
+) -> FilterProgram:
+    """The program of a subscription that is not by tags; RequestError as above."""
+    if not property_filter:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {expression_type}",
+        )
+    if expression_type != SQL92:
+        raise _parse_failed(f"there is no filter of type {expression_type!r}; use {TAG} or {SQL92}")
+    try:
+        return compile_filter(expression or "")
+    except FilterSyntaxError as error:
+        raise _parse_failed(str(error)) from error
+
+
+def check_subscription(subscription: SubscriptionData, *, property_filter: bool) -> None:
+    """RequestError when the broker cannot filter as a client wants it to. Tags are looked at when they
+    are used: a heartbeat of Apache's clients may bring anything there."""
+    if subscription.class_filter_mode:
+        raise class_filter_refused(subscription.topic)
+    if not is_tag_type(subscription.expression_type):
+        compile_subscription(subscription.sub_string, subscription.expression_type, property_filter)
+
+
+def class_filter_refused(topic: str) -> RequestError:
+    """The answer to a filter in Java code, which brokers ran until RocketMQ 4.3."""
+    return _parse_failed(f"class filters are gone since RocketMQ 4.3 (topic {topic}); use {TAG} or {SQL92}")
+
+
+def _parse_failed(reason: str) -> RequestError:
+    # Apache's words come first: people search for them.
+    return RequestError(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {reason}"
+    )
+
+
+class RetryFilter:
+    """For messages that are consumed again (`filterSupportRetry`): by what the group wants now of the
+    topic that each was sent to. A topic with no SQL92 filter lets all pass."""
+
+    terms = 8  # that of the topic is not known before the message is
+
+    def __init__(self, consumers: ConsumerManager, group: str) -> None:
+        self._consumers = consumers
+        self._group = group
+        self._find = PropertyFinder([MessageConst.PROPERTY_RETRY_TOPIC]).values
+
+    def matches_bytes(self, buffer: Buffer, start: int, end: int) -> bool:
+        """Whether the group still wants the message."""
+        (topic,) = self._find(buffer, start, end)
+        wanted = self._consumers.find_subscription(self._group, topic) if topic else None
+        if wanted is None or wanted.expression_type != SQL92:
+            return True
+        try:
+            return compile_filter(wanted.sub_string).matches_bytes(buffer, start, end)
+        except FilterSyntaxError:
+            return True

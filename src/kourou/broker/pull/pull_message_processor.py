@@ -1,0 +1,307 @@
+"""PULL_MESSAGE: messages from a queue, at once, when they come, or when they are off the disk.
+
+A pull is answered within its pass if its messages are in memory. If they are not, a thread reads
+them. If there are none and the client wants to wait, it waits (long_polling.py). A filter by property
+may have to look at many to find few: it does so in steps (filtered_read.py). Of the pulls of one
+connection that have to wait for the disk a few are under way at a time (cold_pull_queues.py), and
+whoever reads what is old gives way to those who send (cold_read_throttle.py).
+Not here: who may pull, and what of it (pull_targets.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.hooks import PullContext
+from kourou.broker.pull.cold_pull_queues import PullLines
+from kourou.broker.pull.cold_read_throttle import ReadTurns
+from kourou.broker.pull.filtered_read import FilteredRead
+from kourou.broker.pull.long_polling import Pull
+from kourou.broker.pull.pull_answer import answer_found, answer_none, answer_reset, pull_code
+from kourou.broker.pull.pull_checks import ForbiddenType, PullForbiddenError, answer_forbidden
+from kourou.broker.pull.pull_targets import PullTarget, PullTargets
+from kourou.broker.pull.record_matcher import RecordJudge
+from kourou.broker.settings import transfer_limits
+from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
+from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
+from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.transfer_limits import TransferLimits
+from kourou.transport.dispatcher import answer_failure
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_COMMIT_OFFSET: Final = PullSysFlag.COMMIT_OFFSET.value
+_SUSPEND: Final = PullSysFlag.SUSPEND.value
+_FOUND: Final = GetMessageStatus.FOUND
+_PULL_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
+
+
+class PullMessageProcessor:
+    """Gives messages to consumers."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._targets = PullTargets(services)
+        self._lines = PullLines(services.requests)
+        self._find_queue = services.store.queues.find
+        self._reader = services.store.reader
+        log = services.store.log
+        self._turns = ReadTurns(lambda: log.max_phy_offset)
+        self._large_limits = TransferLimits.of_bytes(services.store.config.max_transfer_bytes)
+        self._stock_limits = transfer_limits(services.config)
+        self._limits_config = services.config
+
+    def processors(self) -> dict[int, Processor]:
+        """Who handles which request code."""
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.lite_pull,
+        }
+
+    def lite_pull(self, request: Request) -> None:
+        """LITE_PULL_MESSAGE: the same, but it may be switched off."""
+        if self._services.config.lite_pull_message_enable:
+            self.pull(request)
+            return
+        remark = f"the broker[{self._services.address}] for lite pull consumer is forbidden"
+        answer_forbidden(request, PullForbiddenError(ForbiddenType.BROKER_FORBIDDEN, remark))
+
+    def pull(self, request: Request) -> None:
+        """PULL_MESSAGE as a client sent it: it may wait, and its offset may be committed."""
+        header = request.header(PullMessageRequestHeader)
+        try:
+            target = self._targets.find(request, header)
+        except PullForbiddenError as refusal:
+            answer_forbidden(request, refusal)
+            return
+        sys_flag = header.sys_flag
+        if sys_flag & _COMMIT_OFFSET:
+            self._services.offsets.commit(
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.commit_offset,
+                request.connection.remote_address,
+            )
+        judge = None if target.wants is None else RecordJudge(self._services.store.log, target.wants)
+        self._serve(request, header, target, judge, may_wait=sys_flag & _SUSPEND != 0)
+
+    def resume(self, held: Pull) -> None:
+        """Run a pull again that has waited; now it is answered, whatever there is, as soon as the peer
+        has taken its other answers."""
+        try:
+            if held.request.connection.is_write_paused:
+                self._lines.run(held.request, partial(self._resume_later, held))
+                return
+            target = self._targets.renew(held.request, held.header, held.target)
+            self._serve(held.request, held.header, target, held.judge, may_wait=False)
+        except PullForbiddenError as refusal:
+            answer_forbidden(held.request, refusal)
+        except Exception as error:
+            answer_failure(held.request, error)
+
+    async def _resume_later(self, held: Pull) -> None:
+        self.resume(held)
+        await asyncio.sleep(0)  # there may be many, and others have their turn
+
+    # -- serving ---------------------------------------------------------------------------------
+
+    def _limits(self, header: PullMessageRequestHeader) -> TransferLimits:
+        """How much the pull may get: Apache's limits, as configured now, unless it was negotiated that the
+        numbers of the request rule."""
+        return self._large_limits if header.kourou_large_pull else self._stock_limits_now()
+
+    def _stock_limits_now(self) -> TransferLimits:
+        if self._limits_config is not self._services.config:
+            self._limits_config = self._services.config
+            self._stock_limits = transfer_limits(self._limits_config)
+        return self._stock_limits
+
+    def _serve(
+        self,
+        request: Request,
+        header: PullMessageRequestHeader,
+        target: PullTarget,
+        judge: RecordJudge | None,
+        *,
+        may_wait: bool,
+    ) -> None:
+        queue = self._find_queue(header.topic, header.queue_id)
+        reset = self._services.offsets.take_reset(header.topic, header.consumer_group, header.queue_id)
+        if reset is not None:
+            low, high = (queue.min_queue_offset, queue.max_queue_offset) if queue is not None else (0, 0)
+            answer_reset(request, reset, low, high)
+            return
+        if judge is not None:
+            self._serve_filtered(Pull(request, header, target, judge), judge, may_wait=may_wait)
+            return
+        reader = self._reader
+        limits = self._limits(header)
+        max_messages = header.max_msg_nums
+        if max_messages > limits.max_messages:
+            max_messages = limits.max_messages
+        wanted = reader.units_wanted(max_messages, is_filtered=target.codes is not None)
+        units = b"" if queue is None else queue.read_units_nowait(header.queue_offset, wanted)
+        is_old = units is not None and reader.is_old(units)
+        has_turn = is_old and self._turns.take_nowait()
+        if units is not None and (has_turn or not is_old):
+            result = self._read(header, target, limits, queue, units)
+            if result.is_loaded:
+                if has_turn:
+                    self._turns.spend(result.size_bytes)
+                self._finish(request, header, target, result, may_wait=may_wait)
+                return
+            result.release()  # in its line a pull keeps no file
+        assert queue is not None, "without a queue nothing is read"
+        pull = Pull(request, header, target)
+        self._lines.run(request, partial(self._serve_cold, pull, queue, wanted, has_turn=has_turn))
+
+    def _finish(
+        self,
+        request: Request,
+        header: PullMessageRequestHeader,
+        target: PullTarget,
+        result: GetMessageResult,
+        *,
+        may_wait: bool,
+        judge: RecordJudge | None = None,
+    ) -> None:
+        """Answer a pull, or let it wait if it wants to and there is nothing yet."""
+        if (
+            result.status is _FOUND
+            or not may_wait
+            or pull_code(result.status, header.queue_offset) != _PULL_NOT_FOUND
+            or not self._hold(Pull(request, header, target, judge))
+        ):
+            self._answer(request, header, target, result)
+
+    def _read(
+        self,
+        header: PullMessageRequestHeader,
+        target: PullTarget,
+        limits: TransferLimits,
+        queue: ConsumeQueue | None,
+        units: bytes,
+    ) -> GetMessageResult:
+        codes = target.codes
+        return self._reader.get_message(
+            queue,
+            header.queue_offset,
+            header.max_msg_nums,
+            max_bytes=header.max_msg_bytes,
+            limits=limits,
+            tags_filter=None if codes is None else codes.__contains__,
+            units=units,
+        )
+
+    async def _serve_cold(self, pull: Pull, queue: ConsumeQueue, wanted: int, *, has_turn: bool) -> None:
+        """Have the queue's units read first; what they point to may be on disk too."""
+        if not has_turn:
+            await self._turns.wait()
+        began_s = perf_counter()
+        queue_offset = pull.header.queue_offset
+        units = queue.read_units_nowait(queue_offset, wanted)
+        if units is None:
+            units = await self._services.in_disk_thread(queue.read_units, queue_offset, wanted)
+        result = self._read(pull.header, pull.target, self._limits(pull.header), queue, units)
+        self._turns.spend(result.size_bytes)
+        await self._load_and_answer(pull, result)
+        # Those from memory take no millisecond, which is what this is counted in.
+        self._services.stats.get_latency((perf_counter() - began_s) * 1000)
+
+    def _serve_filtered(self, pull: Pull, judge: RecordJudge, *, may_wait: bool) -> None:
+        judge.rest()
+        limits = self._limits(pull.header)
+        read = FilteredRead(self._services, pull, judge, limits)
+        read.step()
+        result = read.result
+        if read.is_done and result is not None and result.is_loaded:
+            self._finish(pull.request, pull.header, pull.target, result, may_wait=may_wait, judge=judge)
+            return
+        if result is not None and not result.is_loaded:  # in its line a pull keeps no file
+            result.release()
+            judge.rest()
+            read = FilteredRead(self._services, pull, judge, limits)
+        self._lines.run(pull.request, partial(self._read_on, pull, read))
+
+    async def _read_on(self, pull: Pull, read: FilteredRead) -> None:
+        try:
+            while not read.is_done and not pull.request.connection.closed:
+                await read.wait()
+        except BaseException:
+            if read.result is not None:
+                read.result.release()
+            raise
+        if read.result is not None:
+            await self._load_and_answer(pull, read.result)
+
+    async def _load_and_answer(self, pull: Pull, result: GetMessageResult) -> None:
+        connection = pull.request.connection
+        try:
+            if not result.is_loaded and not connection.closed:
+                await self._services.in_disk_thread(result.load)
+        finally:
+            result.release()
+        await connection.wait_writable()
+        if not connection.closed:
+            self._answer(pull.request, pull.header, pull.target, result)
+
+    def _hold(self, pull: Pull) -> bool:
+        """Let the pull wait; False when too many do."""
+        config = self._services.config
+        timeout_ms = pull.header.suspend_timeout_millis
+        if not config.long_polling_enable:
+            timeout_ms = config.short_polling_time_mills
+        return self._services.holds.hold(pull, max(0, timeout_ms))
+
+    def _answer(
+        self,
+        request: Request,
+        header: PullMessageRequestHeader,
+        target: PullTarget,
+        result: GetMessageResult,
+    ) -> None:
+        services = self._services
+        broker_id = 0
+        if services.config.slave_read_enable:
+            broker_id = self._suggested_broker(target.group_config, result)
+        topic_sys_flag = target.topic_config.topic_sys_flag
+        if result.status is not _FOUND:
+            code = pull_code(result.status, header.queue_offset)
+            answer_none(request, result, code, broker_id, topic_sys_flag)
+            services.stats.get_missed()
+            return
+        if services.hooks.after_pull:
+            self._call_hooks(request, header, result)
+        answer_found(request, result, broker_id, topic_sys_flag)
+        group, topic = header.consumer_group, header.topic
+        services.offsets.commit_pull(group, topic, header.queue_id, result.next_begin_offset)
+        services.stats.pulled(group, topic, result.message_count, result.size_bytes)
+
+    def _suggested_broker(self, group_config: SubscriptionGroupConfig, result: GetMessageResult) -> int:
+        """Which broker the client should ask next: a slave, for what is no longer in memory here."""
+        store = self._services.store
+        behind_bytes = store.log.max_phy_offset - result.last_phy_offset
+        is_slow = result.last_phy_offset and behind_bytes > self._stock_limits_now().memory_bytes
+        return group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
+
+    def _call_hooks(
+        self, request: Request, header: PullMessageRequestHeader, result: GetMessageResult
+    ) -> None:
+        context = PullContext(
+            header.topic,
+            header.queue_id,
+            header.consumer_group,
+            header.queue_offset,
+            result.message_count,
+            result.size_bytes,
+            request.connection.remote_address,
+        )
+        self._services.hooks.call(self._services.hooks.after_pull, context)

@@ -1,0 +1,265 @@
+"""PullTargets: what a group may pull of a topic, and which messages of it; decided once, then remembered.
+
+A consumer asks the same a thousand times a second. What was decided holds as long as all that it was decided
+by is the very same: the configurations of broker, groups and topic, none of which is ever changed in place,
+and what the consumer subscribes to, by its own words or by the heartbeats of its group. Whatever is odd is
+decided each time: filters by property, long lists of tags, members that do not want what their group wants.
+Not here: what refuses a pull (pull_checks.py), how a filter is made (message_filter.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.groups.member_subscriptions import member_subscription
+from kourou.broker.pull.message_filter import (
+    MessageFilter,
+    PropertyFilter,
+    RetryFilter,
+    class_filter_refused,
+    is_tag_type,
+    subscription_filter,
+)
+from kourou.broker.pull.pull_checks import ForbiddenType, PullForbiddenError, check_pull
+from kourou.broker.pull.tag_filter import TagCodes
+from kourou.errors import RequestError
+from kourou.protocol.bodies.heartbeat import MessageModel, SubscriptionData
+from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
+from kourou.protocol.bodies.topics import TopicConfig
+from kourou.protocol.codes import PullSysFlag, ResponseCode
+from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX
+from kourou.transport.request import Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+    from kourou.config.broker import BrokerConfig
+    from kourou.protocol.bodies.topics import DataVersion
+
+MAX_KNOWN: Final = 10_000
+"""Groups and topics of that many are remembered, at most 10 MB; then all are decided anew."""
+_MAX_CODES: Final = 8
+_MAX_EXPRESSION_CHARS: Final = 256
+
+_SUBSCRIPTION: Final = PullSysFlag.SUBSCRIPTION.value
+_CLASS_FILTER: Final = PullSysFlag.CLASS_FILTER.value
+_FILTER_BITS: Final = _SUBSCRIPTION | _CLASS_FILTER
+_PARSE_FAILED: Final = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+class PullTarget:
+    """A topic that a group may pull from; `codes` and `wants` are the filter."""
+
+    __slots__ = (
+        "_broker_config",
+        "_expression",
+        "_expression_type",
+        "_filter_bits",
+        "_groups_version",
+        "_message_model",
+        "_subscription",
+        "codes",
+        "group_config",
+        "topic_config",
+        "wants",
+    )
+
+    def __init__(
+        self,
+        topic_config: TopicConfig,
+        group_config: SubscriptionGroupConfig,
+        codes: TagCodes,
+        wants: PropertyFilter | None = None,
+    ) -> None:
+        self.topic_config = topic_config
+        self.group_config = group_config
+        self.codes = codes
+        self.wants = wants
+        self._broker_config: BrokerConfig | None = None
+        self._groups_version: DataVersion | None = None
+        self._filter_bits = 0
+        self._expression: str | None = None
+        self._expression_type: str | None = None
+        self._subscription: SubscriptionData | None = None
+        self._message_model: MessageModel | None = None
+
+    def note_permissions(self, services: BrokerServices) -> None:
+        """It was found now that the group may pull."""
+        self._broker_config = services.config
+        self._groups_version = services.groups.data_version
+
+    def note_subscription(
+        self,
+        services: BrokerServices,
+        header: PullMessageRequestHeader,
+        subscription: SubscriptionData | None,
+    ) -> None:
+        """The filter is that of `header`, or of the group's heartbeats, which said `subscription`."""
+        self._filter_bits = header.sys_flag & _FILTER_BITS
+        self._expression = header.subscription
+        self._expression_type = header.expression_type
+        self._subscription = subscription
+        group = services.consumers.get(header.consumer_group)
+        self._message_model = None if group is None else group.message_model
+
+    def is_allowed(self, services: BrokerServices, header: PullMessageRequestHeader) -> bool:
+        """Whether nothing has changed by which the group may pull; the queue is looked at too."""
+        config = self.topic_config
+        return (
+            self._broker_config is services.config
+            # Another one with every change of any group, and of what a group is forbidden.
+            and self._groups_version is services.groups.data_version
+            and services.topics.table.get(header.topic) is config
+            and 0 <= header.queue_id < config.read_queue_nums
+        )
+
+    def is_wanted(self, services: BrokerServices, request: Request, header: PullMessageRequestHeader) -> bool:
+        """Whether the filter is still that of the consumer."""
+        if header.sys_flag & _FILTER_BITS != self._filter_bits:
+            return False
+        if self._filter_bits:
+            return header.subscription == self._expression and header.expression_type == self._expression_type
+        group = services.consumers.groups.get(header.consumer_group)
+        if group is None or group.message_model is not self._message_model:
+            return False
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is not self._subscription or subscription is None:
+            return False
+        if subscription.sub_version < header.sub_version:
+            return False
+        own = member_subscription(request.connection, header.consumer_group, header.topic)
+        return own is None or own is subscription or _says_the_same(own, subscription)
+
+
+class PullTargets:
+    """The targets of one broker."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._known: dict[tuple[str, str], PullTarget] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, request: Request, header: PullMessageRequestHeader) -> PullTarget:
+        """What the pull is to get; PullForbiddenError or RequestError when it may not be."""
+        services = self._services
+        target = self._known.get((header.topic, header.consumer_group))
+        if (
+            target is not None
+            and target.is_allowed(services, header)
+            and target.is_wanted(services, request, header)
+        ):
+            return target
+        return self._decide(request, header)
+
+    def renew(self, request: Request, header: PullMessageRequestHeader, target: PullTarget) -> PullTarget:
+        """The target of a pull that has waited: whether it may be is asked again, its filter stays."""
+        if target.is_allowed(self._services, header):
+            return target
+        topic_config, group_config = check_pull(self._services, request, header)
+        return PullTarget(topic_config, group_config, target.codes, target.wants)
+
+    def _decide(self, request: Request, header: PullMessageRequestHeader) -> PullTarget:
+        services = self._services
+        topic_config, group_config = check_pull(services, request, header)
+        if header.sys_flag & _CLASS_FILTER:
+            raise class_filter_refused(header.topic)
+        subscription = None
+        if header.sys_flag & _SUBSCRIPTION:
+            wanted = subscription_filter(
+                header.subscription,
+                header.expression_type,
+                property_filter=services.config.enable_property_filter,
+            )
+        else:
+            subscription = self._subscription(request, header, group_config)
+            wanted = self._heartbeat_filter(subscription)
+        if services.config.filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            group = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+            wanted = MessageFilter(None, RetryFilter(services.consumers, group))
+        target = PullTarget(topic_config, group_config, *wanted)
+        target.note_permissions(services)
+        if _is_ordinary(header, wanted) and (
+            subscription is None
+            or (
+                subscription is services.consumers.find_subscription(header.consumer_group, header.topic)
+                and _is_small(subscription)
+            )
+        ):
+            target.note_subscription(services, header, subscription)
+            self._remember((header.topic, header.consumer_group), target)
+        return target
+
+    def _remember(self, key: tuple[str, str], target: PullTarget) -> None:
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[key] = target
+
+    def _heartbeat_filter(self, subscription: SubscriptionData) -> MessageFilter:
+        try:
+            return subscription_filter(
+                subscription.sub_string,
+                subscription.expression_type,
+                property_filter=self._services.config.enable_property_filter,
+            )
+        except RequestError as error:
+            if is_tag_type(subscription.expression_type) or error.response_code != _PARSE_FAILED:
+                raise
+            # The heartbeat was refused for it, with the same words.
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"The broker's consumer filter data is not exist!Your expression may be wrong! {error}",
+            ) from error
+
+    def _subscription(
+        self, request: Request, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig
+    ) -> SubscriptionData:
+        """What heartbeats said of the topic: that of the client itself, else that of its group."""
+        group = self._services.consumers.get(header.consumer_group)
+        if group is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if not group_config.consume_broadcast_enable and group.message_model == MessageModel.BROADCASTING:
+            raise PullForbiddenError(
+                ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+            )
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if subscription.sub_version < header.sub_version:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        own = member_subscription(request.connection, header.consumer_group, header.topic)
+        if own is None or _says_the_same(own, subscription):
+            return subscription
+        if own.sub_version >= header.sub_version:
+            return own
+        if not is_tag_type(own.expression_type):
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
+            )
+        return subscription
+
+
+def _is_ordinary(header: PullMessageRequestHeader, wanted: MessageFilter) -> bool:
+    """Whether it takes little room to remember."""
+    return (
+        wanted.wants is None
+        and (wanted.codes is None or len(wanted.codes) <= _MAX_CODES)
+        and len(header.subscription or "") <= _MAX_EXPRESSION_CHARS
+        and len(header.expression_type or "") <= _MAX_EXPRESSION_CHARS
+    )
+
+
+def _is_small(subscription: SubscriptionData) -> bool:
+    """The same of what a heartbeat said: it may be all that is left of a client."""
+    return (
+        len(subscription.sub_string) <= _MAX_EXPRESSION_CHARS
+        and len(subscription.tags_set) <= _MAX_CODES
+        and len(subscription.code_set) <= _MAX_CODES
+        and sum(map(len, subscription.tags_set)) <= _MAX_EXPRESSION_CHARS
+    )
+
+
+def _says_the_same(one: SubscriptionData, other: SubscriptionData) -> bool:
+    return one.sub_string == other.sub_string and one.expression_type == other.expression_type

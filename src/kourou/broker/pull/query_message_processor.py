@@ -1,0 +1,119 @@
+"""Finding single messages: by key or unique id (QUERY_MESSAGE), by place (VIEW_MESSAGE_BY_ID).
+
+Answers carry the stored bytes. The index is searched in a disk thread, one query at a time; records
+that are not in memory are read there too (record_reads.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.storage.record_reads import RecordReads, read_records, when_read
+from kourou.errors import RequestError
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import (
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_TAG_INDEX: Final = "T"
+# Clients refuse frames above 16 MiB, and 64 large messages are far more.
+_MAX_BODY_BYTES: Final = 15 * 1024 * 1024
+# Queries that wait for their turn; more are told to come later.
+_MAX_WAITING: Final = 100
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Who handles which request code."""
+    processor = QueryMessageProcessor(services)
+    return {
+        RequestCode.QUERY_MESSAGE: processor.query_message,
+        RequestCode.VIEW_MESSAGE_BY_ID: processor.view_message_by_id,
+    }
+
+
+class QueryMessageProcessor:
+    """Looks messages up for tools and clients."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        # Each may walk for seconds: side by side they would take all disk threads.
+        self._one_by_one = asyncio.Lock()
+        self._waiting = 0
+
+    def query_message(self, request: Request) -> None:
+        """QUERY_MESSAGE: the records indexed under a key; who asks compares the key's text."""
+        if self._waiting >= _MAX_WAITING:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{_MAX_WAITING} queries by key wait, try later")
+        self._services.run(request, self._query(request, request.header(QueryMessageRequestHeader)))
+
+    async def _query(self, request: Request, header: QueryMessageRequestHeader) -> None:
+        self._waiting += 1
+        try:
+            async with self._one_by_one:
+                phy_offsets = await self._indexed(header)
+        finally:
+            self._waiting -= 1
+        records = await read_records(self._services, lambda reads: _fitting(reads, phy_offsets))
+        self._answer_query(request, records)
+
+    async def _indexed(self, header: QueryMessageRequestHeader) -> list[int]:
+        index = self._services.store.index
+        if index is None:
+            return []
+        max_num = header.max_num
+        if header.unique_key_query:
+            max_num = self._services.config.default_query_max_num
+        key = f"{_TAG_INDEX}#{header.key}" if header.index_type == _TAG_INDEX else header.key
+        steps = index.query_steps(header.topic, key, max_num, header.begin_timestamp, header.end_timestamp)
+        return sorted(set(await self._services.disk.run_steps(steps)))
+
+    def _answer_query(self, request: Request, records: list[bytes]) -> None:
+        index = self._services.store.index
+        if not records or index is None:
+            request.reply(
+                QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0),
+                code=ResponseCode.QUERY_NOT_FOUND,
+                remark="can not find message, maybe time range not correct",
+            )
+            return
+        header = QueryMessageResponseHeader(
+            index_last_update_timestamp=index.end_timestamp,
+            index_last_update_phyoffset=index.end_phy_offset,
+        )
+        request.reply(header, b"".join(records))
+
+    def view_message_by_id(self, request: Request) -> None:
+        """VIEW_MESSAGE_BY_ID: the one record at a place of the log."""
+        phy_offset = request.header(ViewMessageRequestHeader).phy_offset
+
+        def read(reads: RecordReads) -> bytes | None:
+            return reads.record(phy_offset)
+
+        def answer(record: bytes | None) -> None:
+            if record is None:
+                request.error(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {phy_offset}")
+            else:
+                request.reply(body=record)
+
+        when_read(self._services, request, read, answer)
+
+
+def _fitting(reads: RecordReads, phy_offsets: list[int]) -> list[bytes]:
+    """As many of the first records as a client takes in one answer."""
+    records: list[bytes] = []
+    size_bytes = 0
+    for phy_offset in phy_offsets:
+        record = reads.record(phy_offset) or b""
+        size_bytes += len(record)
+        if size_bytes > _MAX_BODY_BYTES:
+            break
+        if record:
+            records.append(record)
+    return records

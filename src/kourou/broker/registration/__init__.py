@@ -1,0 +1,1 @@
+"""Registration with name servers."""

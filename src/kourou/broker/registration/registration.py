@@ -1,0 +1,97 @@
+"""Registration: keeps the name servers up to date about this broker.
+
+All topics at the start, again 10 s later and then every `registerNameServerPeriod`; a registration
+that failed is retried soon, then less and less often, so that the name server may be started after the
+broker. A change is registered at once, and simultaneous changes together. With many topics it is done less
+often: where they are created one after the other, that takes about a tenth of the time.
+Not here: the request itself (out_api.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kourou.clock import Clock
+
+if TYPE_CHECKING:
+    from kourou.broker.registration.out_api import BrokerOuterApi, RegisterBrokerResult
+    from kourou.broker.services import BrokerServices
+    from kourou.protocol.bodies.topics import TopicConfig
+
+_log = logging.getLogger(__name__)
+
+_SECOND_ROUND_S: Final = 10.0
+_SHORTEST_S: Final = 10.0
+_FIRST_RETRY_S: Final = 0.1
+_LONGEST_S: Final = 60.0
+PAUSE_PER_TOPIC_S: Final = 0.000_030
+"""About ten times of what it takes to tell of one topic."""
+
+
+class Registration:
+    """Registers one broker until stopped."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = asyncio.Event()
+
+    def soon(self, topic: TopicConfig | None = None) -> None:
+        """Something has changed: tell the name servers, all of it together at the next moment."""
+        # The whole table each time: a name server that missed one change would miss it for half a
+        # minute, and 5.x refuses parts before it has heard of the whole.
+        self._changed.set()
+
+    async def begin(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+        """Find the name servers and register for the first time, then go on doing so."""
+        await out_api.namesrvs.refresh()
+        await self._register(services, out_api)
+        services.start_task(self._keep_registered(services, out_api), "register")
+        services.start_task(self._refresh_addresses(services, out_api), "name-server-addresses")
+
+    async def _keep_registered(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+        wait_s, retry_s = _SECOND_ROUND_S, _FIRST_RETRY_S
+        due_s = self._now_s() + wait_s
+        while True:
+            left_s = max(0.0, due_s - self._now_s())
+            is_retry = bool(out_api.failing) and retry_s < left_s
+            try:
+                async with asyncio.timeout(retry_s if is_retry else left_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                if not is_retry:
+                    period_s = services.config.register_name_server_period / 1000
+                    wait_s = min(max(period_s, _SHORTEST_S), _LONGEST_S)
+            # A change may come in the same turn of the loop as the timeout.
+            is_retry = is_retry and not self._changed.is_set()
+            if not is_retry:
+                # Retries do not put the next round off: name servers forget a broker after two minutes.
+                due_s = self._now_s() + wait_s
+            await self._register(services, out_api, only=out_api.failing if is_retry else None)
+            retry_s = min(retry_s * 2, _LONGEST_S) if out_api.failing else _FIRST_RETRY_S
+            await asyncio.sleep(len(services.topics.table) * PAUSE_PER_TOPIC_S)
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ms() / 1000
+
+    async def _register(
+        self, services: BrokerServices, out_api: BrokerOuterApi, only: frozenset[str] | None = None
+    ) -> None:
+        self._changed.clear()
+        if not out_api.namesrvs.current:
+            return
+        topics = services.topics.wrapper(registered=True)
+        self._take_up(services, await out_api.register_all(topics, only=only))
+
+    def _take_up(self, services: BrokerServices, results: list[RegisterBrokerResult]) -> None:
+        order_topics: dict[str, str] = {}
+        for result in results:
+            order_topics.update(result.order_topics)
+        if results:
+            services.topics.update_order_config(order_topics)
+
+    async def _refresh_addresses(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+        while True:
+            await asyncio.sleep(services.config.update_name_server_addr_period / 1000)
+            await out_api.namesrvs.refresh()

@@ -1,0 +1,1 @@
+"""Sends: from the request to the record in the commit cycle, and the answer."""

@@ -1,0 +1,200 @@
+"""SendRuns: ordinary sends of one pass, put all at once by the compiled kernel (store/kernel.py).
+
+Sends are gathered as they come, connection by connection, as the bytes that were read, and put when the pass
+ends; so one call takes what 64 connections have sent, as it does what came in one read. Before a connection's
+request of another kind is handled, what it has sent before is put.
+Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction,
+or a batch, of whose messages none is part of a transaction.
+The first one that is not, and what follows it on its connection, goes the way of all requests
+(send_message_processor.py); so does everything where the kernel is not in use.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kourou.broker.send.born_host import BORN_HOST
+from kourou.broker.send.send_answer import SendAnswer
+from kourou.broker.send.sent_properties import NOTED_NAMES
+from kourou.broker.storage.commit_cycle import MAX_PASS_BYTES
+from kourou.protocol.frame import FrameDecoder
+from kourou.protocol.message_id import HOST_V4_BYTES
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.kernel import EncodedSends, Kernel, KernelChoice, SendsEnd, SendSetup, SentPiece
+from kourou.store.put_batch import PutRun, RunRoom
+from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+_PUT_OK: Final = PutStatus.PUT_OK
+_FAILED: Final = KernelChoice(
+    None,
+    "it failed during a send",
+    "see the broker's log for the traceback and report it; restart the broker",
+)
+# Each run looks at all that is left. Where that many end at an odd one, the kernel is of no use in this pass.
+_MAX_RUNS: Final = 8
+_BEGIN: Final[SendsEnd] = (0, 0, 0)
+
+Sender: TypeAlias = tuple[Connection, list[SentPiece]]
+"""A connection, and what it has sent."""
+
+
+class SendRuns:
+    """Takes sends for one broker. `targets` are the topics that may be sent to without a look."""
+
+    def __init__(
+        self,
+        services: BrokerServices,
+        kernel: Kernel,
+        targets: Mapping[str, Any],
+        own_properties: bytes,
+        answer: SendAnswer,
+    ) -> None:
+        self._services = services
+        self._sends_end = kernel.sends_end
+        self._encode_sends = kernel.encode_sends
+        self._targets = targets
+        self._answer = answer
+        self._setup: SendSetup = (
+            own_properties,
+            NOTED_NAMES,
+            answer.kernel_templates,
+            services.store_host,
+            self._new_queue,
+        )
+        self._is_broken = False
+        self._gathered: dict[Connection, list[SentPiece]] = {}
+        self._gathered_bytes = 0
+        services.pass_end.before_write.append(self.put)
+
+    # -- gathering -------------------------------------------------------------------------------
+
+    def take(self, connection: Connection, data: bytes, position: int) -> int:
+        """Gather the sends that `data` has from `position` on; where they end."""
+        # The first send of a connection goes the general way, which notes the host.
+        if len(connection.attributes.get(BORN_HOST, b"")) != HOST_V4_BYTES:
+            return position
+        end = self._sends_end(data, position, connection.max_frame_bytes)
+        if end == position:
+            return position
+        passes = self._services.passes
+        passes.open()
+        piece = data, position, end
+        pieces = self._gathered.get(connection)
+        if pieces is None:
+            self._gathered[connection] = [piece]
+        else:
+            pieces.append(piece)
+        # All that was read is held with it. (Of small messages in batches the records are larger than that.)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes > MAX_PASS_BYTES:
+            passes.renew()
+        return end
+
+    def finish(self, connection: Connection) -> None:
+        """Put what the connection has sent, since something else is to follow."""
+        if connection in self._gathered:
+            self.put()
+            if self._services.store.pending_bytes > MAX_PASS_BYTES:
+                self._services.passes.renew()
+
+    # -- putting ---------------------------------------------------------------------------------
+
+    def put(self) -> None:
+        """Put what is gathered."""
+        if not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, {}
+        self._gathered_bytes = 0
+        services = self._services
+        senders = list(gathered.items())
+        runs = 0
+        while senders:
+            end = _BEGIN
+            if (
+                runs < _MAX_RUNS
+                and not self._is_broken
+                and not services.hooks.before_send
+                and services.pass_end.has_room
+            ):
+                end = self._put_run(senders)
+                runs += 1
+            senders = self._put_odd(senders, end)
+
+    @staticmethod
+    def _put_odd(senders: list[Sender], end: SendsEnd) -> list[Sender]:
+        """The sends up to `end` are put: have the one behind them handled, with what follows it on its
+        connection. The senders behind that."""
+        done, pieces_done, position = end
+        if done < len(senders):
+            connection, pieces = senders[done]
+            data, start, piece_end = pieces[pieces_done]
+            rest = [(data, max(start, position), piece_end), *pieces[pieces_done + 1 :]]
+            decoder = FrameDecoder(connection.max_frame_bytes)
+            connection.handle_singly([frame for piece in rest for frame in decoder.feed(_bytes_of(piece))])
+        return senders[done + 1 :]
+
+    def _put_run(self, senders: list[Sender]) -> SendsEnd:
+        """Put the sends up to the first that is not ordinary; where they end."""
+        appender = self._services.store.appender
+        room = appender.run_room()
+        encoded = None if room is None else self._encode(senders, room)
+        if encoded is None:
+            return _BEGIN
+        end, messages, records, hashed_keys, answers, grown = encoded
+        # What was sent is not kept for as long as senders wait for a sync.
+        told = [(connection, own) for (connection, _), own in zip(senders, answers, strict=False) if own]
+        appender.put_run(PutRun(messages, records, hashed_keys, grown, partial(self._stored, told)))
+        return end
+
+    def _encode(self, senders: list[Sender], room: RunRoom) -> EncodedSends | None:
+        services = self._services
+        try:
+            return self._encode_sends(
+                [(pieces, connection.attributes[BORN_HOST]) for connection, pieces in senders],
+                self._setup,
+                self._targets,
+                services.topics.table,
+                services.config,
+                services.store.queues.by_topic,
+                *room,
+            )
+        except Exception:
+            # It has put nothing: the general way takes what it would have taken.
+            _log.exception("the compiled kernel failed; sends are handled in Python until the next start")
+            self._is_broken = True
+            services.kernel = _FAILED
+            return None
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue of a known topic, made ready for its first message."""
+        store = self._services.store
+        queue = store.queues.get(topic, queue_id)
+        try:
+            store.appender.prepare(queue)
+        except PutRefusedError:
+            return None
+        return queue
+
+    # -- answering -------------------------------------------------------------------------------
+
+    def _stored(self, told: Sequence[tuple[Connection, bytes]], status: PutStatus, _: int, __: int) -> None:
+        """Tell the senders; all of them share one fate. The answers are for the best one."""
+        for connection, answers in told:
+            if status is not _PUT_OK:
+                frames = FrameDecoder().feed(answers)
+                answers = b"".join(self._answer.changed(frame, status) for frame in frames)
+            connection.send(answers)
+
+
+def _bytes_of(piece: SentPiece) -> bytes:
+    data, start, end = piece
+    return data[start:end]

@@ -1,0 +1,141 @@
+"""InnerMessage: a message that the broker itself stores, and how it is put.
+
+From a record that comes again (delivered after a delay, sent back by a consumer, committed), or
+from a send that ends up elsewhere than it was sent to.
+
+    message = InnerMessage.of(record)            # a stored record, its place and attempts as they were
+    message.topic, message.queue_id = "…", 0     # change what is to change
+    message.set_property("RETRY_TOPIC", "…")
+    put(services, message, done)                 # a delay in its properties is honoured: it waits first
+    put_now(services, message, done)             # as it is, whatever delay it carries
+
+Not here: how a delayed message waits (delayed_messages.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from kourou.broker.delay.delayed_messages import delay
+from kourou.protocol.message import MessageExt
+from kourou.protocol.properties import (
+    MessageConst,
+    PropertyScanner,
+    get_property,
+    properties_from_bytes,
+    properties_to_bytes,
+    remove_property,
+    set_property,
+)
+from kourou.protocol.tags import tags_code
+from kourou.store.delay_levels import SCHEDULE_TOPIC, deliver_timestamp
+from kourou.store.dispatch_request import index_keys
+from kourou.store.put_batch import PutDone
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_scan: Final = PropertyScanner(
+    MessageConst.PROPERTY_TAGS,
+    MessageConst.PROPERTY_KEYS,
+    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+).values
+
+
+@dataclass(slots=True)
+class InnerMessage:
+    """All that a put needs. `body` is as it is stored, compressed or not; `properties` is the one
+    string. `prepared_phy_offset`: the record that this one was made from, of a commit or a delivery."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    born_timestamp: int
+    born_host: bytes
+    sys_flag: int = 0
+    flag: int = 0
+    reconsume_times: int = 0
+    prepared_phy_offset: int = 0
+
+    @classmethod
+    def of(cls, record: MessageExt) -> Self:
+        """The same message again, made from no other record."""
+        return cls(
+            record.topic,
+            record.queue_id,
+            record.stored_body,
+            properties_from_bytes(record.raw_properties),
+            record.born_timestamp,
+            record.raw_born_host,
+            record.sys_flag,
+            record.flag,
+            record.reconsume_times,
+        )
+
+    def get_property(self, name: str) -> str | None:
+        """One property; None where it is absent."""
+        return get_property(self.properties, name)
+
+    def set_property(self, name: str, value: str) -> None:
+        """Set one property, in place of what it was. ValueError: `value` has a separator in it."""
+        self.properties = set_property(self.properties, name, value)
+
+    def remove_property(self, name: str) -> None:
+        """Take one property out."""
+        self.properties = remove_property(self.properties, name)
+
+
+def put(services: BrokerServices, message: InnerMessage, done: PutDone | None, *, wait: bool = False) -> None:
+    """Store `message`; one with a delay goes where it waits for its time, and `message` is changed so.
+
+    As `put_now`. PutRefusedError also when its delay cannot be had.
+    """
+    delay(services, message)
+    put_now(services, message, done, wait=wait)
+
+
+def put_now(
+    services: BrokerServices, message: InnerMessage, done: PutDone | None, *, wait: bool = False
+) -> None:
+    """Have `message` stored where it says, at the end of the pass, which is opened if none is.
+
+    Nothing is stored on return: `done(status, phy_offset, queue_offset)` tells, once; with `wait`
+    when it is as durable as the flush mode asks for. Do not put from inside a `done`: that belongs to
+    a pass which is being written (use `loop.call_soon`). PutRefusedError: `done` is not called.
+    """
+    tags, keys, uniq_key = _scan(message.properties)
+    put_indexed(services, message, tags_code(tags), index_keys(uniq_key, keys), done, wait)
+
+
+def put_indexed(
+    services: BrokerServices,
+    message: InnerMessage,
+    code_of_tags: int,
+    keys: Sequence[str],
+    done: PutDone | None,
+    wait: bool,
+) -> None:
+    """The same for one who knows the code of the tags and the index keys already."""
+    services.passes.open()
+    store = services.store
+    if message.topic == SCHEDULE_TOPIC:  # its queues keep the time of delivery there
+        delays, level = store.config.delay_levels, message.queue_id + 1
+        code_of_tags = deliver_timestamp(delays, level, store.begin_pass())
+    store.put(
+        store.queues.get(message.topic, message.queue_id),
+        message.body,
+        properties_to_bytes(message.properties),
+        code_of_tags,
+        keys,
+        message.born_timestamp,
+        message.born_host,
+        message.sys_flag,
+        message.flag,
+        message.reconsume_times,
+        message.prepared_phy_offset,
+        done,
+        wait,
+    )

@@ -1,0 +1,137 @@
+"""SEND_REPLY_MESSAGE in its two forms: the answer to a request, pushed to the client that asked.
+
+A reply is checked as any send. The requester is found by its client id among the producers of this
+broker and called with PUSH_REPLY_MESSAGE_TO_CLIENT; the sender's answer says whether it took the
+reply. With `storeReplyMessageEnable` the reply is also stored, whatever became of the push.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.send.inner_message import InnerMessage, put_now
+from kourou.broker.send.send_message_processor import SendHeader, SendMessageProcessor, SendTarget
+from kourou.errors import RemotingError, RequestError
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers.send import ReplyMessageRequestHeader
+from kourou.protocol.message_id import offset_msg_id
+from kourou.protocol.properties import MessageConst, get_property, set_property
+from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+_PUSH_TIMEOUT_MS: Final = 10_000
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Who handles which request code."""
+    processor = ReplyMessageProcessor(services)
+    return {
+        RequestCode.SEND_REPLY_MESSAGE: processor.send,
+        RequestCode.SEND_REPLY_MESSAGE_V2: processor.send_v2,
+    }
+
+
+class ReplyMessageProcessor(SendMessageProcessor):
+    """Hands replies over; what is done with a message that may be sent is all that differs from a send."""
+
+    def _put_one(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        properties: str,
+    ) -> None:
+        stored = self._properties.read(properties, self._new_uniq_key)[0]
+        message = self._inner_message(request, header, target, topic, queue_id, stored)
+        self._services.run(request, self._hand_over(request, header, message))
+
+    def _put_batch(
+        self, request: Request, header: SendHeader, topic: str, queue_id: int, properties: str
+    ) -> None:
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a reply cannot be a batch")
+
+    async def _hand_over(self, request: Request, header: SendHeader, message: InnerMessage) -> None:
+        problem = await self._push(request, header, message)
+        if problem is not None:
+            _log.warning("a reply of %s was not delivered: %s", header.producer_group, problem)
+        done = partial(self._answer_reply, request, message.queue_id, problem)
+        if not self._services.config.store_reply_message_enable:
+            done(None, 0, 0)
+            return
+        try:
+            put_now(self._services, message, done, wait=True)
+        except PutRefusedError as refusal:
+            _log.warning("a reply to topic %s is not stored: %s", message.topic, refusal)
+            done(None, 0, 0)
+
+    async def _push(self, request: Request, header: SendHeader, message: InnerMessage) -> str | None:
+        """Call the requester; None when it has the reply, else Apache's words for why not."""
+        client_id = get_property(message.properties, MessageConst.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
+        if client_id is None:
+            return "reply message properties[REPLY_TO_CLIENT] is null"
+        channel = self._services.producers.find_by_client_id(client_id)
+        if channel is None:
+            return f"push reply message fail, channel of <{client_id}> not found."
+        command = RemotingCommand.request(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            self._push_header(request, header, message),
+            message.body,
+        )
+        try:
+            answer = await channel.connection.call(command, _PUSH_TIMEOUT_MS)
+        except RemotingError as error:
+            return f"push reply message to {client_id} fail. ({error})"
+        if answer.code != ResponseCode.SUCCESS:
+            return f"push reply message to {client_id} fail. (CODE: {answer.code} {answer.remark or ''})"
+        return None
+
+    def _push_header(
+        self, request: Request, header: SendHeader, message: InnerMessage
+    ) -> ReplyMessageRequestHeader:
+        now_ms = self._services.now_ms()
+        return ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=message.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=message.queue_id,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            flag=message.flag,
+            properties=set_property(message.properties, MessageConst.PROPERTY_PUSH_REPLY_TIME, str(now_ms)),
+            reconsume_times=message.reconsume_times,
+            unit_mode=header.unit_mode,
+            born_host=request.connection.remote_address,
+            store_host=self._services.address,
+            store_timestamp=now_ms,
+        )
+
+    def _answer_reply(
+        self,
+        request: Request,
+        queue_id: int,
+        problem: str | None,
+        status: PutStatus | None,
+        phy_offset: int,
+        queue_offset: int,
+    ) -> None:
+        """Say what became of the push. The id is that of the stored reply, 0 when it is not stored."""
+        config = self._services.config
+        fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
+        is_stored = status is not None and status.is_stored
+        if is_stored or problem is None:
+            fields["msgId"] = offset_msg_id(self._services.store_host, phy_offset) if is_stored else "0"
+            fields["queueId"] = str(queue_id)
+            fields["queueOffset"] = str(queue_offset if is_stored else 0)
+        code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
+        request.reply(fields, code=code, remark=problem)

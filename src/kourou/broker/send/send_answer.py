@@ -1,0 +1,129 @@
+"""The answer to a send: made for every message, so it is a template with holes.
+
+Only an answer with something unusual in it (a failure, an id that JSON would have to escape) goes the way
+of all other answers. Not here: the template for binary headers (binary_send_answer.py).
+"""
+
+from __future__ import annotations
+
+from struct import Struct, pack
+from typing import Final
+
+import msgspec
+
+from kourou.broker.send.binary_send_answer import BinarySendAnswer
+from kourou.protocol.codes import SerializeType
+from kourou.protocol.command import decode_head, encode_response, ext_dict
+from kourou.protocol.frame import RawFrame
+from kourou.protocol.headers.send import SendMessageResponseHeader
+from kourou.protocol.versions import CURRENT_VERSION
+from kourou.store.kernel import AnswerTemplates
+from kourou.store.put_status import PutStatus
+from kourou.transport.request import Request
+
+_pack_prefix: Final = Struct(">II").pack
+_JSON: Final = SerializeType.JSON.value
+_PUT_OK: Final = PutStatus.PUT_OK
+
+
+class SendAnswer:
+    """Answers the senders of one broker, whose offset ids begin with its `store_host`.
+
+    `kernel_templates` are what the compiled kernel makes its answers of.
+    """
+
+    __slots__ = ("_binary", "_id_prefix", "_region", "_template", "_trace_on", "kernel_templates")
+
+    def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
+        self._id_prefix = store_host.hex().upper()
+        self._region = region
+        self._trace_on = trace_on
+        self._template = self._make_template(has_id=True)
+        self._binary = BinarySendAnswer(self._id_prefix, region, trace_on=trace_on)
+        self.kernel_templates: AnswerTemplates = (
+            self._make_template(has_id=False),
+            self._template,
+            self._binary.kernel_template(has_id=False),
+            self._binary.kernel_template(has_id=True),
+        )
+
+    def _make_template(self, *, has_id: bool) -> bytes:
+        """Takes a phy_offset, a queue_id, a queue_offset, the id of the message if it has one, and the
+        opaque."""
+        region = msgspec.json.encode(self._region).decode().replace("%", "%%")
+        trace_on = "true" if self._trace_on else "false"
+        transaction_id = ',"transactionId":"%s"' if has_id else ""
+        return (
+            f'{{"code":0,"extFields":{{"msgId":"{self._id_prefix}%016X","queueId":"%d","queueOffset":"%d"'
+            f'{transaction_id},"MSG_REGION":{region},"TRACE_ON":"{trace_on}"}},'
+            '"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
+            f'"version":{CURRENT_VERSION}}}'
+        ).encode()
+
+    def stored(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        status: PutStatus,
+        phy_offset: int,
+        queue_offset: int,
+    ) -> None:
+        """Say what became of one message, to a sender that wants to know."""
+        # What is alphanumeric, in whatever script, needs no escape in JSON.
+        if status is _PUT_OK and uniq_key.isalnum():
+            raw_key = uniq_key.encode()
+            if request.serialize_type == _JSON:
+                header = self._template % (phy_offset, queue_id, queue_offset, raw_key, request.opaque)
+                size = len(header)
+                frame = _pack_prefix(size + 4, size) + header
+            else:
+                frame = self._binary.frame(request.opaque, phy_offset, queue_id, queue_offset, raw_key)
+            if frame:
+                request.answered = True
+                request.connection.send(frame)
+                return
+        self.stored_many(request, queue_id, uniq_key, status, [phy_offset], queue_offset)
+
+    def stored_many(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        status: PutStatus,
+        phy_offsets: list[int],
+        queue_offset: int,
+        *,
+        recall_handle: str | None = None,
+    ) -> None:
+        """The same for any answer: for a batch with its many ids, for a timer with the handle that
+        recalls it."""
+        if not status.is_stored:
+            request.error(status.response_code, status.remark)
+            return
+        request.reply(
+            SendMessageResponseHeader(
+                msg_id=self._offset_ids(phy_offsets),
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                transaction_id=uniq_key or None,
+                recall_handle=recall_handle,
+                msg_region=self._region,
+                trace_on=self._trace_on,
+            ),
+            code=status.response_code,
+            remark=status.name if status is not _PUT_OK else None,
+        )
+
+    @staticmethod
+    def changed(answer: RawFrame, status: PutStatus) -> bytes:
+        """An answer that says that all is well, as one that says otherwise."""
+        serialize_type, header, _ = answer
+        head = decode_head(serialize_type, header)
+        remark, fields = (status.name, ext_dict(head)) if status.is_stored else (status.remark, None)
+        return encode_response(serialize_type, head.opaque, status.response_code, remark, fields, b"")
+
+    def _offset_ids(self, phy_offsets: list[int]) -> str:
+        """The ids of the records at these places, with commas between them."""
+        places = pack(f">{len(phy_offsets)}q", *phy_offsets).hex(",", 8).upper()
+        return self._id_prefix + places.replace(",", f",{self._id_prefix}")

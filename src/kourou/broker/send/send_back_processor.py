@@ -1,0 +1,154 @@
+"""CONSUMER_SEND_MSG_BACK: a consumer failed on a message, and it comes again later, or never.
+
+It is stored anew in `%RETRY%group`, by way of a delay level that grows with each attempt; after
+`maxReconsumeTimes` attempts, or at once if the consumer says so, in `%DLQ%group`. Both remember the
+first topic (RETRY_TOPIC) and the first record (ORIGIN_MESSAGE_ID).
+Not here: consumers that send to `%RETRY%group` themselves (send_message_processor.py).
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.send.inner_message import InnerMessage, put
+from kourou.broker.storage.record_reads import RecordReads, when_read
+from kourou.errors import RequestError
+from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode, TopicSysFlag
+from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import dlq_topic, retry_topic
+from kourou.protocol.properties import MessageConst
+from kourou.protocol.record import decode_record
+from kourou.protocol.versions import V3_4_9
+from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+FIRST_RETRY_LEVEL: Final = 3
+"""The level of the first retry, 10 s; each attempt adds one."""
+
+_READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
+_UNIT_SUB: Final = TopicSysFlag.UNIT_SUB.value
+_DLQ_QUEUES: Final = 1
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Who handles which request code."""
+    return {RequestCode.CONSUMER_SEND_MSG_BACK: SendBackProcessor(services).send_back}
+
+
+class SendBackProcessor:
+    """Takes messages back from consumers."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    def send_back(self, request: Request) -> None:
+        """CONSUMER_SEND_MSG_BACK."""
+        header = request.header(ConsumerSendMsgBackRequestHeader)
+        group_config = self._check(header)
+        if group_config.retry_queue_nums <= 0:
+            request.reply()
+            return
+        self._retry_topic(header, group_config)
+        when_read(
+            self._services,
+            request,
+            partial(_record, header.phy_offset),
+            partial(self._put, request, header, group_config),
+        )
+
+    # -- checking --------------------------------------------------------------------------------
+
+    def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
+        services = self._services
+        group_config = services.groups.find(header.group)
+        if group_config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {header.group}, create it with updateSubGroup",
+            )
+        if not services.config.broker_permission & PermName.WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{services.address}] sending message is forbidden"
+            )
+        return group_config
+
+    def _retry_topic(
+        self, header: ConsumerSendMsgBackRequestHeader, group_config: SubscriptionGroupConfig
+    ) -> None:
+        topic = retry_topic(header.group)
+        topic_config = self._services.topics.create_in_send_back(
+            topic, group_config.retry_queue_nums, _READ_WRITE, _UNIT_SUB if header.unit_mode else 0
+        )
+        if not topic_config.perm & PermName.WRITE:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+
+    # -- storing ---------------------------------------------------------------------------------
+
+    def _put(
+        self,
+        request: Request,
+        header: ConsumerSendMsgBackRequestHeader,
+        group_config: SubscriptionGroupConfig,
+        record: MessageExt | None,
+    ) -> None:
+        if record is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"look message by offset failed, {header.phy_offset}: not a message, or no longer there",
+            )
+        max_times = group_config.retry_max_times
+        if header.max_reconsume_times is not None and request.version >= V3_4_9:
+            max_times = header.max_reconsume_times
+        message = _next_attempt(record)
+        if record.reconsume_times >= max_times or header.delay_level < 0:
+            self._to_dead_letters(message, header.group)
+        else:
+            level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+            message.topic = retry_topic(header.group)
+            message.queue_id = random.randrange(group_config.retry_queue_nums)
+            message.set_property(MessageConst.PROPERTY_DELAY_TIME_LEVEL, str(level))
+        first_topic = message.get_property(MessageConst.PROPERTY_RETRY_TOPIC) or record.topic
+        try:
+            # With the flush, unlike Apache: the consumer moves on as soon as it is answered.
+            done = partial(self._answer, request, header.group, first_topic)
+            put(self._services, message, done, wait=True)
+        except PutRefusedError as refusal:
+            # Apache's code for whatever the store says; the words are the store's.
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{refusal.status.name}: {refusal}") from refusal
+
+    def _to_dead_letters(self, message: InnerMessage, group: str) -> None:
+        message.topic, message.queue_id = dlq_topic(group), 0
+        message.set_property(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "0")
+        self._services.topics.create_in_send_back(message.topic, _DLQ_QUEUES, _READ_WRITE)
+
+    def _answer(self, request: Request, group: str, topic: str, status: PutStatus, _: int, __: int) -> None:
+        if not status.is_stored:
+            request.error(ResponseCode.SYSTEM_ERROR, status.name)
+            return
+        self._services.stats.send_back(group, topic)
+        request.reply()
+
+
+def _record(phy_offset: int, reads: RecordReads) -> MessageExt | None:
+    raw = reads.record(phy_offset)
+    return None if raw is None else decode_record(raw)
+
+
+def _next_attempt(record: MessageExt) -> InnerMessage:
+    """The same message, once more tried; where it came from first stays in it."""
+    message = InnerMessage.of(record)
+    message.reconsume_times += 1
+    if message.get_property(MessageConst.PROPERTY_RETRY_TOPIC) is None:
+        message.set_property(MessageConst.PROPERTY_RETRY_TOPIC, record.topic)
+    if message.get_property(MessageConst.PROPERTY_ORIGIN_MESSAGE_ID) is None:
+        message.set_property(MessageConst.PROPERTY_ORIGIN_MESSAGE_ID, record.offset_msg_id)
+    # As Apache leaves it. It matters when the message comes again by way of a delay level.
+    message.set_property(MessageConst.PROPERTY_WAIT_STORE_MSG_OK, "false")
+    return message

@@ -1,0 +1,1 @@
+"""Statistics: counters, rates and what mqadmin shows of them."""

@@ -1,0 +1,247 @@
+"""What tools ask about topics, groups, clients and counters of a broker.
+
+Not here: how the numbers come about (consume_stats.py, broker_stats.py), connections (connection_lists.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.groups.connection_lists import consumer_connection, producer_connection, producer_table
+from kourou.broker.pull.tag_filter import TAG, TagCodes, subscription_codes
+from kourou.broker.stats.consume_stats import ConsumeStatsView
+from kourou.broker.storage.record_reads import RecordReads, when_read
+from kourou.errors import RequestError
+from kourou.protocol.bodies import (
+    ConsumeQueueData,
+    GroupList,
+    QueryConsumeQueueResponseBody,
+    QuerySubscriptionResponseBody,
+    SubscriptionData,
+    TopicConfig,
+    TopicList,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
+)
+from kourou.store.consume_queue import ConsumeQueue
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+# A request for more units gets this many: some 800 kB of text.
+_MAX_UNITS: Final = 10_000
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Who handles which request code."""
+    processor = StatsProcessor(services)
+    return {
+        RequestCode.GET_TOPIC_STATS_INFO: processor.get_topic_stats_info,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: processor.get_consumer_connection_list,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: processor.get_producer_connection_list,
+        RequestCode.GET_CONSUME_STATS: processor.get_consume_stats,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: processor.query_topic_consume_by_who,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: processor.query_consume_time_span,
+        RequestCode.VIEW_BROKER_STATS_DATA: processor.view_broker_stats_data,
+        RequestCode.GET_BROKER_CONSUME_STATS: processor.get_broker_consume_stats,
+        RequestCode.QUERY_CONSUME_QUEUE: processor.query_consume_queue,
+        RequestCode.GET_ALL_PRODUCER_INFO: processor.get_all_producer_info,
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: processor.query_topics_by_consumer,
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: processor.query_subscription_by_consumer,
+    }
+
+
+class StatsProcessor:
+    """Answers with what the broker knows at the moment."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def get_topic_stats_info(self, request: Request) -> None:
+        """GET_TOPIC_STATS_INFO: the offsets of a topic's queues."""
+        config = self._topic_config(request.header(GetTopicStatsInfoRequestHeader).topic)
+        when_read(
+            self._services,
+            request,
+            lambda reads: ConsumeStatsView(self._services, reads).topic_stats(config),
+            lambda stats: request.reply(body=encode_body(stats)),
+        )
+
+    def query_topic_consume_by_who(self, request: Request) -> None:
+        """QUERY_TOPIC_CONSUME_BY_WHO: the groups that consume a topic, or did."""
+        topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
+        groups = self._services.consumers.groups_of_topic(topic) | self._services.offsets.groups_of(topic)
+        request.reply(body=encode_body(GroupList(sorted(groups))))
+
+    def query_consume_time_span(self, request: Request) -> None:
+        """QUERY_CONSUME_TIME_SPAN: where a group is between a topic's first and last message."""
+        header = request.header(QueryConsumeTimeSpanRequestHeader)
+        config = self._topic_config(header.topic)
+        when_read(
+            self._services,
+            request,
+            lambda reads: ConsumeStatsView(self._services, reads).time_spans(config, header.group),
+            lambda spans: request.reply(body=encode_body(spans)),
+        )
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        config = self._services.topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return config
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def get_consume_stats(self, request: Request) -> None:
+        """GET_CONSUME_STATS: a group's progress."""
+        header = request.header(GetConsumeStatsRequestHeader)
+        topics = self._asked_topics(header)
+        when_read(
+            self._services,
+            request,
+            lambda reads: ConsumeStatsView(self._services, reads).group_stats(header.consumer_group, topics),
+            lambda stats: request.reply(body=encode_body(stats)),
+        )
+
+    def _asked_topics(self, header: GetConsumeStatsRequestHeader) -> list[str]:
+        if header.topic_list:
+            return [topic for topic in header.topic_list.split(";") if topic]
+        if header.topic:
+            return [header.topic]
+        return sorted(self._services.offsets.topics_of(header.consumer_group))
+
+    def get_broker_consume_stats(self, request: Request) -> None:
+        """GET_BROKER_CONSUME_STATS: every group's progress."""
+        is_order = request.header(GetConsumeStatsInBrokerHeader).is_order
+        when_read(
+            self._services,
+            request,
+            lambda reads: ConsumeStatsView(self._services, reads).broker_stats(is_order),
+            lambda stats: request.reply(body=encode_body(stats)),
+        )
+
+    def query_topics_by_consumer(self, request: Request) -> None:
+        """QUERY_TOPICS_BY_CONSUMER: the topics that a group has offsets of."""
+        group = request.header(QueryTopicsByConsumerRequestHeader).group
+        topics = sorted(self._services.offsets.topics_of(group))
+        request.reply(body=encode_body(TopicList(topics, self._services.address)))
+
+    def query_subscription_by_consumer(self, request: Request) -> None:
+        """QUERY_SUBSCRIPTION_BY_CONSUMER: what a group wants of a topic."""
+        header = request.header(QuerySubscriptionByConsumerRequestHeader)
+        topic = header.topic or ""
+        subscription = self._services.consumers.find_subscription(header.group, topic)
+        request.reply(body=encode_body(QuerySubscriptionResponseBody(header.group, topic, subscription)))
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def get_consumer_connection_list(self, request: Request) -> None:
+        """GET_CONSUMER_CONNECTION_LIST: the members of a group. The remark says if they do not go
+        together; clients do not look at it, people may."""
+        name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
+        group = self._services.consumers.get(name)
+        if group is None:
+            raise RequestError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
+        problems = self._services.consumers.problems(name)
+        request.reply(body=encode_body(consumer_connection(group)), remark="; ".join(problems) or None)
+
+    def get_producer_connection_list(self, request: Request) -> None:
+        """GET_PRODUCER_CONNECTION_LIST: the clients of a producer group."""
+        name = request.header(GetProducerConnectionListRequestHeader).producer_group
+        channels = self._services.producers.groups.get(name)
+        if not channels:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
+        request.reply(body=encode_body(producer_connection(channels.values())))
+
+    def get_all_producer_info(self, request: Request) -> None:
+        """GET_ALL_PRODUCER_INFO: all producers by group."""
+        services = self._services
+        wall_base_ms = services.now_ms() - services.monotonic_ms()
+        table = producer_table(services.producers.groups, wall_base_ms=wall_base_ms)
+        request.reply(body=encode_body(table))
+
+    # -- counters --------------------------------------------------------------------------------
+
+    def view_broker_stats_data(self, request: Request) -> None:
+        """VIEW_BROKER_STATS_DATA: one counter over a minute, an hour and a day."""
+        header = request.header(ViewBrokerStatsDataRequestHeader)
+        data = self._services.stats.view(header.stats_name, header.stats_key)
+        if data is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            )
+        request.reply(body=encode_body(data))
+
+    # -- units of a queue ------------------------------------------------------------------------
+
+    def query_consume_queue(self, request: Request) -> None:
+        """QUERY_CONSUME_QUEUE: units of a queue, and whether a group would get their messages."""
+        header = request.header(QueryConsumeQueueRequestHeader)
+        queue = self._services.store.queues.find(header.topic, header.queue_id)
+        if queue is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
+        if not queue.min_queue_offset <= header.index < queue.max_queue_offset:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!",
+            )
+        when_read(
+            self._services,
+            request,
+            lambda reads: self._queue_units(reads, queue, header),
+            lambda body: request.reply(body=encode_body(body)),
+        )
+
+    def _queue_units(
+        self, reads: RecordReads, queue: ConsumeQueue, header: QueryConsumeQueueRequestHeader
+    ) -> QueryConsumeQueueResponseBody:
+        group = header.consumer_group
+        wanted = self._services.consumers.find_subscription(group, header.topic) if group else None
+        is_offline = bool(group) and wanted is None
+        return QueryConsumeQueueResponseBody(
+            subscription_data=wanted,
+            filter_data=f"{group}@{header.topic} is not online!" if is_offline else None,
+            queue_data=_unit_data(reads, queue, header, wanted),
+            max_queue_index=queue.max_queue_offset,
+            min_queue_index=queue.min_queue_offset,
+        )
+
+
+def _unit_data(
+    reads: RecordReads,
+    queue: ConsumeQueue,
+    header: QueryConsumeQueueRequestHeader,
+    wanted: SubscriptionData | None,
+) -> list[ConsumeQueueData]:
+    end = min(header.index + min(header.count, _MAX_UNITS), queue.max_queue_offset)
+    units = (reads.unit(queue, queue_offset) for queue_offset in range(header.index, end))
+    # Filters of another kind need the message itself.
+    is_by_tag = wanted is not None and wanted.expression_type == TAG
+    codes = subscription_codes(wanted.sub_string, TAG) if wanted is not None and is_by_tag else None
+    return [
+        ConsumeQueueData(
+            unit.phy_offset, unit.size, unit.tags_code, eval=is_by_tag and _lets_pass(codes, unit.tags_code)
+        )
+        for unit in units
+        if unit is not None
+    ]
+
+
+def _lets_pass(codes: TagCodes, tags_code: int) -> bool:
+    return codes is None or tags_code in codes

@@ -1,0 +1,39 @@
+"""Counting what is stored: per topic and pass, not per message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.store.put_batch import PutBatch
+
+_SIZE: Final = Struct(">8xi8x")  # the size in a unit of a ConsumeQueue
+
+
+class StoreStats:
+    """Hears of every batch that was published."""
+
+    def __init__(self, stats: BrokerStatsManager, now_ms: Callable[[], int]) -> None:
+        self._stats = stats
+        self._now_ms = now_ms
+
+    def published(self, batch: PutBatch) -> None:
+        """Count the messages of a batch."""
+        stats = self._stats
+        total = 0
+        # Most batches are of one topic and many queues.
+        units_of_topics: dict[str, list[bytes]] = {}
+        for queue, units in batch.units.items():
+            gathered = units_of_topics.get(queue.topic)
+            if gathered is None:
+                units_of_topics[queue.topic] = [*units]
+            else:
+                gathered += units
+        for topic, units in units_of_topics.items():
+            sizes = [size for (size,) in _SIZE.iter_unpack(b"".join(units))]
+            stats.topic_put(topic, len(sizes), sum(sizes))
+            total += len(sizes)
+        stats.broker_put(total)
+        stats.put_latency(self._now_ms() - batch.store_timestamp, total)

@@ -1,0 +1,1 @@
+"""The store in a running broker: commit cycle, flush, retention, reads of records."""

@@ -1,0 +1,118 @@
+"""RetentionService: lets a broker's old files go, and knows who has not read them yet.
+
+Under disk pressure only what every live group has read may go before its age. A group is alive
+while it has members, and for `unreadGroupReservedTime` after its offsets moved for the last time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.settings import retention_config
+from kourou.broker.storage.unread_search import UnreadSearch
+from kourou.broker.storage.waiting_messages import waiting_phy_offset
+from kourou.errors import StorageError
+from kourou.store.retention import Retention, RetentionRound
+from kourou.store.steps import Steps
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+_LOOK_AT_OFFSETS_S: Final = 60.0
+
+
+class GroupActivity:
+    """When each `topic@group` moved its offsets last. At the start of a broker all have just moved:
+    what happened before is not known, and nothing is deleted on a guess."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def look(self, offset_table: dict[str, dict[int, int]], now_ms: int) -> None:
+        """Compare with the last look."""
+        seen = {}
+        for key, offsets in offset_table.items():
+            total = sum(offsets.values())
+            before = self._seen.get(key)
+            seen[key] = before if before is not None and before[0] == total else (total, now_ms)
+        self._seen = seen
+
+    def last_moved_ms(self, key: str, now_ms: int) -> int:
+        """When the offsets of `topic@group` moved; now, if nobody has looked yet."""
+        return self._seen.get(key, (0, now_ms))[1]
+
+
+class RetentionService:
+    """Runs retention every `cleanResourceInterval`."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._activity = GroupActivity()
+        self._config = services.config
+        self._retention = self._make()
+
+    def _make(self) -> Retention:
+        services = self._services
+        config = retention_config(services.config)
+        return Retention(
+            services.store, services.files, config, self.unread_steps, services.clock_watch.file_age_ms
+        )
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        self._services.start_task(self._clean(), "clean-files")
+        self._services.start_task(self._watch_groups(), "watch-groups")
+
+    async def _clean(self) -> None:
+        while True:
+            await asyncio.sleep(self._services.config.clean_resource_interval / 1000)
+            await self.run()
+
+    async def run(self, *, manual: bool = False) -> RetentionRound | None:
+        """One round; None when the disk does not let files go, which the next round tries again."""
+        if self._config is not self._services.config:
+            self._config, self._retention = self._services.config, self._make()
+        async with self._services.store_work:
+            try:
+                steps = self._retention.steps(self._services.now_ms(), manual=manual)
+                return await self._services.disk.run_steps(steps)
+            except (OSError, StorageError) as error:
+                _log.error("old files cannot be deleted: %s", error)
+                return None
+
+    async def _watch_groups(self) -> None:
+        while True:
+            self._activity.look(self._services.offsets.offset_table, self._services.monotonic_ms())
+            await asyncio.sleep(_LOOK_AT_OFFSETS_S)
+
+    def unread_steps(self) -> Steps[int | None]:
+        """From which byte of the log on some live group has not read, or a message waits for its time;
+        None when there is no group."""
+        next_offsets = self._next_offsets()
+        if not next_offsets:
+            return None
+        search = UnreadSearch(self._services.store, next_offsets)
+        yield search.run
+        waiting = waiting_phy_offset(self._services)
+        return search.phy_offset if waiting is None else min(search.phy_offset, waiting)
+
+    def _next_offsets(self) -> dict[tuple[str, int], int]:
+        """What the slowest live group reads next of each queue that has one."""
+        slowest: dict[tuple[str, int], int] = {}
+        for key, offsets in self._services.offsets.offset_table.items():
+            topic, _, group = key.partition("@")
+            if self._is_alive(key, group):
+                for queue_id, queue_offset in offsets.items():
+                    place = topic, queue_id
+                    slowest[place] = min(queue_offset, slowest.get(place, queue_offset))
+        return slowest
+
+    def _is_alive(self, key: str, group: str) -> bool:
+        now_ms = self._services.monotonic_ms()
+        oldest_ms = now_ms - self._services.config.unread_group_reserved_time * 3_600_000
+        has_members = self._services.consumers.get(group) is not None
+        return has_members or self._activity.last_moved_ms(key, now_ms) >= oldest_ms

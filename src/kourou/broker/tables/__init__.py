@@ -1,0 +1,1 @@
+"""Tables kept in config/: topics, subscription groups and consumer offsets, with their processors."""

@@ -1,0 +1,77 @@
+"""ConfigWriter: carries the broker's tables to their files, without the loop waiting.
+
+Topics and groups are written as soon as they change, consumer offsets every
+`flushConsumerOffsetInterval`, all of them when the broker stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+    from kourou.broker.tables.config_table import ConfigTable
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.05
+# A disk that just failed is left alone for a moment.
+_AFTER_FAILURE_S: Final = 2.0
+
+
+class ConfigWriter:
+    """Writes the tables of one broker."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    def start(self) -> None:
+        """Begin to write what changes."""
+        services = self._services
+        config = (services.topics, services.groups)
+        services.start_task(self._write(config, lambda: _LOOK_S, nullcontext()), "write-config")
+        # Not beside one who takes queues away: he writes what is left of their offsets himself.
+        offsets = self._write((services.offsets,), self._offset_interval_s, services.store_work)
+        services.start_task(offsets, "write-offsets")
+
+    def _offset_interval_s(self) -> float:
+        return self._services.config.flush_consumer_offset_interval / 1000
+
+    async def _write(
+        self,
+        tables: Sequence[ConfigTable],
+        interval_s: Callable[[], float],
+        lock: AbstractAsyncContextManager[None],
+    ) -> None:
+        while True:
+            await asyncio.sleep(interval_s())
+            for table in tables:
+                # Of a displaced store the names may mean another one's files.
+                if self._services.store.watch.is_displaced:
+                    break
+                if table.is_dirty and not await self._persist(table, lock):
+                    await asyncio.sleep(_AFTER_FAILURE_S)
+
+    async def _persist(self, table: ConfigTable, lock: AbstractAsyncContextManager[None]) -> bool:
+        try:
+            async with lock:
+                await self._services.disk.run_steps(table.persist_steps())
+        except OSError as error:
+            _log.error("%s cannot be written: %s", table.path, error.strerror or error)
+            return False
+        return True
+
+    def write_all(self) -> None:
+        """Write what is not on disk, here and now: the broker stops."""
+        if self._services.store.watch.is_displaced:
+            return
+        for table in (self._services.topics, self._services.groups, self._services.offsets):
+            try:
+                if table.is_dirty:
+                    table.persist()
+            except OSError as error:
+                _log.error("%s cannot be written: %s", table.path, error.strerror or error)

@@ -1,0 +1,180 @@
+"""ConsumerOffsetManager: how far each group has consumed, kept in `consumerOffset.json`.
+
+An offset is the next one to consume. Keys are `topic@group`; neither name can hold an `@`.
+A commit is in memory on return; the file is written every `flushConsumerOffsetInterval` and at stop,
+so that after a crash some messages come again.
+Not here: which offsets a queue has (store), moving consumers that run (reset_offset.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.tables.change_description import queue_words
+from kourou.broker.tables.config_table import ConfigTable
+from kourou.store.config_file import JsonConfigFile
+from kourou.store.config_tables import ConsumerOffsetTable, load_table
+
+if TYPE_CHECKING:
+    from kourou.config.broker import BrokerConfig
+
+_log = logging.getLogger(__name__)
+
+TOPIC_GROUP_SEPARATOR: Final = "@"
+
+NONE: Final = -1
+"""What a query answers where a group has no offset."""
+
+OffsetTable = dict[str, dict[int, int]]
+
+
+class ConsumerOffsetManager(ConfigTable):
+    """Offsets by `topic@group` and queue id. A pending reset (5.x) rules until the consumer has taken it."""
+
+    def __init__(
+        self, file: JsonConfigFile, config: Callable[[], BrokerConfig], now_ms: Callable[[], int]
+    ) -> None:
+        super().__init__(file, now_ms)
+        self._config = config
+        self._commits = 0
+        self._pull_offsets: OffsetTable = {}
+        self._resets: OffsetTable = {}
+        self.offset_table: OffsetTable = {}
+
+    def load(self) -> None:
+        """Take over the file."""
+        stored = self._file.load_as(lambda raw: load_table(raw, ConsumerOffsetTable))
+        if stored is not None:
+            self.offset_table.update(stored.offset_table)
+            if stored.data_version is not None:  # 4.9 has none
+                self.data_version = stored.data_version
+
+    def snapshot(self) -> ConsumerOffsetTable:
+        return ConsumerOffsetTable(
+            _copied(self.offset_table), _copied(self._pull_offsets) or None, self.data_version
+        )
+
+    # -- commits and queries ---------------------------------------------------------------------
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, client_host: str) -> None:
+        """The group is to go on at `queue_offset`. Not checked: a client may go back."""
+        key = f"{topic}@{group}"
+        queues = self.offset_table.get(key)
+        if queues is None:
+            queues = self.offset_table[key] = {}
+        old = queues.get(queue_id, NONE)
+        if queue_offset < old:
+            _log.warning("%s moved %s/%d back from %d to %d", client_host, key, queue_id, old, queue_offset)
+        queues[queue_id] = queue_offset
+        self.is_dirty = True
+        self._commits += 1
+        if self._commits % self._config().consumer_offset_update_version_step == 0:
+            self._next_version()
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the group goes on; -1 when it has not begun. A pending reset counts."""
+        key = f"{topic}@{group}"
+        if self._resets and self._config().use_server_side_reset_offset:
+            reset = self._resets.get(key, {}).get(queue_id)
+            if reset is not None:
+                return reset
+        queues = self.offset_table.get(key)
+        return NONE if queues is None else queues.get(queue_id, NONE)
+
+    def query_all(self, group: str, topic: str) -> dict[int, int] | None:
+        """The committed offsets by queue id, None for none at all."""
+        return self.offset_table.get(f"{topic}@{group}")
+
+    def commit_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """The group has been given what lies below `queue_offset`; for statistics only."""
+        key = f"{topic}@{group}"
+        queues = self._pull_offsets.get(key)
+        if queues is None:
+            queues = self._pull_offsets[key] = {}
+        queues[queue_id] = queue_offset
+
+    def query_pull(self, group: str, topic: str, queue_id: int) -> int:
+        """How far the group has been given messages; where that is not known, what it has committed."""
+        queues = self._pull_offsets.get(f"{topic}@{group}")
+        pulled = None if queues is None else queues.get(queue_id)
+        return self.query(group, topic, queue_id) if pulled is None else pulled
+
+    # -- topics and groups -----------------------------------------------------------------------
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics that `group` has offsets of."""
+        return {topic for topic, each in self._pairs() if each == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have offsets of `topic`."""
+        return {group for each, group in self._pairs() if each == topic}
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget all offsets of a topic."""
+        self._remove(lambda key: key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic)
+
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """Forget what all groups have of one queue: it starts over at 0, and what comes would count as
+        consumed."""
+        for table in (self.offset_table, self._pull_offsets, self._resets):
+            for key, queues in table.items():
+                if key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic and queue_id in queues:
+                    _log.info("offset of %s/%d removed: %d", key, queue_id, queues.pop(queue_id))
+                    self.is_dirty = True
+
+    def remove_group(self, group: str) -> None:
+        """Forget all offsets of a group."""
+        self._remove(lambda key: key.partition(TOPIC_GROUP_SEPARATOR)[2] == group)
+
+    def clone(self, src_group: str, dest_group: str, topic: str) -> None:
+        """Let `dest_group` go on in `topic` where `src_group` is now."""
+        queues = self.offset_table.get(f"{topic}@{src_group}")
+        if queues is not None:
+            self.offset_table[f"{topic}@{dest_group}"] = dict(queues)
+            self.is_dirty = True
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        for key in self.offset_table:
+            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            yield topic, group
+
+    def _remove(self, is_gone: Callable[[str], bool]) -> None:
+        for table in (self.offset_table, self._pull_offsets, self._resets):
+            for key in [key for key in table if is_gone(key)]:
+                _log.info("offsets of %s removed: %s", key, queue_words(table.pop(key)))
+                self.is_dirty = True
+
+    # -- resets by the server (5.x) --------------------------------------------------------------
+
+    def assign_reset(self, topic: str, group: str, queue_id: int, queue_offset: int) -> None:
+        """Have the group's next pull moved to `queue_offset`; committed too, for consumers that are away."""
+        if not topic or not group or queue_id < 0 or queue_offset < 0:
+            _log.warning("no reset of %s@%s/%d to %d: not an offset", topic, group, queue_id, queue_offset)
+            return
+        key = f"{topic}@{group}"
+        self._resets.setdefault(key, {})[queue_id] = queue_offset
+        self.offset_table.setdefault(key, {})[queue_id] = queue_offset
+        self.is_dirty = True
+
+    def reset_pending(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Where the group is to be moved to, None for nowhere."""
+        if not self._resets:
+            return None
+        return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """As `reset_pending`, and from now on the group counts as moved."""
+        if not self._resets:
+            return None
+        key = f"{topic}@{group}"
+        queues = self._resets.get(key)
+        reset = None if queues is None else queues.pop(queue_id, None)
+        if queues is not None and not queues:
+            del self._resets[key]
+        return reset
+
+
+def _copied(table: OffsetTable) -> OffsetTable:
+    return {key: dict(queues) for key, queues in table.items()}

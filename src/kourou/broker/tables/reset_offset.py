@@ -1,0 +1,260 @@
+"""Moving a group to other offsets while it runs, and asking its members where they are.
+
+INVOKE_BROKER_TO_RESET_OFFSET, two ways. By the server (5.x, `useServerSideResetOffset`): the offsets
+are noted, and each queue's next pull is sent there; nobody has to be online, and clients of any
+version follow. By the clients (4.9): every member is told the offsets (220) and moves itself.
+INVOKE_BROKER_TO_GET_CONSUMER_STATUS asks the members (221) for theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.storage.record_reads import RecordReads, when_read
+from kourou.broker.tables.change_description import queue_words
+from kourou.errors import KourouError, RemotingError, RequestError
+from kourou.protocol.bodies import (
+    GetConsumerStatusBody,
+    MessageQueue,
+    ResetOffsetBody,
+    TopicConfig,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from kourou.store.queue_time_search import search_queue_offset
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+# How long a member may take to say where it is.
+_STATUS_TIMEOUT_MS: Final = 5000
+_ALL_QUEUES: Final = -1
+_NOT_GIVEN: Final = -1
+
+QueueOffsets = dict[int, int]
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Who handles which request code."""
+    processor = ResetOffsetProcessor(services)
+    return {
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: processor.reset_offset,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: processor.get_consumer_status,
+    }
+
+
+class ResetOffsetProcessor:
+    """Resets offsets of consumer groups."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    def reset_offset(self, request: Request) -> None:
+        """INVOKE_BROKER_TO_RESET_OFFSET, the way that is configured."""
+        header = request.header(ResetOffsetRequestHeader)
+        if self._services.config.use_server_side_reset_offset:
+            self._reset_by_server(request, header)
+        else:
+            self._reset_by_clients(request, header)
+
+    # -- by the server ---------------------------------------------------------------------------
+
+    def _reset_by_server(self, request: Request, header: ResetOffsetRequestHeader) -> None:
+        services = self._services
+        if services.config.is_slave:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+        topic_config = services.topics.get(header.topic)
+        if topic_config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+        if services.groups.get(header.group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist"
+            )
+        when_read(
+            services,
+            request,
+            lambda reads: self._server_targets(reads, header, topic_config),
+            lambda targets: self._assign(request, header, targets),
+        )
+
+    def _server_targets(
+        self, reads: RecordReads, header: ResetOffsetRequestHeader, topic_config: TopicConfig
+    ) -> QueueOffsets:
+        if header.queue_id is None or header.queue_id <= _ALL_QUEUES:
+            found = {
+                queue_id: self._offset_at(reads, header.topic, queue_id, header.timestamp)
+                for queue_id in range(topic_config.read_queue_nums)
+            }
+            return found if header.is_force else self._moved_back_only(header, found)
+        if header.queue_offset is None or header.queue_offset == _NOT_GIVEN:
+            found_offset = self._offset_at(reads, header.topic, header.queue_id, header.timestamp)
+        else:
+            found_offset = self._checked(header.topic, header.queue_id, header.queue_offset)
+        return {header.queue_id: found_offset}
+
+    def _offset_at(self, reads: RecordReads, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Where a queue was at a time; its end for a time below 0."""
+        queue = self._services.store.queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        if timestamp_ms < 0:
+            return queue.max_queue_offset
+        return search_queue_offset(queue, timestamp_ms, reads.store_time_or_stop)
+
+    def _checked(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        low = self._services.store.min_offset_in_queue(topic, queue_id)
+        high = self._services.store.max_offset_in_queue(topic, queue_id)
+        if not low <= queue_offset <= high + 1:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Target offset {queue_offset} not in consume queue range [{low}-{high}]",
+            )
+        return queue_offset
+
+    def _moved_back_only(self, header: ResetOffsetRequestHeader, found: QueueOffsets) -> QueueOffsets:
+        """Without force a queue that is further back already stays where it is."""
+        targets = {}
+        for queue_id, queue_offset in found.items():
+            consumer_offset = self._services.offsets.query(header.group, header.topic, queue_id)
+            targets[queue_id] = queue_offset if consumer_offset < 0 else min(queue_offset, consumer_offset)
+        return targets
+
+    def _assign(self, request: Request, header: ResetOffsetRequestHeader, targets: QueueOffsets) -> None:
+        if not targets:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+        for queue_id, queue_offset in targets.items():
+            self._services.offsets.assign_reset(header.topic, header.group, queue_id, queue_offset)
+        _log.info(
+            "%s resets %s in %s: %s",
+            request.connection.remote_address,
+            header.group,
+            header.topic,
+            queue_words(targets),
+        )
+        request.reply(body=encode_body(self._reset_body(header.topic, targets)))
+        # Consumers that have read all would hear of it only when their pull has waited long enough.
+        self._services.holds.wake_all()
+
+    def _reset_body(self, topic: str, targets: QueueOffsets) -> ResetOffsetBody:
+        broker_name = self._services.config.broker_name or ""
+        return ResetOffsetBody(
+            {
+                MessageQueue(topic, broker_name, queue_id): queue_offset
+                for queue_id, queue_offset in targets.items()
+            }
+        )
+
+    # -- by the clients --------------------------------------------------------------------------
+
+    def _reset_by_clients(self, request: Request, header: ResetOffsetRequestHeader) -> None:
+        topic_config = self._services.topics.get(header.topic)
+        if topic_config is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}",
+            )
+        when_read(
+            self._services,
+            request,
+            lambda reads: self._client_targets(reads, header, topic_config),
+            lambda targets: self._tell_clients(request, header, targets),
+        )
+
+    def _client_targets(
+        self, reads: RecordReads, header: ResetOffsetRequestHeader, topic_config: TopicConfig
+    ) -> QueueOffsets:
+        targets = {}
+        for queue_id in range(topic_config.write_queue_nums):
+            consumer_offset = self._services.offsets.query(header.group, header.topic, queue_id)
+            if consumer_offset < 0:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist"
+                )
+            found = self._offset_at(reads, header.topic, queue_id, header.timestamp)
+            targets[queue_id] = found if header.is_force else min(found, consumer_offset)
+        return targets
+
+    def _tell_clients(
+        self, request: Request, header: ResetOffsetRequestHeader, targets: QueueOffsets
+    ) -> None:
+        group = self._services.consumers.get(header.group)
+        if group is None:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {header.group} "
+                f"Topic: {header.topic} Timestamp: {header.timestamp}",
+            )
+        body = self._reset_body(header.topic, targets)
+        for channel in list(group.channels.values()):
+            self._tell_client(channel, header, body)
+        request.reply(body=encode_body(body))
+
+    def _tell_client(
+        self, channel: ClientChannel, header: ResetOffsetRequestHeader, body: ResetOffsetBody
+    ) -> None:
+        told = ResetOffsetRequestHeader(
+            topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=header.is_force
+        )
+        # C++ reads no other form than the list; Apache goes by who asks, not by who is told.
+        form = body.for_c() if channel.language == LanguageCode.CPP else body
+        command = RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, encode_body(form))
+        try:
+            channel.connection.send_oneway(command)
+        except RemotingError as error:
+            _log.warning("cannot notify %s of the reset of %s: %s", channel, header.topic, error)
+        else:
+            _log.info("%s notified of the reset of %s", channel, header.topic)
+
+    # -- asking clients --------------------------------------------------------------------------
+
+    def get_consumer_status(self, request: Request) -> None:
+        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: each member's own offsets of a topic."""
+        header = request.header(GetConsumerStatusRequestHeader)
+        group = self._services.consumers.get(header.group)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
+            )
+        asked = [
+            channel
+            for channel in group.channels.values()
+            if not header.client_addr or channel.client_id == header.client_addr
+        ]
+        self._services.run(request, self._ask_all(request, header, asked))
+
+    async def _ask_all(
+        self, request: Request, header: GetConsumerStatusRequestHeader, asked: list[ClientChannel]
+    ) -> None:
+        tables = await asyncio.gather(*(_ask(channel, header) for channel in asked))
+        consumer_table = {
+            channel.client_id: table
+            for channel, table in zip(asked, tables, strict=True)
+            if table is not None
+        }
+        request.reply(body=encode_body(GetConsumerStatusBody(consumer_table=consumer_table)))
+
+
+async def _ask(
+    channel: ClientChannel, header: GetConsumerStatusRequestHeader
+) -> dict[MessageQueue, int] | None:
+    """A member's offsets; None when it does not say."""
+    asked = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+    command = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, asked)
+    try:
+        answer = await channel.connection.call(command, _STATUS_TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            _log.warning("%s did not report its offsets: %d %s", channel, answer.code, answer.remark)
+            return None
+        return decode_body(answer.body, GetConsumerStatusBody).message_queue_table
+    except KourouError as error:
+        _log.warning("%s did not report its offsets: %s", channel, error)
+        return None

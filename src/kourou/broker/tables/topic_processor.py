@@ -1,0 +1,194 @@
+"""What administrators do to topics: make and change (17, 18), list (21, 305, 351), delete (215).
+
+Not here: the table (topics.py), and the queues and messages of a topic (store).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.storage.flush_service import flush_all
+from kourou.broker.tables.attributes import MESSAGE_TYPE, MIXED_MESSAGE_TYPE, parse_changes
+from kourou.broker.tables.config_table import SPLIT_METADATA_SIZE, page_of
+from kourou.broker.tables.name_checks import check_topic_name
+from kourou.broker.tables.topics import check_queue_nums
+from kourou.errors import RequestError
+from kourou.protocol.bodies import (
+    TopicConfig,
+    TopicConfigList,
+    TopicFilterType,
+    TopicList,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetAllTopicConfigResponseHeader,
+    GetTopicConfigRequestHeader,
+)
+from kourou.protocol.names import retry_topic
+from kourou.transport.request import Processor, Request
+
+if TYPE_CHECKING:
+    from kourou.broker.services import BrokerServices
+
+_log = logging.getLogger(__name__)
+
+# POP retries have a topic for each pair of group and topic; 5.x has changed what stands between.
+_POP_RETRY_SEPARATORS: Final = ("_", "+")
+
+
+def processors(services: BrokerServices) -> dict[int, Processor]:
+    """Request code to function."""
+    processor = TopicProcessor(services)
+    return {
+        RequestCode.UPDATE_AND_CREATE_TOPIC: processor.update_topic,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: processor.update_topic_list,
+        RequestCode.GET_ALL_TOPIC_CONFIG: processor.get_all_topics,
+        RequestCode.GET_TOPIC_CONFIG: processor.get_topic,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: processor.get_system_topics,
+        RequestCode.DELETE_TOPIC_IN_BROKER: processor.delete_topic,
+    }
+
+
+class TopicProcessor:
+    """Changes the table of topics, and shows it."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+
+    # -- making and changing ---------------------------------------------------------------------
+
+    def update_topic(self, request: Request) -> None:
+        """17: make a topic or change it."""
+        header = request.header(CreateTopicRequestHeader)
+        check_topic_name(header.topic)
+        self._refuse_system(header.topic)
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=_filter_type(header.topic_filter_type),
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=parse_changes(header.attributes),
+        )
+        self._check(config)
+        self._services.topics.update(config)
+        request.reply()
+
+    def update_topic_list(self, request: Request) -> None:
+        """18: several at once, none if one of the names is refused."""
+        configs = decode_body(request.body, TopicConfigList).topic_config_list
+        for config in configs:
+            check_topic_name(config.topic_name)
+            self._refuse_system(config.topic_name)
+            self._check(config)
+        for config in configs:
+            self._services.topics.update(config)
+        request.reply()
+
+    def _refuse_system(self, topic: str) -> None:
+        services = self._services
+        if services.config.validate_system_topic_when_update_topic and services.topics.is_system(topic):
+            raise _invalid(f"The topic[{topic}] is conflict with system topic.")
+
+    def _check(self, config: TopicConfig) -> None:
+        for queue_nums in (config.read_queue_nums, config.write_queue_nums):
+            check_queue_nums(config.topic_name, queue_nums)
+        is_mixed = config.attributes.get("+" + MESSAGE_TYPE) == MIXED_MESSAGE_TYPE
+        if is_mixed and not self._services.config.enable_mixed_message_type:
+            raise _invalid("MIXED message type is not supported.")
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def get_all_topics(self, request: Request) -> None:
+        """21: all topics, or of 5.x a page of them."""
+        topics = self._services.topics
+        header = request.header(GetAllTopicConfigRequestHeader)
+        page = None
+        if (header.topic_seq, header.data_version, header.max_topic_num) != (None, None, None):
+            page = page_of(
+                topics.table,
+                topics.data_version,
+                asked_version=header.data_version,
+                begin=header.topic_seq or 0,
+                count=min(SPLIT_METADATA_SIZE, _or_all(header.max_topic_num)),
+            )
+        request.reply(
+            GetAllTopicConfigResponseHeader(total_topic_num=len(topics.table)),
+            encode_body(topics.wrapper(page)),
+        )
+
+    def get_topic(self, request: Request) -> None:
+        """351: one topic."""
+        topic = request.header(GetTopicConfigRequestHeader).topic
+        config = self._services.topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+        request.reply(body=encode_body(config))
+
+    def get_system_topics(self, request: Request) -> None:
+        """305: the names that are not the users'."""
+        request.reply(body=encode_body(TopicList(sorted(self._services.topics.system_topics))))
+
+    # -- deleting --------------------------------------------------------------------------------
+
+    def delete_topic(self, request: Request) -> None:
+        """215: forget a topic, its queues, and how far groups have come in it."""
+        topic = request.header(DeleteTopicRequestHeader).topic
+        if not topic.strip():
+            raise _invalid("The specified topic is blank.")
+        self._refuse_system(topic)
+        topics = [topic]
+        if self._services.config.clear_retry_topic_when_delete_topic:
+            topics += self._pop_retry_topics(topic)
+        _log.info("%s deletes %s", request.connection.remote_address, ", ".join(topics))
+        self._services.run(request, self._delete(request, topics))
+
+    def _pop_retry_topics(self, topic: str) -> list[str]:
+        names = [
+            retry_topic(group) + separator + topic
+            for group in sorted(self._services.offsets.groups_of(topic))
+            for separator in _POP_RETRY_SEPARATORS
+        ]
+        return [name for name in names if self._services.topics.get(name) is not None]
+
+    async def _delete(self, request: Request, topics: list[str]) -> None:
+        async with self._services.store_work:
+            await flush_all(self._services)
+            for topic in topics:
+                self._delete_one(topic)
+        request.reply()
+
+    def _delete_one(self, topic: str) -> None:
+        services = self._services
+        # First what may fail: a topic that cannot be deleted stays whole.
+        services.store.delete_topic(topic)
+        services.topics.delete(topic)
+        services.offsets.remove_topic(topic)
+        if services.config.auto_delete_unused_stats:
+            services.stats.remove_topic(topic)
+
+
+def _filter_type(name: str) -> TopicFilterType:
+    try:
+        return TopicFilterType(name)
+    except ValueError:
+        known = ", ".join(TopicFilterType)
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"topicFilterType {name!r} is not one of {known}"
+        ) from None
+
+
+def _or_all(count: int | None) -> int:
+    return SPLIT_METADATA_SIZE if count is None else count
+
+
+def _invalid(remark: str) -> RequestError:
+    return RequestError(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,0 +1,240 @@
+"""TopicConfigManager: the topics of a broker, kept in `topics.json`.
+
+A topic's configuration is never changed in place: a new one takes its place in the table, so that
+whoever holds the old one keeps what it was. Every change has a new DataVersion and is told to
+`on_change`, which registers it at the name servers.
+Not here: the queues of a topic (store), who may ask for a change (topic_processor.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kourou.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes, parse_changes
+from kourou.broker.tables.change_description import change_words, field_words
+from kourou.broker.tables.config_table import ConfigTable
+from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS, check_topic_name
+from kourou.broker.tables.system_topics import default_topic_config, system_topic_configs
+from kourou.errors import RequestError
+from kourou.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
+from kourou.protocol.codes import PermName, ResponseCode
+from kourou.protocol.names import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    NOT_ALLOWED_SEND_TOPICS,
+    SYSTEM_TOPICS,
+    is_system_topic,
+)
+from kourou.store.config_file import JsonConfigFile
+from kourou.store.config_tables import TopicConfigTable, load_table
+
+if TYPE_CHECKING:
+    from kourou.config.broker import BrokerConfig
+
+_log = logging.getLogger(__name__)
+
+_INHERIT: Final = int(PermName.INHERIT)
+_READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
+
+
+class TopicConfigManager(ConfigTable):
+    """Topics by name. `table` is to be changed through the methods only."""
+
+    def __init__(
+        self,
+        file: JsonConfigFile,
+        config: Callable[[], BrokerConfig],
+        now_ms: Callable[[], int],
+        on_change: Callable[[TopicConfig | None], None],
+    ) -> None:
+        super().__init__(file, now_ms)
+        self._config = config
+        self._on_change = on_change
+        self._made_at_start: set[str] = set()
+        self.table: dict[str, TopicConfig] = {}
+        # The dict's own method: each send asks.
+        self.get: Callable[[str], TopicConfig | None] = self.table.get
+
+    # -- the file --------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Take over the file, and make the system topics that it does not have."""
+        stored = self._file.load_as(lambda raw: load_table(raw, TopicConfigTable))
+        if stored is not None:
+            self.table.update(stored.topic_config_table)
+            self.data_version = stored.data_version
+        made = system_topic_configs(self._config())
+        self._made_at_start = {topic.topic_name for topic in made}
+        missing = [topic for topic in made if topic.topic_name not in self.table]
+        if not missing:
+            return
+        self.table.update((topic.topic_name, topic) for topic in missing)
+        self.is_dirty = True
+        if stored is not None:
+            # Name servers take an unchanged version for an unchanged table.
+            self._next_version()
+
+    def snapshot(self) -> TopicConfigTable:
+        return TopicConfigTable(dict(self.table), self.data_version)
+
+    def wrapper(
+        self, topics: Iterable[str] | None = None, *, registered: bool = False
+    ) -> TopicConfigSerializeWrapper:
+        """These topics, or all. `registered`: with the permissions that routes show, which are those
+        of the topic that the broker has too."""
+        names = self.table if topics is None else topics
+        table = {name: config for name in names if (config := self.table.get(name)) is not None}
+        allowed = self._config().broker_permission
+        if registered and allowed & _READ_WRITE != _READ_WRITE:
+            table = {name: _with(config, perm=config.perm & allowed) for name, config in table.items()}
+        return TopicConfigSerializeWrapper(topic_config_table=table, data_version=self.data_version)
+
+    # -- names -----------------------------------------------------------------------------------
+
+    @property
+    def system_topics(self) -> frozenset[str]:
+        """Every name that is the system's: RocketMQ's, and those made for this cluster and broker."""
+        return SYSTEM_TOPICS | self._made_at_start
+
+    def is_system(self, topic: str) -> bool:
+        """Whether users may neither make nor delete `topic`."""
+        return is_system_topic(topic) or topic in self._made_at_start
+
+    def is_order(self, topic: str) -> bool:
+        """Whether `topic` is there and ordered."""
+        config = self.table.get(topic)
+        return config is not None and config.order
+
+    def check_topic_name(self, topic: str) -> None:
+        """RequestError INVALID_PARAMETER if `topic` is no topic name."""
+        check_topic_name(topic)
+
+    def may_send_to(self, topic: str) -> bool:
+        """Whether clients may send to `topic`; some are written by brokers only."""
+        return topic not in NOT_ALLOWED_SEND_TOPICS
+
+    # -- made on demand --------------------------------------------------------------------------
+
+    def create_in_send(
+        self, topic: str, default_topic: str, remote_address: str, client_queue_nums: int, sys_flag: int
+    ) -> TopicConfig | None:
+        """The topic of a send, made like `default_topic` if it is not there; None: it may not be."""
+        known = self.table.get(topic)
+        if known is not None:
+            return known
+        default = self._inheritable(default_topic)
+        if default is None:
+            _log.warning(
+                "topic %s of %s is not made: %s is not a topic to inherit from here",
+                topic,
+                remote_address,
+                default_topic,
+            )
+            return None
+        queue_nums = max(0, min(client_queue_nums, default.write_queue_nums))
+        created = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=default.perm & ~_INHERIT,
+            topic_filter_type=default.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+        _log.info("topic made like %s for %s: %s", default_topic, remote_address, field_words(created))
+        return self._put(created)
+
+    def _inheritable(self, default_topic: str) -> TopicConfig | None:
+        config = self._config()
+        default = self.table.get(default_topic)
+        if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC:
+            if not config.auto_create_topic_enable:
+                return None
+            if default is None:  # the key was off when the broker started
+                default = self._put(default_topic_config(config))
+        return default if default is not None and default.perm & _INHERIT else None
+
+    def create_in_send_back(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, is_order: bool | None = None
+    ) -> TopicConfig:
+        """A topic that the broker needs itself (%RETRY%, %DLQ% and the like), made if it is not there.
+
+        `is_order` None leaves an existing topic as it is. RequestError INVALID_PARAMETER: it would have
+        more queues than any may have, such as those that a group asks for its retries.
+        """
+        known = self.table.get(topic)
+        if known is None:
+            check_queue_nums(topic, queue_nums)
+            created = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+                order=bool(is_order),
+            )
+            _log.info("topic made: %s", field_words(created))
+            return self._put(created)
+        if is_order is not None and is_order != known.order:
+            return self._put(_with(known, order=is_order))
+        return known
+
+    # -- changed by administrators ---------------------------------------------------------------
+
+    def update(self, config: TopicConfig, attributes: str | None = None) -> None:
+        """Make a topic or change it. `attributes` are changes, `+key=value,-key`; if None,
+        `config.attributes` are, by signed key. RequestError: they are refused, nothing is changed."""
+        old = self.table.get(config.topic_name)
+        changes = config.attributes if attributes is None else parse_changes(attributes)
+        current = None if old is None else old.attributes
+        new = _with(config, attributes=apply_changes(current, changes, TOPIC_ATTRIBUTES))
+        if new == old:
+            return
+        if old is None:
+            _log.info("topic made: %s", field_words(new))
+        else:
+            _log.info("topic %s changed: %s", config.topic_name, change_words(old, new))
+        self._put(new)
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic; False when it is not there."""
+        old = self.table.pop(topic, None)
+        if old is None:
+            return False
+        _log.info("topic deleted: %s", field_words(old))
+        self._next_version()
+        self._on_change(None)
+        return True
+
+    def update_order_config(self, table: Mapping[str, str]) -> None:
+        """Mark the topics that a name server has an order configuration for; as in 5.x, the others stay.
+
+        Nothing is registered: routes do not show it, and this comes from a registration.
+        """
+        changed = [self.table[topic] for topic in table if topic in self.table and not self.is_order(topic)]
+        for config in changed:
+            _log.info("topic %s is an order topic from now on", config.topic_name)
+            self.table[config.topic_name] = _with(config, order=True)
+        if changed:
+            self._next_version()
+
+    def _put(self, config: TopicConfig) -> TopicConfig:
+        self.table[config.topic_name] = config
+        self._next_version()
+        self._on_change(config)
+        return config
+
+
+def check_queue_nums(topic: str, queue_nums: int) -> None:
+    """RequestError INVALID_PARAMETER if no topic may have so many queues."""
+    if not 0 <= queue_nums <= MAX_QUEUE_NUMS:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER,
+            f"The topic[{topic}] cannot have {queue_nums} queues: 0 to {MAX_QUEUE_NUMS} are allowed.",
+        )
+
+
+def _with(config: TopicConfig, **changes: object) -> TopicConfig:
+    return msgspec.structs.replace(config, **changes)

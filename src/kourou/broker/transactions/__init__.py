@@ -1,0 +1,1 @@
+"""Transactions: half messages, their end, and checks of those in doubt."""

@@ -1,0 +1,154 @@
+"""The end of a pass on a disk that works, waits, and fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kourou.broker.storage.commit_cycle import MAX_WAITING_BYTES, PassEnd
+from kourou.errors import RequestError
+from kourou.protocol.codes import ResponseCode
+from kourou.store.message_store import MessageStore
+from kourou.store.put_status import PutStatus
+from kourou.testing.faulty_files import FaultyFiles
+from tests.unit.store.message_stores import BORN_HOST, NOW_MS, StoreKit
+
+
+class HandFlusher:
+    """Syncs when the test says so."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self.asked = 0
+
+    def request_nowait(self) -> None:
+        self.asked += 1
+
+    def sync(self, pass_end: PassEnd) -> None:
+        self._store.flush()
+        pass_end.flushed(self._store.log.flushed_phy_offset)
+
+
+class Senders:
+    """Puts messages, keeps what their senders were told."""
+
+    def __init__(self, store: MessageStore, pass_end: PassEnd) -> None:
+        self._store = store
+        self._pass_end = pass_end
+        self.told: list[PutStatus] = []
+
+    def put(self, *, wait: bool = True) -> None:
+        self._store.put(
+            self._store.queue("T", 0), b"body", b"", 0, (), NOW_MS, BORN_HOST, done=self._done, wait=wait
+        )
+
+    def send(self, *, wait: bool = True) -> None:
+        self._pass_end.begin()
+        self.put(wait=wait)
+        self._pass_end.end()
+
+    def _done(self, status: PutStatus, phy_offset: int, queue_offset: int) -> None:
+        self.told.append(status)
+
+    @property
+    def visible(self) -> int:
+        return self._store.queue("T", 0).max_queue_offset
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[StoreKit]:
+    with StoreKit(tmp_path / "store", FaultyFiles()) as kit:
+        yield kit
+
+
+def pass_end(store: MessageStore, *, sync: bool) -> PassEnd:
+    return PassEnd(store, sync_flush_timeout_ms=5_000, waits_for_flush=sync, monotonic_ms=lambda: 700)
+
+
+def test_without_waiting_for_the_disk_senders_are_told_after_the_write(kit: StoreKit) -> None:
+    store = kit.open()
+    end = pass_end(store, sync=False)
+    senders = Senders(store, end)
+    end.begin()
+    senders.put()
+    assert senders.told == [] and senders.visible == 0
+    end.end()
+    assert senders.told == [PutStatus.PUT_OK] and senders.visible == 1
+
+
+def test_with_sync_flush_nothing_is_told_or_seen_before_the_sync(kit: StoreKit) -> None:
+    store = kit.open()
+    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end.attach(flusher)  # type: ignore[arg-type]
+    senders = Senders(store, end)
+    senders.send()
+    assert (senders.told, senders.visible, flusher.asked) == ([], 0, 1)
+    assert end.is_waiting and end.waiting_bytes > 0
+    flusher.sync(end)
+    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK], 1)
+    assert not end.is_waiting and end.waiting_bytes == 0
+
+
+def test_a_sender_that_does_not_wait_is_told_at_once(kit: StoreKit) -> None:
+    store = kit.open()
+    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end.attach(flusher)  # type: ignore[arg-type]
+    senders = Senders(store, end)
+    senders.send(wait=False)
+    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK], 0)
+    flusher.sync(end)
+    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK], 1)
+
+
+def test_a_sync_that_takes_too_long_is_told_and_still_counts(kit: StoreKit) -> None:
+    store = kit.open()
+    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end.attach(flusher)  # type: ignore[arg-type]
+    senders = Senders(store, end)
+    senders.send()
+    end.expire(700 + 4_999)
+    assert senders.told == []
+    end.expire(700 + 5_000)
+    assert senders.told == [PutStatus.FLUSH_DISK_TIMEOUT]
+    flusher.sync(end)
+    assert senders.told == [PutStatus.FLUSH_DISK_TIMEOUT] and senders.visible == 1
+
+
+def test_a_write_that_fails_is_told_to_all_of_its_pass_and_leaves_nothing(kit: StoreKit) -> None:
+    store = kit.open()
+    end = pass_end(store, sync=False)
+    senders = Senders(store, end)
+    senders.send()
+    assert isinstance(kit.files, FaultyFiles)
+    kit.files.fail("pwrite", 1)
+    end.begin()
+    senders.put()
+    senders.put()
+    end.end()
+    assert senders.told[1:] == [PutStatus.SERVICE_NOT_AVAILABLE] * 2 and senders.visible == 1
+
+
+def test_a_sync_that_fails_is_told_and_its_messages_are_never_seen(kit: StoreKit) -> None:
+    store = kit.open()
+    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end.attach(flusher)  # type: ignore[arg-type]
+    senders = Senders(store, end)
+    senders.send()
+    assert isinstance(kit.files, FaultyFiles)
+    kit.files.fail("sync", 1)
+    flusher.sync(end)
+    assert store.appender.is_fenced
+    assert (senders.told, senders.visible) == ([PutStatus.SERVICE_NOT_AVAILABLE], 0)
+    assert not end.is_waiting
+
+
+def test_a_disk_that_is_far_behind_takes_no_more(kit: StoreKit) -> None:
+    store = kit.open()
+    end = pass_end(store, sync=True)
+    end.check_room()
+    end.waiting_bytes = MAX_WAITING_BYTES + 1
+    with pytest.raises(RequestError, match=r"\[REJECTREQUEST\]system busy") as refused:
+        end.check_room()
+    assert refused.value.response_code == ResponseCode.SYSTEM_BUSY
