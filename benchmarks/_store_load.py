@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from kourou.protocol.message_id import encode_host
 from kourou.protocol.tags import tags_code
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_status import PutStatus
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.settings import MessageStoreConfig
 
 _PER_ROUND = 25_600

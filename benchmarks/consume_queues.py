@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.consume_queues import ConsumeQueues
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queues import ConsumeQueues
 
 QUEUES = (10_000, 50_000)
 QUEUES_PER_TOPIC = 8

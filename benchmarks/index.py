@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from kourou.store.files import Files
-from kourou.store.index_service import IndexService
+from kourou.store.disk.files import Files
+from kourou.store.index.index_service import IndexService
 
 SLOTS = 5_000_000
 ENTRIES = 20_000_000

@@ -19,8 +19,8 @@ from benchmarks._store_load import (
     work_folder,
     write_log,
 )
-from kourou.store.check import check_store
-from kourou.store.files import Files
+from kourou.store.check.check import check_store
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 

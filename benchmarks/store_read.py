@@ -26,7 +26,7 @@ from benchmarks._store_load import (
     work_folder,
 )
 from kourou.protocol.record import Buffer
-from kourou.store.get_message import GetMessageStatus
+from kourou.store.log.get_message import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 

@@ -26,7 +26,7 @@ from benchmarks._store_load import (
     work_folder,
     write_log,
 )
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 

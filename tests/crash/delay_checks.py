@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kourou.protocol.message import MessageExt
-from kourou.store.check import CheckOptions, check_store
-from kourou.store.files import Files
+from kourou.store.check.check import CheckOptions, check_store
+from kourou.store.disk.files import Files
 
 _SLOT_MS = 1_000  # a timer is due when its slot is over
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from kourou.broker.controller import BrokerController
 from kourou.cli.pairs import parse_pairs
 from kourou.config import load_broker_config
-from kourou.store.files import Files, OpenFile, open_flags
+from kourou.store.disk.files import Files, OpenFile, open_flags
 from tests.crash.dying_client import die
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import pytest
 
 from kourou.errors import StoreFormatError
 from kourou.protocol.record import decode_record, record_mark
-from kourou.store.check import CheckReport, check_store
+from kourou.store.check.check import CheckReport, check_store
+from kourou.store.check.invariants import Invariant
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.files import Files
-from kourou.store.get_message_result import GetMessageStatus
-from kourou.store.invariants import Invariant
+from kourou.store.disk.files import Files
+from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.testing.faulty_files import FaultyFiles
 from tests.crash.ledger import read_queue

@@ -19,10 +19,10 @@ import pytest
 
 from kourou.protocol.record import decode_record, decode_records
 from kourou.protocol.tags import tags_code
-from kourou.store.check import check_store
-from kourou.store.files import Files, OpenFile
-from kourou.store.get_message_result import GetMessageStatus
+from kourou.store.check.check import check_store
+from kourou.store.disk.files import Files, OpenFile
 from kourou.store.kernel import Kernel
+from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 from kourou.store.steps import run_steps

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StorageError
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.settings import FlushDiskType
 from kourou.testing.faults import CHANGES, LOOKS
 from kourou.testing.faulty_files import FaultyFiles

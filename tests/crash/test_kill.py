@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from kourou.protocol.record import decode_record
-from kourou.store.check import check_store
-from kourou.store.files import Files
+from kourou.store.check.check import check_store
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.testing.crash_writer import QUEUES, TOPIC, crash_config, now_ms, number_of
 from tests.crash.ledger import read_queue

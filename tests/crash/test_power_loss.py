@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.settings import FlushDiskType
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
 from kourou.testing.survival import Survival, drop_all, keep_all

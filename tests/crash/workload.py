@@ -14,10 +14,10 @@ from pathlib import Path
 from kourou.protocol.batch import BatchEntry
 from kourou.protocol.tags import tags_code
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.dispatch_request import index_keys
-from kourou.store.files import DiskUsage, Files
+from kourou.store.disk.files import DiskUsage, Files
+from kourou.store.log.dispatch_request import index_keys
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_status import PutStatus
 from kourou.store.retention import Retention, RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 from kourou.store.steps import no_steps

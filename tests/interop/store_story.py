@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from kourou.protocol.message_id import encode_host
 from kourou.protocol.record import decode_records
-from kourou.store.check import CheckReport, check_store
+from kourou.store.check.check import CheckReport, check_store
 from kourou.store.delay_levels import SCHEDULE_TOPIC
-from kourou.store.files import Files
-from kourou.store.get_message_result import GetMessageStatus
+from kourou.store.disk.files import Files
+from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.queue_time_search import search_queue_offset
+from kourou.store.queue.queue_time_search import search_queue_offset
 from kourou.store.settings import MessageStoreConfig
 
 from . import apache, wire

@@ -28,9 +28,9 @@ from kourou.store.config_tables import (
     dump_table,
 )
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, deliver_timestamp
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_status import PutStatus
 
 from .store_session import Fields
 

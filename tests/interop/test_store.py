@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from kourou.protocol.message_id import encode_host
-from kourou.store.check_report import Finding
+from kourou.store.check.check_report import Finding
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 
 from . import apache

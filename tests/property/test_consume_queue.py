@@ -17,11 +17,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.consume_queues import ConsumeQueues
-from kourou.store.cq_unit import BLANK_UNIT, UNIT
-from kourou.store.files import Files
-from kourou.store.queue_flush import FlushBatch, FlushRound
+from kourou.store.disk.files import Files
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queues import ConsumeQueues
+from kourou.store.queue.cq_unit import BLANK_UNIT, UNIT
+from kourou.store.queue.queue_flush import FlushBatch, FlushRound
 
 UNITS_PER_FILE = 4
 BLANK = UNIT.unpack(BLANK_UNIT)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kourou.store.files import Files
-from kourou.store.index_hash import KeyHasher
-from kourou.store.index_service import IndexService
+from kourou.store.disk.files import Files
+from kourou.store.index.index_hash import KeyHasher
+from kourou.store.index.index_service import IndexService
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
 from tests.unit.store.naive_index import NaiveIndex, naive_hash
 

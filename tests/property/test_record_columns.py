@@ -20,13 +20,13 @@ from kourou.protocol.record import (
     record_mark,
 )
 from kourou.protocol.tags import java_hash_code
-from kourou.store.check_window import CheckWindow
+from kourou.store.check.check_window import CheckWindow
+from kourou.store.check.span_hashes import SpanHashes
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS
-from kourou.store.dispatch_request import Blank, DispatchRequest, read_dispatch_request
-from kourou.store.index_hash import key_hash
-from kourou.store.property_columns import PropertyColumns, Spans
-from kourou.store.record_columns import Piece, Stop, read_piece
-from kourou.store.span_hashes import SpanHashes
+from kourou.store.index.index_hash import key_hash
+from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
+from kourou.store.log.property_columns import PropertyColumns, Spans
+from kourou.store.log.record_columns import Piece, Stop, read_piece
 
 HOSTS = (encode_host("127.0.0.1", 1), encode_host("2001:db8::1", 2))
 text = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), max_size=8)

@@ -51,9 +51,9 @@ from kourou.config.broker import SLAVE, BrokerConfig
 from kourou.config.store_keys import NO_SLAVES
 from kourou.errors import ConfigError
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.file_preparer import FilePreparer
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice, choose_kernel
+from kourou.store.log.file_preparer import FilePreparer
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import FlushDiskType
 from kourou.store.steps import run_steps

@@ -19,7 +19,7 @@ from kourou.broker.send.inner_message import InnerMessage, put_now
 from kourou.errors import RequestError
 from kourou.protocol.codes import PermName
 from kourou.protocol.message_id import encode_host
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
     from kourou.broker.registration.out_api import BrokerOuterApi

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.config.broker import BrokerConfig
     from kourou.protocol.bodies.topics import TopicConfig
-    from kourou.store.files import Files
+    from kourou.store.disk.files import Files
     from kourou.store.kernel import KernelChoice
     from kourou.store.message_store import MessageStore
     from kourou.transport.passes import Passes

@@ -27,7 +27,7 @@ from kourou.cli.serving import (
 from kourou.config import BrokerConfig, load_broker_config
 from kourou.config.option_words import naming_options
 from kourou.logs import LogConfig, logging_to
-from kourou.store.store_lock import StoreLock
+from kourou.store.disk.store_lock import StoreLock
 
 if TYPE_CHECKING:
     from kourou.broker.controller import BrokerController

@@ -21,7 +21,7 @@ from kourou.cli.serving import (
 from kourou.config.home import data_home
 from kourou.logs import LogConfig, LogLevel, logging_to
 from kourou.standalone.options import StandaloneOptions
-from kourou.store.store_lock import StoreLock
+from kourou.store.disk.store_lock import StoreLock
 
 if TYPE_CHECKING:
     from kourou.standalone.one_process import Standalone

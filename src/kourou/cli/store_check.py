@@ -16,11 +16,11 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from rich.table import Table
 
 from kourou.cli.printing import shown, wide_console
-from kourou.store.check import CheckOptions, CheckReport, check_store
-from kourou.store.check_context import Progress as OnProgress
-from kourou.store.check_report import Finding
+from kourou.store.check.check import CheckOptions, CheckReport, check_store
+from kourou.store.check.check_context import Progress as OnProgress
+from kourou.store.check.check_report import Finding
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVEL_TEXT, parse_delay_levels
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.store_layout import stores_in
 from kourou.wording import counted
 

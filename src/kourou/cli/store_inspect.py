@@ -15,18 +15,18 @@ from rich.table import Table
 from kourou.cli.printing import shown, wide_console
 from kourou.errors import ConfigError, ProtocolError, StoreFormatError
 from kourou.protocol.message import MessageExt
-from kourou.store.check_report import relative
-from kourou.store.files import Files
-from kourou.store.message_search import MessageSearch
-from kourou.store.record_view import RecordField, record_fields, time_text
-from kourou.store.store_layout import stores_in
-from kourou.store.store_overview import (
+from kourou.store.check.check_report import relative
+from kourou.store.check.message_search import MessageSearch
+from kourou.store.check.record_view import RecordField, record_fields, time_text
+from kourou.store.check.store_overview import (
     GroupOffset,
     IndexFileOverview,
     QueueOverview,
     StoreOverview,
     overview,
 )
+from kourou.store.disk.files import Files
+from kourou.store.store_layout import stores_in
 
 _HEX_LINE_BYTES: Final = 16
 # What is shown of bytes that are no record, so that somebody can see what they are.

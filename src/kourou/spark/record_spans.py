@@ -29,7 +29,7 @@ from kourou.protocol.record import (
     decode_record,
     record_positions,
 )
-from kourou.store.record_arrays import heads_at, values_at
+from kourou.store.log.record_arrays import heads_at, values_at
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -37,7 +37,7 @@ from kourou.spark.arrow_pieces import pieces
 from kourou.spark.options import SourceOptions
 from kourou.spark.record_spans import Bools, RecordSpans, leading_bounds
 from kourou.spark.worker_process import make_worker_ready
-from kourou.store.files import Files, OpenFile
+from kourou.store.disk.files import Files, OpenFile
 from kourou.store.store_layout import SegmentFile, find_layout
 
 _log = logging.getLogger(__name__)

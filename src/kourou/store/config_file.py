@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from kourou.errors import ProtocolError, StoreFormatError
 from kourou.protocol import fastjson
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 
 _log = logging.getLogger(__name__)
 

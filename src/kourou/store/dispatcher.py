@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.consume_queues import ConsumeQueues
-from kourou.store.cq_unit import UNIT, UNIT_BYTES
-from kourou.store.dispatch_request import DispatchRequest
-from kourou.store.index_service import IndexService
-from kourou.store.put_batch import PutBatch
+from kourou.store.index.index_service import IndexService
+from kourou.store.log.dispatch_request import DispatchRequest
+from kourou.store.log.put_batch import PutBatch
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queues import ConsumeQueues
+from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kourou.store.log_file import LogFile
+from kourou.store.log.log_file import LogFile
 
 
 class FlushJob:

@@ -16,8 +16,8 @@ from itertools import islice
 from queue import SimpleQueue
 
 from kourou.store.flush_job import FlushJob
+from kourou.store.log.put_batch import PutBatch
 from kourou.store.message_store import MessageStore
-from kourou.store.put_batch import PutBatch
 
 Post = Callable[[Callable[[], None]], object]
 

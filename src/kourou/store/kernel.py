@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 if TYPE_CHECKING:
     # `kourou version` imports this module, and need not load numpy.
     from kourou.protocol.record import Buffer
-    from kourou.store.consume_queue import ConsumeQueue
-    from kourou.store.put_batch import GrownQueue
+    from kourou.store.log.put_batch import GrownQueue
+    from kourou.store.queue.consume_queue import ConsumeQueue
 
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"

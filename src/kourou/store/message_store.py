@@ -19,35 +19,35 @@ from typing import Final, Self
 
 from kourou.errors import StorageError
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_to_bytes
-from kourou.store.checkpoint import StoreCheckpoint
-from kourou.store.commit_log import CommitLog
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.consume_queues import ConsumeQueues
-from kourou.store.damages import KnownDamages
-from kourou.store.dispatch_request import index_keys, stored_tags_code
+from kourou.store.disk.files import Files
+from kourou.store.disk.store_lock import StoreLock
 from kourou.store.dispatcher import Dispatcher
-from kourou.store.files import Files
-from kourou.store.get_message import MessageReader, RecordFilter, TagsFilter
-from kourou.store.get_message_result import GetMessageResult
-from kourou.store.index_links import keep_linked
-from kourou.store.index_service import IndexService
-from kourou.store.index_verifier import IndexVerifier
+from kourou.store.index.index_links import keep_linked
+from kourou.store.index.index_service import IndexService
+from kourou.store.index.index_verifier import IndexVerifier
 from kourou.store.kernel import Kernel
-from kourou.store.log_appender import LogAppender
-from kourou.store.log_scanner import PIECE_BYTES, LogScanner
-from kourou.store.log_snapshot import MAX_RECORD_BYTES
-from kourou.store.log_watch import LogWatch
-from kourou.store.message_lookup import MessageLookup
-from kourou.store.put_batch import PutBatch, PutFailedError
-from kourou.store.put_status import PutStatus
-from kourou.store.queue_verifier import QueueVerifier
-from kourou.store.recovery import Recovery, RecoveryReport
-from kourou.store.recovery_start import RecoveryStart, check_log_reaches
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.dispatch_request import index_keys, stored_tags_code
+from kourou.store.log.get_message import MessageReader, RecordFilter, TagsFilter
+from kourou.store.log.get_message_result import GetMessageResult
+from kourou.store.log.log_appender import LogAppender
+from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
+from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
+from kourou.store.log.log_watch import LogWatch
+from kourou.store.log.message_lookup import MessageLookup
+from kourou.store.log.put_batch import PutBatch, PutFailedError
+from kourou.store.log.put_status import PutStatus
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queues import ConsumeQueues
+from kourou.store.queue.queue_verifier import QueueVerifier
+from kourou.store.recovery.checkpoint import StoreCheckpoint
+from kourou.store.recovery.corrupt_ranges import KnownDamages
+from kourou.store.recovery.recovery import Recovery, RecoveryReport
+from kourou.store.recovery.recovery_start import RecoveryStart, check_log_reaches
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 from kourou.store.steps import run_steps
 from kourou.store.store_flush import StoreFlush
 from kourou.store.store_folder import check_folder, make_root
-from kourou.store.store_lock import StoreLock
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from kourou.errors import DiskFullError
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.steps import Steps, run_steps
 

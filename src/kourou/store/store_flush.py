@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 
 from kourou.errors import StorageError
-from kourou.store.checkpoint import StoreCheckpoint
-from kourou.store.commit_log import CommitLog
-from kourou.store.consume_queues import LEAST_FLUSH_BYTES, ConsumeQueues
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.flush_job import FlushJob
-from kourou.store.index_service import IndexService
-from kourou.store.log_appender import LogAppender
-from kourou.store.log_file import LOSS_CURE
-from kourou.store.log_watch import LogWatch
+from kourou.store.index.index_service import IndexService
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.log_appender import LogAppender
+from kourou.store.log.log_file import LOSS_CURE
+from kourou.store.log.log_watch import LogWatch
+from kourou.store.queue.consume_queues import LEAST_FLUSH_BYTES, ConsumeQueues
+from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from kourou.errors import StoreFormatError
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 
 # One of them is in every store; in a folder with other names only we do not begin a new one.
 _STORE_NAMES: Final = frozenset(

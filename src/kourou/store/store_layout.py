@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from kourou.errors import StorageError, StoreFormatError
-from kourou.store.cq_unit import UNIT_BYTES
-from kourou.store.files import Files
-from kourou.store.index_entry import ENTRY_BYTES, HEADER_BYTES, IndexLayout
-from kourou.store.index_slots import SLOT_BYTES
+from kourou.store.disk.files import Files
+from kourou.store.index.index_entry import ENTRY_BYTES, HEADER_BYTES, IndexLayout
+from kourou.store.index.index_slots import SLOT_BYTES
+from kourou.store.queue.cq_unit import UNIT_BYTES
 
 ENTRIES_PER_SLOT: Final = 4
 """`maxIndexNum` : `maxHashSlotNum` of Apache's defaults, and of most who change them."""

@@ -23,12 +23,12 @@ from typing import Final
 
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_record
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.flusher import AckLine, Flusher, Post
+from kourou.store.log.put_batch import PutBatch
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_batch import PutBatch
-from kourou.store.put_status import PutStatus
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 
 TOPIC: Final = "crash"

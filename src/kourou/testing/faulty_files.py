@@ -22,8 +22,8 @@ import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from kourou.store.file_lock import FileLock
-from kourou.store.files import DiskUsage, Files, OpenFile
+from kourou.store.disk.file_lock import FileLock
+from kourou.store.disk.files import DiskUsage, Files, OpenFile
 from kourou.testing.faults import fault
 from kourou.testing.faulty_machine import FaultyMachine, SimulatedCrash
 from kourou.testing.faulty_open_file import FaultyOpenFile

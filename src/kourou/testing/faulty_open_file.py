@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kourou.store.files import OpenFile
-from kourou.store.page_cache import MappedPages
+from kourou.store.disk.files import OpenFile
+from kourou.store.disk.page_cache import MappedPages
 from kourou.testing.faulty_machine import FaultyMachine, SimulatedCrash
 from kourou.testing.unsynced_file import UnsyncedFile
 

@@ -23,8 +23,8 @@ from kourou.protocol.headers.offsets import GetConsumerStatusRequestHeader
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC, is_retry_topic, retry_topic
 from kourou.protocol.properties import properties_from_bytes
 from kourou.protocol.record import decode_record
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import UNIT, CqUnit
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.cq_unit import UNIT, CqUnit
 from kourou.wording import counted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from kourou.store.files import OpenFile
+from kourou.store.disk.files import OpenFile
 
 
 class SparseContent:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from kourou.store.check import CheckOptions, CheckReport, check_store
-from kourou.store.files import Files
+from kourou.store.check.check import CheckOptions, CheckReport, check_store
+from kourou.store.disk.files import Files
 
 
 def assert_store_ok(

@@ -20,7 +20,7 @@ from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_records
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.testing.store_check import assert_store_ok
 from kourou.transport.client import RemotingClient
 

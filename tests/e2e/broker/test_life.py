@@ -19,8 +19,8 @@ from kourou.protocol.bodies import TopicRouteData, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers import GetRouteInfoRequestHeader
-from kourou.store.file_lock import FileLock
-from kourou.store.files import Files
+from kourou.store.disk.file_lock import FileLock
+from kourou.store.disk.files import Files
 from kourou.testing.faulty_files import FaultyFiles
 from tests.e2e.broker.broker_kit import Peer, config, messages, running
 

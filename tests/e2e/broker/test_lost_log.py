@@ -17,7 +17,7 @@ import pytest
 from kourou.broker.storage import flush_service
 from kourou.broker.storage.disk_threads import _THREADS
 from kourou.protocol.codes import RequestCode, ResponseCode
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from tests.e2e.broker.broker_kit import Peer, messages, running
 
 pytestmark = pytest.mark.e2e

@@ -16,8 +16,8 @@ from kourou.config import NamesrvConfig
 from kourou.errors import ConfigError, StoreLockedError
 from kourou.namesrv import NameServer
 from kourou.protocol.codes import ResponseCode
-from kourou.store.file_lock import FileLock
-from kourou.store.files import DiskUsage, Files
+from kourou.store.disk.file_lock import FileLock
+from kourou.store.disk.files import DiskUsage, Files
 from kourou.store.flush_job import FlushJob
 from kourou.testing.faulty_files import FaultyFiles
 from kourou.transport.http_get import HttpAnswer, http_get

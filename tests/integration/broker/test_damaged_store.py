@@ -18,7 +18,7 @@ from kourou.protocol.headers import QueryMessageRequestHeader
 from kourou.protocol.headers.pull import PullMessageResponseHeader
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_record, decode_records, record_positions
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from tests.e2e.broker.broker_kit import Peer, running
 
 MESSAGES = 120

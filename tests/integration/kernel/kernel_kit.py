@@ -23,7 +23,7 @@ from kourou.broker.send.born_host import note_born_host
 from kourou.broker.send.fast_send_path import Sender, SendRuns
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.protocol.frame import FrameDecoder
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.kernel import (
     MODULE,
     VARIABLE,
@@ -34,7 +34,7 @@ from kourou.store.kernel import (
     SentPiece,
     choose_kernel,
 )
-from kourou.store.put_batch import GrownQueue, PutBatch, RunRoom
+from kourou.store.log.put_batch import GrownQueue, PutBatch, RunRoom
 from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.codes import SerializeType
+from kourou.store.log.put_batch import PutBatch, RunRoom
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_batch import PutBatch, RunRoom
-from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS
 from tests.integration.kernel.twins import ID, Twins, binary_send, frame, recorded_requests, send

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kourou.protocol.codes import LanguageCode, SerializeType
 from kourou.protocol.command import RemotingCommand, decode_command
 from kourou.protocol.frame import FrameDecoder
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS
 from tests.integration.kernel.kernel_kit import install

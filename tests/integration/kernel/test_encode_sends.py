@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.errors import StorageError
-from kourou.store.cq_unit import UNIT_BYTES
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_status import PutStatus
+from kourou.store.queue.cq_unit import UNIT_BYTES
 from kourou.testing.faulty_files import FaultyFiles
 from tests.golden.frames import VERSIONS
 from tests.integration.kernel.kernel_kit import FedBroker, install

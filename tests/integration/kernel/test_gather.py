@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kourou.store.cq_unit import UNIT
-from kourou.store.get_message import MessageReader
-from kourou.store.get_message_result import GetMessageResult
 from kourou.store.kernel import Kernel
+from kourou.store.log.get_message import MessageReader
+from kourou.store.log.get_message_result import GetMessageResult
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.cq_unit import UNIT
 from tests.unit.store.message_stores import StoreKit, body_for, put
 
 QUEUES = 3

@@ -8,8 +8,8 @@ import pytest
 
 from kourou.errors import ProtocolError
 from kourou.protocol.tags import tags_code
-from kourou.store.cq_unit import UNIT
-from kourou.store.dispatch_request import DispatchRequest, read_dispatch_request
+from kourou.store.log.dispatch_request import DispatchRequest, read_dispatch_request
+from kourou.store.queue.cq_unit import UNIT
 from tests.unit.store.message_stores import StoreKit
 
 PROPERTIES = "KEYS\x01k1\x02TAGS\x01TagA\x02WAIT\x01true\x02"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StoreLockedError
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from tests.unit.store.message_stores import StoreKit, bodies, listing, put
 
 # What Apache's broker does, by the same system call: lock byte 0 of the file.
@@ -57,7 +57,7 @@ def test_a_store_in_use_by_another_process(tmp_path: Path) -> None:
         put(kit.open(), b"x")
         kit.close()
         code = (
-            "import sys; from pathlib import Path; from kourou.store.file_lock import FileLock\n"
+            "import sys; from pathlib import Path; from kourou.store.disk.file_lock import FileLock\n"
             "lock = FileLock.acquire(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"
         )
         with subprocess.Popen(

@@ -37,7 +37,7 @@ from kourou.protocol.bodies import (
 from kourou.protocol.codes import LanguageCode, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget

@@ -22,7 +22,7 @@ from kourou.cli.serving import ServerOptions, log_path
 from kourou.cli.usage import OneLineGroup
 from kourou.config import NamesrvConfig
 from kourou.errors import ConfigError
-from kourou.store.file_lock import FileLock
+from kourou.store.disk.file_lock import FileLock
 
 
 @pytest.fixture(autouse=True)

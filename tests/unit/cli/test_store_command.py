@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from kourou.cli import store_check
 from kourou.cli.main import app
 from kourou.cli.printing import shown
-from kourou.store.files import Files, OpenFile
+from kourou.store.disk.files import Files, OpenFile
 from tests.golden.stores import extract_store, manifest
 from tests.unit.store.broken_stores import contents, flip
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kourou.store.check import CheckReport, check_store
-from kourou.store.files import Files, OpenFile
-from kourou.store.invariants import Invariant
+from kourou.store.check.check import CheckReport, check_store
+from kourou.store.check.invariants import Invariant
+from kourou.store.disk.files import Files, OpenFile
 
 Break = Callable[[Path], Any]
 """Changes a store, given its root."""

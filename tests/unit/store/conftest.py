@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.queue.consume_queues import ConsumeQueues
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.consume_queues import ConsumeQueues
-from kourou.store.cq_unit import UNIT
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queues import ConsumeQueues
+from kourou.store.queue.cq_unit import UNIT
 
 UNITS_PER_FILE = 5
 FILE_BYTES = UNITS_PER_FILE * 20

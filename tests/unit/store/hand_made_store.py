@@ -9,7 +9,7 @@ from kourou.protocol.message_id import encode_host
 from kourou.protocol.properties import encode_properties
 from kourou.protocol.record import RecordEncoder, encode_blank
 from kourou.protocol.tags import tags_code
-from kourou.store.cq_unit import UNIT
+from kourou.store.queue.cq_unit import UNIT
 
 HOST = encode_host("127.0.0.1", 10911)
 FIRST_TIMESTAMP = 1_700_000_000_000

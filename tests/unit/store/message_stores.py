@@ -9,7 +9,7 @@ from typing import Any
 from kourou.protocol.batch import BatchEntry
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import RecordEncoder, decode_records
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore, PutMessageResult
 from kourou.store.settings import MessageStoreConfig
 from kourou.testing.faulty_files import FaultyFiles

@@ -12,7 +12,7 @@ import pytest
 from kourou.errors import StoreFormatError
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import DelayOffsetTable, dump_table, load_table
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
 from kourou.testing.survival import Survival, drop_all, keep_all
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.dispatch_request import DispatchRequest
+from kourou.store.log.dispatch_request import DispatchRequest
+from kourou.store.log.put_batch import PutBatch
 from kourou.store.message_store import MessageStore
-from kourou.store.put_batch import PutBatch
+from kourou.store.queue.consume_queue import ConsumeQueue
 from tests.unit.store.message_stores import BORN_HOST, NOW_MS, StoreKit, bodies, put
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from kourou.store.flush_job import FlushJob
 from kourou.store.flusher import AckLine, Flusher
+from kourou.store.log.put_batch import PutBatch
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_batch import PutBatch
-from kourou.store.put_status import PutStatus
 from kourou.store.settings import FlushDiskType
 from kourou.store.steps import run_steps
 from tests.unit.store.message_stores import (

@@ -14,7 +14,7 @@ import pytest
 from kourou.protocol.message import MessageExt
 from kourou.protocol.message_id import parse_offset_msg_id
 from kourou.protocol.record import RecordEncoder, decode_records
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 from kourou.testing.store_check import assert_store_ok

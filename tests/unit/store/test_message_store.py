@@ -16,9 +16,9 @@ from kourou.errors import StorageError, StoreFormatError, StoreLockedError
 from kourou.protocol.message_id import parse_offset_msg_id
 from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import SCHEDULE_TOPIC
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
-from kourou.store.queue_time_search import BoundaryType
+from kourou.store.queue.queue_time_search import BoundaryType
 from kourou.testing.store_check import assert_store_ok
 from tests.unit.store.message_stores import (
     BORN_HOST,

@@ -12,9 +12,9 @@ import pytest
 
 from kourou.errors import DiskFullError
 from kourou.protocol.codes import ResponseCode
-from kourou.store.files import DiskUsage
+from kourou.store.disk.files import DiskUsage
+from kourou.store.log.put_status import PutRefusedError
 from kourou.store.message_store import MessageStore
-from kourou.store.put_status import PutRefusedError
 from kourou.store.retention import Retention, RetentionConfig, RetentionRound
 from kourou.store.steps import Steps, no_steps
 from tests.unit.store.message_stores import LOG_FILE_BYTES, StoreKit, bodies, body_for, faulty, put

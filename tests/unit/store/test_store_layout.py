@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StorageError, StoreFormatError
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.store_layout import find_layout, index_layout
 from tests.golden.stores import (
     COMMIT_LOG_FILE_BYTES,

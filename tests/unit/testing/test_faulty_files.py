@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.store.files import DiskUsage, Files, OpenFile
+from kourou.store.disk.files import DiskUsage, Files, OpenFile
 from kourou.testing.faults import CHANGES, LOOKS
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
 from kourou.testing.survival import drop_all, keep_all

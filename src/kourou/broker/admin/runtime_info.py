@@ -21,7 +21,7 @@ from kourou.protocol.names import (
     TIMER_TOPIC,
 )
 from kourou.protocol.versions import CURRENT_VERSION, version_desc
-from kourou.store.files import DiskUsage, Files
+from kourou.store.disk.files import DiskUsage, Files
 
 if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch

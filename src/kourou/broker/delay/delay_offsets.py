@@ -19,7 +19,7 @@ from kourou.protocol.bodies import DataVersion
 from kourou.protocol.bodies.shape import Int64
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import DelayOffsetTable, load_table
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
 from kourou.protocol.properties import MessageConst, PropertyScanner, join_properties, remove_property
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
     from kourou.broker.send.inner_message import InnerMessage

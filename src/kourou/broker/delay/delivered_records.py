@@ -30,8 +30,8 @@ from kourou.protocol.record import (
     decode_record,
     record_mark,
 )
-from kourou.store.commit_log import CommitLog
-from kourou.store.log_scanner import PIECE_BYTES, LogScanner
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
 
 _TimerKey: TypeAlias = tuple[str, str]
 

@@ -16,9 +16,9 @@ from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.protocol.properties import MessageConst, PropertyScanner
 from kourou.protocol.record import Buffer
 from kourou.protocol.tags import tags_code
-from kourou.store.cq_unit import CqUnit
-from kourou.store.dispatch_request import index_keys
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.dispatch_request import index_keys
+from kourou.store.log.put_status import PutRefusedError, PutStatus
+from kourou.store.queue.cq_unit import CqUnit
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices

@@ -31,8 +31,8 @@ from kourou.protocol.names import (
 )
 from kourou.protocol.properties import properties_from_bytes
 from kourou.protocol.record import Buffer, decode_record
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import UNIT, CqUnit
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.cq_unit import UNIT, CqUnit
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices

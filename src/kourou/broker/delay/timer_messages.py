@@ -18,17 +18,17 @@ from kourou.broker.delay.timer_metrics import TimerMetrics
 from kourou.clock import duration_text
 from kourou.protocol.names import TIMER_TOPIC
 from kourou.protocol.tags import java_hash_code
-from kourou.store.commit_log import CommitLog
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
+from kourou.store.log.commit_log import CommitLog
 from kourou.store.steps import Steps
-from kourou.store.timer_checkpoint import (
+from kourou.store.timer.timer_checkpoint import (
     APACHE_FIELDS_BYTES,
     TimerCheckpoint,
     load_timer_checkpoint,
     remove_timer_checkpoint,
     save_timer_checkpoint,
 )
-from kourou.store.timer_log import (
+from kourou.store.timer.timer_log import (
     MAGIC_DEFAULT,
     MAGIC_DELETE,
     MAGIC_ROLL,
@@ -37,8 +37,8 @@ from kourou.store.timer_log import (
     TimerLog,
     TimerUnit,
 )
-from kourou.store.timer_recovery import TimerDamageError, waiting_units
-from kourou.store.timer_wheel import TIMER_WHEEL_SLOTS, Slot, TimerWheel
+from kourou.store.timer.timer_recovery import TimerDamageError, waiting_units
+from kourou.store.timer.timer_wheel import TIMER_WHEEL_SLOTS, Slot, TimerWheel
 
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig

@@ -20,7 +20,7 @@ from kourou.protocol.bodies.topics import DataVersion
 from kourou.protocol.tags import java_hash_code
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import dump_table, load_table
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from kourou.protocol.message_id import UniqueIdGenerator, encode_host
 from kourou.protocol.properties import MessageConst, encode_properties
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_status import PutStatus
 from kourou.transport.addresses import parse_address
 from kourou.transport.request import Processor, Request
 

@@ -37,12 +37,12 @@ from kourou.protocol.properties import (
     set_property,
 )
 from kourou.protocol.record import Buffer, decode_record
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import UNIT, CqUnit
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_status import PutStatus
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.cq_unit import UNIT, CqUnit
 from kourou.store.steps import run_steps
-from kourou.store.timer_log import TimerUnit
-from kourou.store.timer_recovery import TimerDamageError
+from kourou.store.timer.timer_log import TimerUnit
+from kourou.store.timer.timer_recovery import TimerDamageError
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices

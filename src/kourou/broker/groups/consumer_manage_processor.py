@@ -17,7 +17,7 @@ from kourou.protocol.headers import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

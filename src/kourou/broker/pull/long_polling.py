@@ -17,8 +17,8 @@ from typing import Final
 from kourou.broker.pull.pull_targets import PullTarget
 from kourou.broker.pull.record_matcher import RecordJudge
 from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import UNIT, UNIT_BYTES
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES
 from kourou.transport.connection import Connection
 from kourou.transport.request import Request
 

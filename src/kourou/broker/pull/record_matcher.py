@@ -12,9 +12,9 @@ from typing import Final
 from kourou.broker.pull.message_filter import PropertyFilter
 from kourou.protocol.record import Buffer
 from kourou.protocol.record_properties import properties_start
-from kourou.store.commit_log import CommitLog
-from kourou.store.log_file import LogFile
-from kourou.store.log_regions import LogWindow
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.log_file import LogFile
+from kourou.store.log.log_regions import LogWindow
 
 # About a millisecond: 280 records with one comparison each, fewer with more.
 WORK_PER_TURN: Final = 2_000

@@ -22,10 +22,10 @@ from kourou.broker.send.sent_properties import NOTED_NAMES
 from kourou.broker.storage.commit_cycle import MAX_PASS_BYTES
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.message_id import HOST_V4_BYTES
-from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.kernel import EncodedSends, Kernel, KernelChoice, SendsEnd, SendSetup, SentPiece
-from kourou.store.put_batch import PutRun, RunRoom
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_batch import PutRun, RunRoom
+from kourou.store.log.put_status import PutRefusedError, PutStatus
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.connection import Connection
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from kourou.protocol.properties import (
 )
 from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import SCHEDULE_TOPIC, deliver_timestamp
-from kourou.store.dispatch_request import index_keys
-from kourou.store.put_batch import PutDone
+from kourou.store.log.dispatch_request import index_keys
+from kourou.store.log.put_batch import PutDone
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices

@@ -19,7 +19,7 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import ReplyMessageRequestHeader
 from kourou.protocol.message_id import offset_msg_id
 from kourou.protocol.properties import MessageConst, get_property, set_property
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

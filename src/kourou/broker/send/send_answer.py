@@ -18,7 +18,7 @@ from kourou.protocol.frame import RawFrame
 from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.kernel import AnswerTemplates
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_status import PutStatus
 from kourou.transport.request import Request
 
 _pack_prefix: Final = Struct(">II").pack

@@ -23,7 +23,7 @@ from kourou.protocol.names import dlq_topic, retry_topic
 from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_record
 from kourou.protocol.versions import V3_4_9
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from kourou.protocol.names import (
 from kourou.protocol.properties import MessageConst, properties_from_bytes, set_property
 from kourou.protocol.versions import V3_4_9
 from kourou.store.kernel import Kernel
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_status import PutStatus
 from kourou.transport.addresses import parse_address
 from kourou.transport.connection import RunTaker
 from kourou.transport.request import Processor, Request

@@ -18,7 +18,7 @@ from kourou.protocol.properties import (
     remove_property,
 )
 from kourou.protocol.tags import tags_code
-from kourou.store.dispatch_request import index_keys
+from kourou.store.log.dispatch_request import index_keys
 
 SentProperties: TypeAlias = tuple[bytes, str, int, tuple[str, ...], bool, bool]
 """What to store, the unique id ("" for none), the code of the tags, the index keys, whether the sender

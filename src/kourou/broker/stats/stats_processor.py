@@ -36,7 +36,7 @@ from kourou.protocol.headers import (
     QueryTopicsByConsumerRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
-from kourou.store.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

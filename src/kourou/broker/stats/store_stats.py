@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from kourou.broker.stats.broker_stats import BrokerStatsManager
-from kourou.store.put_batch import PutBatch
+from kourou.store.log.put_batch import PutBatch
 
 _SIZE: Final = Struct(">8xi8x")  # the size in a unit of a ConsumeQueue
 

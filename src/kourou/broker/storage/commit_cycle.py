@@ -16,9 +16,9 @@ from kourou.clock import monotonic_ms
 from kourou.errors import RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.store.flusher import AckLine, Flusher
+from kourou.store.log.put_batch import PutBatch, PutFailedError
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_batch import PutBatch, PutFailedError
-from kourou.store.put_status import PutStatus
 
 _log = logging.getLogger(__name__)
 

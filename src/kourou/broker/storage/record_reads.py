@@ -23,11 +23,11 @@ from kourou.protocol.record import (
     Buffer,
     record_mark,
 )
-from kourou.store.commit_log import CommitLog
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import UNIT, CqUnit
-from kourou.store.log_file import LogFile
-from kourou.store.message_lookup import decode_sound_record
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.log_file import LogFile
+from kourou.store.log.message_lookup import decode_sound_record
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.cq_unit import UNIT, CqUnit
 from kourou.transport.request import Request
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.consume_queue import ConsumeQueue
 
 
 class UnreadSearch:

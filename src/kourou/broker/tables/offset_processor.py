@@ -31,7 +31,7 @@ from kourou.protocol.headers import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
-from kourou.store.queue_time_search import BoundaryType, search_queue_offset
+from kourou.store.queue.queue_time_search import BoundaryType, search_queue_offset
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import logging
 from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.protocol.codes import PermName
-from kourou.store.consume_queues import ConsumeQueues
+from kourou.store.queue.consume_queues import ConsumeQueues
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from kourou.protocol.bodies import (
 from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
-from kourou.store.queue_time_search import search_queue_offset
+from kourou.store.queue.queue_time_search import search_queue_offset
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from kourou.protocol.message_id import parse_offset_msg_id
 from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
 from kourou.protocol.record import decode_record
-from kourou.store.cq_unit import UNIT
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_status import PutStatus
+from kourou.store.queue.cq_unit import UNIT
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from kourou.protocol.message_id import offset_msg_id
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.protocol.properties import MessageConst, properties_to_bytes
 from kourou.protocol.record import decode_record, encode_record
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.wording import counted
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
 from kourou.protocol.record import decode_records
-from kourou.store.consume_queue import ConsumeQueue
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices

@@ -36,8 +36,8 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
 from kourou.protocol.tags import tags_code
-from kourou.store.put_batch import PutDone
-from kourou.store.put_status import PutStatus
+from kourou.store.log.put_batch import PutDone
+from kourou.store.log.put_status import PutStatus
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices

@@ -22,7 +22,7 @@ from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.headers.transactions import EndTransactionRequestHeader
 from kourou.protocol.message_id import parse_offset_msg_id
 from kourou.protocol.names import RMQ_SYS_TRANS_OP_HALF_TOPIC
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.testing.clock import FakeClock
 from kourou.testing.faulty_files import FaultyFiles
 from kourou.testing.memory_transport import MemoryTransport

@@ -16,8 +16,8 @@ from kourou.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from kourou.protocol.record import decode_record, decode_records
-from kourou.store import index_walk
-from kourou.store.index_walk import IndexWalk
+from kourou.store.index import index_walk
+from kourou.store.index.index_walk import IndexWalk
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker
 from tests.unit.store.message_stores import NOW_MS
 

@@ -13,7 +13,7 @@ from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle
 from kourou.broker.send.inner_message import InnerMessage, put, put_now
 from kourou.broker.services import BrokerServices
 from kourou.protocol.message import MessageExt
-from kourou.store.put_status import PutRefusedError, PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker
 from tests.unit.store.message_stores import BORN_HOST, NOW_MS, read_queue
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kourou.broker.stats.broker_stats import BrokerStatsManager
 from kourou.broker.stats.store_stats import StoreStats
-from kourou.store.consume_queue import ConsumeQueue
-from kourou.store.cq_unit import UNIT
-from kourou.store.put_batch import PutBatch
+from kourou.store.log.put_batch import PutBatch
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.cq_unit import UNIT
 
 
 class Queue(ConsumeQueue):

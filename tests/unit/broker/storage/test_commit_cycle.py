@@ -10,8 +10,8 @@ import pytest
 from kourou.broker.storage.commit_cycle import MAX_WAITING_BYTES, PassEnd
 from kourou.errors import RequestError
 from kourou.protocol.codes import ResponseCode
+from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
-from kourou.store.put_status import PutStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.unit.store.message_stores import BORN_HOST, NOW_MS, StoreKit
 

@@ -13,8 +13,8 @@ import pytest
 
 from kourou.broker.services import BrokerServices
 from kourou.broker.storage.retention_service import RetentionService
-from kourou.store.files import DiskUsage
-from kourou.store.log_file import LogFile
+from kourou.store.disk.files import DiskUsage
+from kourou.store.log.log_file import LogFile
 from kourou.testing.faulty_files import FaultyFiles
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker
 from tests.unit.broker.tables_kit import consumer

@@ -16,7 +16,7 @@ from kourou.broker.transactions.transaction_recovery import recover
 from kourou.broker.transactions.transactions import Transactions
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
-from kourou.store.files import Files
+from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 from tests.golden import stores

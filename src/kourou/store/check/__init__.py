@@ -1,0 +1,1 @@
+"""Store check: every invariant of a store at rest, and reports about it."""

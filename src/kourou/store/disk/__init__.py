@@ -1,0 +1,1 @@
+"""Files and locks: every system call of the store."""

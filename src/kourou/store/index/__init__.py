@@ -1,0 +1,1 @@
+"""IndexFile: entries, slots, lookup by key, verification."""

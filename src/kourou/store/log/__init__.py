@@ -1,0 +1,1 @@
+"""CommitLog: files, appending, reading, columns of records."""

@@ -1,0 +1,128 @@
+"""LogReader: reads a CommitLog whose files are only looked at.
+
+Unlike `CommitLog` it opens nothing for writing, needs no configuration, and lives with files that
+are missing, too short or unreadable: what is not there is read as nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from kourou.errors import ProtocolError
+from kourou.protocol.message import MessageExt
+from kourou.protocol.record import (
+    BLANK_MAGIC_CODE,
+    BLANK_RECORD_BYTES,
+    BODY_POS,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    PHY_OFFSET_POS,
+    decode_record,
+    record_mark,
+)
+from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS
+from kourou.store.disk.files import Files, OpenFile
+from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
+from kourou.store.store_layout import SegmentFile
+
+_OPEN_FILES: Final = 16
+_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
+_PHY_OFFSET: Final = struct.Struct(">q")
+
+
+class LogReader:
+    """The bytes of a log by phy_offset. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        files: Files,
+        segments: Sequence[SegmentFile],
+        delay_levels: tuple[int, ...] = DEFAULT_DELAY_LEVELS,
+    ) -> None:
+        self._files = files
+        self._segments = segments
+        self._starts = [segment.start for segment in segments]
+        self._open: OrderedDict[int, OpenFile] = OrderedDict()
+        self._delay_levels = delay_levels
+
+    def segment_at(self, phy_offset: int) -> SegmentFile | None:
+        """The file that holds this byte."""
+        index = bisect_right(self._starts, phy_offset) - 1
+        if index < 0 or phy_offset >= self._starts[index] + self._segments[index].length:
+            return None
+        return self._segments[index]
+
+    def read(self, phy_offset: int, size_bytes: int) -> bytes:
+        """Bytes of one file; fewer at its end, none where there is no file. OSError as it comes."""
+        segment = self.segment_at(phy_offset)
+        if segment is None or size_bytes <= 0:
+            return b""
+        return self._file(segment).pread(size_bytes, phy_offset - segment.start)
+
+    def _file(self, segment: SegmentFile) -> OpenFile:
+        file = self._open.pop(segment.start, None) or self._files.open(segment.path, writable=False)
+        self._open[segment.start] = file
+        if len(self._open) > _OPEN_FILES:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def record_bytes(self, phy_offset: int) -> bytes:
+        """The record at `phy_offset`, which says so itself, as long as its size says; at a blank its
+        mark. ProtocolError when there is neither."""
+        head = self.read(phy_offset, BODY_POS)
+        size, magic = record_mark(head)
+        if magic == BLANK_MAGIC_CODE:
+            return head[:BLANK_RECORD_BYTES]
+        # Looked at first: a size in bytes that are no record may ask for a gigabyte.
+        (stored,) = _PHY_OFFSET.unpack_from(head.ljust(BODY_POS, b"\0"), PHY_OFFSET_POS)
+        if magic not in _MAGICS or stored != phy_offset:
+            problem = (
+                f"it says that it lies at {stored}" if magic in _MAGICS else f"its magic is {magic:#010x}"
+            )
+            raise ProtocolError(problem)
+        return self.read(phy_offset, size)
+
+    def request_at(self, phy_offset: int) -> DispatchRequest | Blank:
+        """The valid record at `phy_offset`, or the blank; ProtocolError says what is wrong with it."""
+        return read_dispatch_request(self.record_bytes(phy_offset), 0, phy_offset, self._delay_levels)
+
+    def message_at(self, phy_offset: int) -> MessageExt:
+        """The message whose valid record lies at `phy_offset`; ProtocolError when there is none."""
+        raw = self.record_bytes(phy_offset)
+        found = read_dispatch_request(raw, 0, phy_offset, self._delay_levels)
+        if isinstance(found, Blank):
+            raise ProtocolError(f"a blank of {found.size} bytes is there, the end of a file")
+        return decode_record(raw)
+
+    def is_record(self, phy_offset: int) -> bool:
+        """Whether a valid record lies there."""
+        try:
+            return isinstance(self.request_at(phy_offset), DispatchRequest)
+        except (ProtocolError, OSError):
+            return False
+
+    def describe(self, phy_offset: int) -> str:
+        """What lies at `phy_offset`, in words."""
+        try:
+            found = self.request_at(phy_offset)
+        except (ProtocolError, OSError):
+            return "no record is there"
+        if isinstance(found, Blank):
+            return "the end of a file is there"
+        return f"the record there is {found.topic}/{found.queue_id} queue_offset {found.queue_offset}"
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def __enter__(self) -> LogReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,75 @@
+"""LogWalk: reads the log from some point on and dispatches what it finds, piece by piece.
+
+Not here: where to begin and what a bad record means (recovery.py), how records are dispatched
+(dispatcher.py, columns_dispatcher.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kourou.errors import DamageError
+from kourou.store.dispatcher import Dispatcher
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.dispatch_request import Blank
+from kourou.store.log.log_scanner import BadRecord, LogScanner
+from kourou.store.log.record_columns import read_piece
+from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
+
+_PIECE_BYTES: Final = 4 * 1024 * 1024
+
+
+class WalkStep(NamedTuple):
+    """So many records were dispatched, up to `end_phy_offset`, where `bad` lies if there is one."""
+
+    records: int
+    end_phy_offset: int
+    bad: BadRecord | None = None
+
+
+class LogWalk:
+    """Walks one log. Only records that pass every check are dispatched."""
+
+    def __init__(
+        self, log: CommitLog, scanner: LogScanner, dispatcher: Dispatcher, columns: ColumnsDispatcher
+    ) -> None:
+        self._log = log
+        self._scanner = scanner
+        self._dispatcher = dispatcher
+        self._columns = columns
+
+    def step(self, phy_offset: int) -> WalkStep:
+        """Dispatch some records from `phy_offset` on, one at least, or pass over a blank; or a bad one
+        is there."""
+        log_file = self._log.file_at(phy_offset)
+        if log_file is None:
+            return self._one(phy_offset)
+        raw = self._log.read(phy_offset, min(_PIECE_BYTES, log_file.end_phy_offset - phy_offset))
+        piece = read_piece(raw or b"", phy_offset)
+        if not len(piece.columns):
+            return self._one(phy_offset)
+        if self._columns.dispatch(piece.columns):
+            return WalkStep(len(piece.columns), phy_offset + piece.end)
+        return self._one_by_one(phy_offset, phy_offset + piece.end)
+
+    def _one_by_one(self, phy_offset: int, end_phy_offset: int) -> WalkStep:
+        records = 0
+        while phy_offset < end_phy_offset:
+            step = self._one(phy_offset)
+            records += step.records
+            phy_offset = step.end_phy_offset
+            if step.bad is not None:
+                return WalkStep(records, phy_offset, step.bad)
+        return WalkStep(records, phy_offset)
+
+    def _one(self, phy_offset: int) -> WalkStep:
+        found = self._scanner.record_at(phy_offset)
+        if isinstance(found, BadRecord):
+            return WalkStep(0, phy_offset, found)
+        if isinstance(found, Blank):
+            return WalkStep(0, phy_offset + found.size)
+        try:
+            self._dispatcher.dispatch(found)
+        except DamageError as error:
+            return WalkStep(0, phy_offset, BadRecord(phy_offset, error.reason))
+        return WalkStep(1, phy_offset + found.size)

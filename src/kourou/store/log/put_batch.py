@@ -1,0 +1,204 @@
+"""PutBatch: the puts of one pass, and where each of them goes.
+
+One write, so one fate: all stored or none. Offsets are taken when a put is added; on failure
+`give_back` returns them. Each sender is told once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from kourou.protocol.record import Buffer
+from kourou.store.log.put_status import PutStatus
+from kourou.store.queue.consume_queue import ConsumeQueue
+
+_log = logging.getLogger(__name__)
+
+PutDone: TypeAlias = Callable[[PutStatus, int, int], None]
+"""Called once with status, phy_offset and queue_offset."""
+
+# done (None: nobody waits for this record), phy_offset, queue_offset, whether the sender waits for the flush
+Put: TypeAlias = tuple[PutDone | None, int, int, bool]
+
+# topic, index keys, phy_offset, store_timestamp
+IndexedRecord: TypeAlias = tuple[str, Sequence[str], int, int]
+
+GrownQueue: TypeAlias = tuple[ConsumeQueue, int, bytes]
+"""A queue, its next offset before, and units for it."""
+
+_NOBODY: Final = 0
+_UNWAITED: Final = 1
+_ALL: Final = 2
+
+
+class RunRoom(NamedTuple):
+    """Where a run of records may go: from `phy_offset` on, none ending behind `last_phy_offset`. `now_ms` is
+    the time of the pass; no body and no record may have more bytes than those."""
+
+    phy_offset: int
+    last_phy_offset: int
+    now_ms: int
+    max_body_bytes: int
+    max_record_bytes: int
+
+
+class PutRun(NamedTuple):
+    """Messages that were encoded together, their records one after the other. `hashed_keys` are what to
+    index, rows of `HASHED_KEYS`. `done` is for all of them."""
+
+    messages: int
+    records: Buffer
+    hashed_keys: bytes
+    grown: list[GrownQueue]
+    done: PutDone
+
+
+class BatchMark(NamedTuple):
+    """How far a batch was before the puts to one queue that may be taken out again."""
+
+    queue: ConsumeQueue
+    queue_offset: int
+    units: int
+    puts: int
+    indexed: int
+    writes: int
+    parts: int
+    end_phy_offset: int
+    last_phy_offset: int
+
+
+class PutBatch:
+    """Records waiting to be written, in log order, and what becomes of them once they are.
+
+    `last_phy_offset`: no record may end behind it without a new file.
+    """
+
+    __slots__ = (
+        "_told",
+        "end_phy_offset",
+        "first_offsets",
+        "hashed_keys",
+        "indexed",
+        "last_phy_offset",
+        "parts",
+        "puts",
+        "start_phy_offset",
+        "store_timestamp",
+        "units",
+        "untold_messages",
+        "writes",
+    )
+
+    def __init__(self, start_phy_offset: int, last_phy_offset: int, store_timestamp: int) -> None:
+        self.start_phy_offset = start_phy_offset
+        self.end_phy_offset = start_phy_offset
+        self.store_timestamp = store_timestamp
+        # One entry per file touched: where its bytes start, and the pieces. `parts` are the last one's.
+        self.writes: list[tuple[int, list[Buffer]]] = []
+        self.begin_file(start_phy_offset, last_phy_offset)
+        self.puts: list[Put] = []
+        # Messages beside those of `puts`: of some that came together one is told for all.
+        self.untold_messages = 0
+        # Each piece has the bytes of one unit or more.
+        self.units: dict[ConsumeQueue, list[bytes]] = {}
+        self.first_offsets: dict[ConsumeQueue, int] = {}
+        # What to index: records with their keys, and keys that are hashed already (rows of HASHED_KEYS).
+        self.indexed: list[IndexedRecord] = []
+        self.hashed_keys: list[bytes] = []
+        self._told = _NOBODY
+
+    @property
+    def size_bytes(self) -> int:
+        """How much will be written."""
+        return self.end_phy_offset - self.start_phy_offset
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are in it."""
+        return len(self.puts) + self.untold_messages
+
+    def begin_file(self, phy_offset: int, last_phy_offset: int) -> None:
+        """The next record lies at `phy_offset`, in a file of its own."""
+        self.parts: list[Buffer] = []
+        self.writes.append((phy_offset, self.parts))
+        self.end_phy_offset = phy_offset
+        self.last_phy_offset = last_phy_offset
+
+    def grow(self, queue: ConsumeQueue, queue_offset: int) -> list[bytes]:
+        """Where the units of a queue gather that has none in the batch; its next one is `queue_offset`."""
+        self.first_offsets[queue] = queue_offset
+        units = self.units[queue] = []
+        return units
+
+    def mark(self, queue: ConsumeQueue) -> BatchMark:
+        """How far the batch is, for `rewind`; until then puts may go to `queue` only."""
+        return BatchMark(
+            queue,
+            queue.next_queue_offset,
+            len(self.units.get(queue, ())),
+            len(self.puts),
+            len(self.indexed),
+            len(self.writes),
+            len(self.parts),
+            self.end_phy_offset,
+            self.last_phy_offset,
+        )
+
+    def rewind(self, mark: BatchMark) -> None:
+        """Take out what was added since `mark`."""
+        mark.queue.next_queue_offset = mark.queue_offset
+        if not mark.units:
+            self.units.pop(mark.queue, None)
+            self.first_offsets.pop(mark.queue, None)
+        else:
+            del self.units[mark.queue][mark.units :]
+        del self.puts[mark.puts :]
+        del self.indexed[mark.indexed :]
+        del self.writes[mark.writes :]
+        self.parts = self.writes[-1][1]
+        del self.parts[mark.parts :]
+        self.end_phy_offset = mark.end_phy_offset
+        self.last_phy_offset = mark.last_phy_offset
+
+    def forget_bytes(self) -> None:
+        """They are written: a batch that waits for its sync need not keep them in memory."""
+        self.writes, self.parts = [], []
+
+    def give_back(self) -> None:
+        """The write failed: every queue's next offset is what it was before the batch."""
+        for queue, queue_offset in self.first_offsets.items():
+            queue.next_queue_offset = queue_offset
+
+    def answer_unwaited(self, status: PutStatus) -> None:
+        """Tell the senders that do not wait for the flush."""
+        if self._told == _NOBODY:
+            self._told = _UNWAITED
+            self._tell(status, True, False)
+
+    def answer(self, status: PutStatus) -> None:
+        """Tell every sender that was not told before; a second time there is none."""
+        told, self._told = self._told, _ALL
+        if told != _ALL:
+            self._tell(status, told == _NOBODY, True)
+
+    def _tell(self, status: PutStatus, unwaited: bool, waiting: bool) -> None:
+        for done, phy_offset, queue_offset, waits in self.puts:
+            if done is not None and (waiting if waits else unwaited):
+                # One sender's trouble must not cost the others their answers.
+                try:
+                    done(status, phy_offset, queue_offset)
+                except Exception:
+                    _log.exception(
+                        "cannot notify the sender of the record at %d of %s", phy_offset, status.name
+                    )
+
+
+class PutFailedError(Exception):
+    """The write of a batch failed; `batch` was put back and `status` is the answer to all of it."""
+
+    def __init__(self, batch: PutBatch, status: PutStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.batch = batch
+        self.status = status

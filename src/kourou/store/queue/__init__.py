@@ -1,0 +1,1 @@
+"""ConsumeQueue: units, files, recovery, verification."""

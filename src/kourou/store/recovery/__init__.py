@@ -1,0 +1,1 @@
+"""Recovery: from what is on disk to a consistent store."""

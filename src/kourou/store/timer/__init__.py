@@ -1,0 +1,1 @@
+"""Timer wheel and timer log of messages delayed by time."""
