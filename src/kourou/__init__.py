@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-    from kourou.client.consume_result import ConsumeContext, ConsumeResult
-    from kourou.client.credentials import Credentials
-    from kourou.client.idempotence import idempotent
-    from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
-    from kourou.client.plain.lite_pull_consumer import LitePullConsumer
-    from kourou.client.plain.producer import Producer
-    from kourou.client.plain.pull_consumer import PullConsumer
-    from kourou.client.plain.push_consumer import PushConsumer
-    from kourou.client.plain.transaction_producer import TransactionProducer
-    from kourou.client.producer import AsyncProducer
-    from kourou.client.pull_consumer import AsyncPullConsumer
-    from kourou.client.push_consumer import AsyncPushConsumer
-    from kourou.client.queue_reader import QueueReader
-    from kourou.client.send_result import SendResult, SendStatus
-    from kourou.client.transaction_producer import AsyncTransactionProducer
-    from kourou.client.transaction_state import TransactionState
+    from kourou.client.core.credentials import Credentials
+    from kourou.client.idempotence.idempotence import idempotent
+    from kourou.client.producer.producer import AsyncProducer
+    from kourou.client.producer.send_result import SendResult, SendStatus
+    from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+    from kourou.client.pull.pull_consumer import AsyncPullConsumer
+    from kourou.client.pull.queue_reader import QueueReader
+    from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
+    from kourou.client.push.push_consumer import AsyncPushConsumer
+    from kourou.client.sync.lite_pull_consumer import LitePullConsumer
+    from kourou.client.sync.producer import Producer
+    from kourou.client.sync.pull_consumer import PullConsumer
+    from kourou.client.sync.push_consumer import PushConsumer
+    from kourou.client.sync.transaction_producer import TransactionProducer
+    from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
+    from kourou.client.transactions.transaction_state import TransactionState
     from kourou.embed import Broker
     from kourou.errors import KourouError
     from kourou.namesrv.server import NameServer
@@ -65,30 +65,30 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncLitePullConsumer": "kourou.client.lite_pull_consumer",
-    "AsyncProducer": "kourou.client.producer",
-    "AsyncPullConsumer": "kourou.client.pull_consumer",
-    "AsyncPushConsumer": "kourou.client.push_consumer",
-    "AsyncTransactionProducer": "kourou.client.transaction_producer",
+    "AsyncLitePullConsumer": "kourou.client.pull.lite_pull_consumer",
+    "AsyncProducer": "kourou.client.producer.producer",
+    "AsyncPullConsumer": "kourou.client.pull.pull_consumer",
+    "AsyncPushConsumer": "kourou.client.push.push_consumer",
+    "AsyncTransactionProducer": "kourou.client.transactions.transaction_producer",
     "Broker": "kourou.embed",
-    "ConsumeContext": "kourou.client.consume_result",
-    "ConsumeResult": "kourou.client.consume_result",
-    "Credentials": "kourou.client.credentials",
+    "ConsumeContext": "kourou.client.push.consume_result",
+    "ConsumeResult": "kourou.client.push.consume_result",
+    "Credentials": "kourou.client.core.credentials",
     "KourouError": "kourou.errors",
-    "LitePullConsumer": "kourou.client.plain.lite_pull_consumer",
+    "LitePullConsumer": "kourou.client.sync.lite_pull_consumer",
     "Message": "kourou.protocol.message",
     "MessageExt": "kourou.protocol.message",
     "MessageQueue": "kourou.protocol.bodies.message_queue",
     "NameServer": "kourou.namesrv.server",
-    "Producer": "kourou.client.plain.producer",
-    "PullConsumer": "kourou.client.plain.pull_consumer",
-    "PushConsumer": "kourou.client.plain.push_consumer",
-    "QueueReader": "kourou.client.queue_reader",
-    "SendResult": "kourou.client.send_result",
-    "SendStatus": "kourou.client.send_result",
-    "TransactionProducer": "kourou.client.plain.transaction_producer",
-    "TransactionState": "kourou.client.transaction_state",
-    "idempotent": "kourou.client.idempotence",
+    "Producer": "kourou.client.sync.producer",
+    "PullConsumer": "kourou.client.sync.pull_consumer",
+    "PushConsumer": "kourou.client.sync.push_consumer",
+    "QueueReader": "kourou.client.pull.queue_reader",
+    "SendResult": "kourou.client.producer.send_result",
+    "SendStatus": "kourou.client.producer.send_result",
+    "TransactionProducer": "kourou.client.sync.transaction_producer",
+    "TransactionState": "kourou.client.transactions.transaction_state",
+    "idempotent": "kourou.client.idempotence.idempotence",
 }
 
 

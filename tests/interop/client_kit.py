@@ -14,19 +14,19 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from kourou.client.consume_result import ConsumeResult
-from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
-from kourou.client.plain.lite_pull_consumer import LitePullConsumer
-from kourou.client.plain.producer import Producer
-from kourou.client.plain.pull_consumer import PullConsumer
-from kourou.client.plain.push_consumer import PushConsumer
-from kourou.client.plain.transaction_producer import TransactionProducer
-from kourou.client.producer import AsyncProducer
-from kourou.client.pull_consumer import AsyncPullConsumer
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.queue_reader import QueueChunk, QueueReader
-from kourou.client.transaction_producer import AsyncTransactionProducer
-from kourou.client.transaction_state import TransactionState
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.client.pull.queue_reader import QueueChunk, QueueReader
+from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
+from kourou.client.sync.lite_pull_consumer import LitePullConsumer
+from kourou.client.sync.producer import Producer
+from kourou.client.sync.pull_consumer import PullConsumer
+from kourou.client.sync.push_consumer import PushConsumer
+from kourou.client.sync.transaction_producer import TransactionProducer
+from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
+from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from tests.crash.rounds import NIGHTLY

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from kourou.client.producer import AsyncProducer
-from kourou.client.send_result import SendResult
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_result import SendResult
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
-from kourou.client.pulls import PullStatus
+from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+from kourou.client.pull.pulls import PullStatus
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
 

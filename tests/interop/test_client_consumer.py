@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import pytest
 
-from kourou.client.consume_result import ConsumeResult
-from kourou.client.plain.push_consumer import PushConsumer
-from kourou.client.strategies import (
+from kourou.client.core.strategies import (
     AllocateAveragely,
     AllocateAveragelyByCircle,
     AllocateConsistentHash,
     AllocateMachineRoomNearby,
     AllocateStrategy,
 )
+from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.sync.push_consumer import PushConsumer
 from kourou.protocol.message import MessageExt
 
 from .broker_cluster import BrokerCluster

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from kourou.client.queue_selectors import select_by_hash
-from kourou.client.transaction_state import TransactionState
+from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.message import Message, MessageExt
 

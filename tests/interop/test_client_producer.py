@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from kourou.client.producer import AsyncProducer
-from kourou.client.send_result import SendResult
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_result import SendResult
 from kourou.errors import MessageRefusedError, ResponseError
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.datasource import CaseInsensitiveDict  # noqa: E402
 
-from kourou.client.credentials import SIGNATURE, Credentials  # noqa: E402
+from kourou.client.core.credentials import SIGNATURE, Credentials  # noqa: E402
 from kourou.errors import KourouError  # noqa: E402
 from kourou.protocol.codes import RequestCode, ResponseCode  # noqa: E402
 from kourou.spark.sink_producer import stop_worker_producers  # noqa: E402

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from kourou.admin.brokers import broker_runtime
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.targets import brokers_of
-from kourou.client.producer import AsyncProducer
-from kourou.client.send_result import SendResult
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_result import SendResult
 from kourou.errors import KourouError
 from kourou.protocol.message import Message
 

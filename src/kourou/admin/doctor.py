@@ -37,7 +37,7 @@ from kourou.admin.doctor_checks_transactions import check_transactions
 from kourou.admin.doctor_findings import DoctorReport, Finding, Severity
 from kourou.admin.doctor_scene import Scene, look, look_again
 from kourou.admin.session import Admin
-from kourou.client.settings import ClientOptions
+from kourou.client.core.settings import ClientOptions
 from kourou.errors import KourouError
 
 DEFAULT_WATCH_S: Final = 3.0

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kourou.admin.session import Admin, replica_address
-from kourou.client.pulls import PullStatus, pull
-from kourou.client.routes import topic_route
-from kourou.client.subscription import subscription_data
+from kourou.client.core.routes import topic_route
+from kourou.client.core.subscription import subscription_data
+from kourou.client.pull.pulls import PullStatus, pull
 from kourou.errors import ConfigError, ProtocolError, ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
 from kourou.protocol.codes import PullSysFlag, ResponseCode

@@ -11,8 +11,8 @@ from typing import Final, Self
 from kourou.admin.connections import replica_addresses
 from kourou.admin.messages import started_producer
 from kourou.admin.session import Admin
-from kourou.client.producer import AsyncProducer
-from kourou.client.send_result import SendResult
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_result import SendResult
 from kourou.errors import ConfigError, KourouError, MessageRefusedError
 from kourou.protocol.bodies import MessageQueue, TopicRouteData
 from kourou.protocol.codes import RequestCode

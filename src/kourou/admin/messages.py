@@ -12,9 +12,9 @@ from typing import Final
 
 from kourou.admin.message_queries import query_by_unique_key
 from kourou.admin.session import Admin
-from kourou.client.producer import AsyncProducer
-from kourou.client.send_result import SendResult
-from kourou.client.settings import ClientOptions
+from kourou.client.core.settings import ClientOptions
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_result import SendResult
 from kourou.errors import ProtocolError, RemotingError, ResponseError
 from kourou.protocol.bodies import ConsumeMessageDirectlyResult, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode

@@ -18,8 +18,8 @@ from kourou.admin.consume_stats import GroupProgress, QueueProgress, consume_sta
 from kourou.admin.running_info import GroupStatus, group_status
 from kourou.admin.session import Admin
 from kourou.admin.topics import topic_status
-from kourou.client.consume_result import ConsumeResult
-from kourou.client.push_consumer import AsyncPushConsumer
+from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.errors import KourouError, ProtocolError, ResponseError
 from kourou.protocol.bodies import OffsetMovedEvent, decode_body
 from kourou.protocol.codes import ResponseCode

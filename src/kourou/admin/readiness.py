@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.client.api import broker_instead
-from kourou.client.send_result import SEND_STATUSES, SendStatus
-from kourou.client.settings import ClientSettings
-from kourou.client.unique_id import UniqueIds
+from kourou.client.core.api import broker_instead
+from kourou.client.core.settings import ClientSettings
+from kourou.client.core.unique_id import UniqueIds
+from kourou.client.producer.send_result import SEND_STATUSES, SendStatus
 from kourou.config.properties import parse_properties, properties_dict
 from kourou.errors import KourouError, ProtocolError, ResponseError
 from kourou.protocol.bodies import BrokerData, ClusterInfo, decode_body

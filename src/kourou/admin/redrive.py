@@ -41,8 +41,8 @@ from kourou.admin.message_queries import query_by_unique_key
 from kourou.admin.message_reading import QueuePlace, QueueSpan
 from kourou.admin.running_info import PROP_CONSUME_ORDERLY, running_info
 from kourou.admin.session import Admin
-from kourou.client.producer import AsyncProducer
-from kourou.client.send_result import SendResult
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_result import SendResult
 from kourou.errors import ConfigError, KourouError, ProtocolError, RemotingError, ResponseError
 from kourou.protocol.bodies import ConsumeType, MessageQueue
 from kourou.protocol.codes import RequestCode, ResponseCode

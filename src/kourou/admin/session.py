@@ -15,9 +15,9 @@ from typing import Final, Self, Unpack
 
 import msgspec
 
-from kourou.client.api import ClientApi
-from kourou.client.namesrv_list import NamesrvList
-from kourou.client.settings import ClientOptions, ClientSettings
+from kourou.client.core.api import ClientApi
+from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.settings import ClientOptions, ClientSettings
 from kourou.errors import ConfigError, NameServerNotGivenError, ResponseError
 from kourou.protocol.bodies import BrokerData, ClusterInfo, TopicRouteData
 from kourou.protocol.bodies.route import MASTER_ID

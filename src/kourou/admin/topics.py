@@ -10,7 +10,7 @@ from typing import Final
 from kourou.admin.config_pages import PAGE_SIZE, read_config_pages
 from kourou.admin.session import Admin, command_line, replica_address
 from kourou.admin.targets import Outcome, ask_each, masters_of, on_each
-from kourou.client.strategies import AllocateAveragely
+from kourou.client.core.strategies import AllocateAveragely
 from kourou.errors import ConfigError, KourouError, ResponseError
 from kourou.protocol.bodies import (
     BrokerData,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kourou.admin.message_queries import FOR_EVER_MS, MAX_FOUND, query_by_key
 from kourou.admin.session import Admin
-from kourou.client.trace_data import (
+from kourou.client.trace.trace_data import (
     PubTrace,
     SubAfterTrace,
     SubBeforeTrace,

@@ -85,7 +85,7 @@ class Shared:
     def target(self, or_else: str | None = None) -> Target:
         """Where to, and as whom. `or_else`: the name server where none is given, nor NAMESRV_ADDR."""
         from kourou.cli.bench_messages import Target
-        from kourou.client.credentials import Credentials
+        from kourou.client.core.credentials import Credentials
 
         if self.acl and not (self.access_key and self.secret_key):
             raise ConfigError("-a true needs -ak and -sk")

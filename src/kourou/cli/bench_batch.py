@@ -10,7 +10,7 @@ from kourou.cli.bench_messages import MessageMaker, Shape, Target
 from kourou.cli.bench_run import Span, percentiles, shown
 from kourou.cli.bench_send_load import RESPONSE_FAILED, SEND_FAILED, ProducerLife, SendLoad
 from kourou.cli.bench_workers import share_of
-from kourou.client.plain.producer import Producer
+from kourou.client.sync.producer import Producer
 from kourou.errors import KourouError
 
 GROUP: Final = "benchmark_batch_producer"

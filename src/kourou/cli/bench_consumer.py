@@ -15,9 +15,9 @@ from kourou.cli.bench_messages import Target
 from kourou.cli.bench_run import Span, percentiles, shown
 from kourou.cli.bench_tally import Tally
 from kourou.cli.bench_workers import Workers, run_on_loop
-from kourou.client.consume_result import ConsumeResult
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.subscription import ExpressionType
+from kourou.client.core.subscription import ExpressionType
+from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.errors import KourouError
 from kourou.protocol.message import MessageExt
 

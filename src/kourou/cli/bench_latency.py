@@ -20,9 +20,9 @@ from kourou.cli.bench_run import Span, percentiles, shown
 from kourou.cli.bench_send_load import SEND_FAILED, SendLoad
 from kourou.cli.bench_tally import Tally
 from kourou.cli.bench_workers import now_us, run_on_loop, share_of
-from kourou.client.producer import AsyncProducer
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.send_result import SendResult
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_result import SendResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.errors import ConfigError, KourouError, TooManyRequestsError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kourou.client.credentials import Credentials
-from kourou.client.producer_options import ProducerKeywords
-from kourou.client.settings import ClientOptions
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.settings import ClientOptions
+from kourou.client.producer.producer_options import ProducerKeywords
 from kourou.protocol.compression import CompressionType
 from kourou.protocol.message import Message
 

@@ -13,10 +13,10 @@ from kourou.cli.bench_messages import Compression, MessageMaker, Shape, Target
 from kourou.cli.bench_run import Span, shown
 from kourou.cli.bench_send_load import PAUSE_AFTER_FAILURE_S, ProducerLife, SendLoad, send_line
 from kourou.cli.bench_workers import now_us, run_on_loop, share_of
-from kourou.client.plain.producer import Producer
-from kourou.client.producer import AsyncProducer
-from kourou.client.producer_options import ProducerKeywords
-from kourou.client.send_result import SendResult
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.producer_options import ProducerKeywords
+from kourou.client.producer.send_result import SendResult
+from kourou.client.sync.producer import Producer
 from kourou.errors import KourouError
 
 GROUP: Final = "benchmark_producer"

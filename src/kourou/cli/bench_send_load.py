@@ -8,8 +8,8 @@ from typing import Final
 from kourou.cli.bench_run import Span, percentiles
 from kourou.cli.bench_tally import Tally
 from kourou.cli.bench_workers import Failures, Workers, now_us
-from kourou.client.plain.producer import Producer
-from kourou.client.plain.transaction_producer import TransactionProducer
+from kourou.client.sync.producer import Producer
+from kourou.client.sync.transaction_producer import TransactionProducer
 from kourou.errors import ClientStateError, KourouError, MessageRefusedError, ResponseError
 
 # A thread that failed waits, as those of Apache's program do; else a broker that is gone is all one hears of.

@@ -17,8 +17,8 @@ from kourou.cli.bench_messages import Target, random_text
 from kourou.cli.bench_run import Span, percentiles, shown
 from kourou.cli.bench_send_load import RESPONSE_FAILED, SEND_FAILED, ProducerLife, SendLoad
 from kourou.cli.bench_workers import share_of
-from kourou.client.plain.transaction_producer import TransactionProducer
-from kourou.client.transaction_state import TransactionState
+from kourou.client.sync.transaction_producer import TransactionProducer
+from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.properties import MessageConst
 

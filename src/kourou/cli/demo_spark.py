@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kourou.cli.demo_spark_job import TOPIC
-from kourou.client.producer import AsyncProducer
+from kourou.client.producer.producer import AsyncProducer
 from kourou.errors import ConfigError, KourouError
 from kourou.protocol.message import Message
 from kourou.spark.java import find_java

@@ -66,7 +66,7 @@ def _addresses(given: str | None) -> str:
 def send(namesrv: str, topic: str, count: int) -> None:
     """Send so many messages, one after the other."""
     from kourou.cli.admin.forms import send_result
-    from kourou.client.plain.producer import Producer
+    from kourou.client.sync.producer import Producer
     from kourou.errors import MessageRefusedError
     from kourou.protocol.message import Message
 
@@ -81,7 +81,7 @@ def send(namesrv: str, topic: str, count: int) -> None:
 
 def consume(namesrv: str, topic: str) -> None:
     """Print messages until somebody stops it."""
-    from kourou.client.plain.push_consumer import PushConsumer
+    from kourou.client.sync.push_consumer import PushConsumer
 
     printing = threading.Lock()
 

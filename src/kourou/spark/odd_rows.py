@@ -10,7 +10,7 @@ import base64
 import json
 from typing import Any, Final
 
-from kourou.client.message_checks import check_message, checked_properties
+from kourou.client.core.message_checks import check_message, checked_properties
 from kourou.errors import MessageRefusedError
 from kourou.protocol.message import Message
 from kourou.protocol.properties import RESERVED_PROPERTIES, MessageConst

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
-from kourou.client.credentials import Credentials
+from kourou.client.core.credentials import Credentials
 from kourou.errors import ConfigError
 
 T = TypeVar("T")

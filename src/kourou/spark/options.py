@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kourou.client.credentials import Credentials
-from kourou.client.settings import ClientOptions
-from kourou.client.subscription import ExpressionType
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.settings import ClientOptions
+from kourou.client.core.subscription import ExpressionType
 from kourou.errors import ProtocolError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.filter import compile_filter

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kourou.client.namespaces import Namespace
+from kourou.client.core.namespaces import Namespace
 from kourou.errors import ConfigError, KourouError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_inner_topic

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kourou.client.subscription import subscription_data
+from kourou.client.core.subscription import subscription_data
 from kourou.errors import KourouError
 from kourou.protocol.names import is_lmq
 from kourou.spark.arrow_batches import BatchBuilder

@@ -1,7 +1,7 @@
 """RowIds: the message ids of many rows at once, as a column.
 
-Ids are those of all clients (client/unique_id.py), and all rows of a batch have theirs of one millisecond:
-only the counter differs, and is written for all of them together.
+Ids are those of all clients (client/core/unique_id.py), and all rows of a batch have theirs of one
+millisecond: only the counter differs, and is written for all of them together.
 """
 
 from __future__ import annotations

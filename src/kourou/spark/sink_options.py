@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.client.credentials import Credentials
-from kourou.client.message_checks import DEFAULT_MAX_MESSAGE_BYTES
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.message_checks import DEFAULT_MAX_MESSAGE_BYTES
 from kourou.protocol.names import send_topic_problem, user_group_problem
 from kourou.spark.option_reader import OptionReader
 

@@ -11,11 +11,11 @@ import threading
 import time
 from typing import Final
 
-from kourou.client.plain.portal import Portal, enter_portal, leave_portal
-from kourou.client.producer import AsyncProducer
-from kourou.client.send_request import SendRequest
-from kourou.client.send_result import SendResult
-from kourou.client.unique_id import shared_unique_ids
+from kourou.client.core.unique_id import shared_unique_ids
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.send_request import SendRequest
+from kourou.client.producer.send_result import SendResult
+from kourou.client.sync.blocking_portal import Portal, enter_portal, leave_portal
 from kourou.errors import KourouError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import RequestCode

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
-from kourou.client.plain.plain_client import PlainClient
-from kourou.client.plain.pull_consumer import PullConsumer
-from kourou.client.pull_consumer import AsyncPullConsumer
-from kourou.client.pulls import PullResult
-from kourou.client.queue_reader import QueueChunk, QueueReader
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.client.pull.pulls import PullResult
+from kourou.client.pull.queue_reader import QueueChunk, QueueReader
+from kourou.client.sync.pull_consumer import PullConsumer
+from kourou.client.sync.sync_client import PlainClient
 from kourou.errors import KourouError, NoRouteError, ResponseError
 from kourou.protocol.bodies import ConsumerData, MessageQueue, TopicList, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from kourou.client.subscription import subscription_data
+from kourou.client.core.subscription import subscription_data
 from kourou.errors import ConfigError, DamageError
 from kourou.protocol.names import is_inner_topic
 from kourou.protocol.record import (

@@ -14,17 +14,17 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
-from kourou.client.plain.lite_pull_consumer import LitePullConsumer
-from kourou.client.plain.producer import Producer
-from kourou.client.plain.pull_consumer import PullConsumer
-from kourou.client.plain.push_consumer import PushConsumer
-from kourou.client.plain.transaction_producer import TransactionProducer
-from kourou.client.producer import AsyncProducer
-from kourou.client.pull_consumer import AsyncPullConsumer
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.transaction_producer import AsyncTransactionProducer
-from kourou.client.transaction_state import TransactionState
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.client.push.push_consumer import AsyncPushConsumer
+from kourou.client.sync.lite_pull_consumer import LitePullConsumer
+from kourou.client.sync.producer import Producer
+from kourou.client.sync.pull_consumer import PullConsumer
+from kourou.client.sync.push_consumer import PushConsumer
+from kourou.client.sync.transaction_producer import TransactionProducer
+from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
+from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 

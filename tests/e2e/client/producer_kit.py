@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from kourou.client.producer import AsyncProducer
+from kourou.client.producer.producer import AsyncProducer
 from kourou.config import NamesrvConfig
 from kourou.embed import Broker, BrokerHooks, NameServer, SendContext
 from kourou.errors import RequestError

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from kourou.client.consume_result import ConsumeResult
-from kourou.client.push_consumer import AsyncPushConsumer
+from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.offsets import QueryConsumerOffsetRequestHeader

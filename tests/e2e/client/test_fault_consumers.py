@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kourou.client import instance
-from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
-from kourou.client.producer import AsyncProducer
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.queue_reader import QueueReader
+from kourou.client.core import instance
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+from kourou.client.pull.queue_reader import QueueReader
+from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.config import NamesrvConfig
 from kourou.embed import Broker, NameServer
 from kourou.errors import KourouError, NoNameServerError
@@ -143,7 +143,7 @@ async def test_clients_follow_the_name_server_that_their_file_names(
 
 CONSUMER = f"""
 import asyncio, sys
-from kourou.client.push_consumer import AsyncPushConsumer
+from kourou.client.push.push_consumer import AsyncPushConsumer
 
 async def handler(messages):
     print(len(messages), flush=True)
@@ -161,7 +161,7 @@ asyncio.run(main())
 
 PRODUCER = f"""
 import sys
-from kourou.client.plain.producer import Producer
+from kourou.client.sync.producer import Producer
 from kourou.protocol.message import Message, MessageExt
 
 with Producer("producers", namesrv=sys.argv[1]) as producer:

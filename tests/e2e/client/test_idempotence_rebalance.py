@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kourou import ConsumeContext, MessageExt, MessageQueue, idempotent
-from kourou.client.idempotence_stores import MemoryStore
+from kourou.client.idempotence.idempotence_stores import MemoryStore
 from kourou.testing.cluster import cluster
 from tests.e2e.client.push_kit import TOPIC, consumer_of, make_topic, queues_of, send, until
 
@@ -33,7 +33,9 @@ class AllToOne:
 async def test_a_message_whose_queue_moves_is_worked_on_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "kourou.client.handler_calls")  # the refusal is logged, as any failure
+    caplog.set_level(
+        logging.CRITICAL, "kourou.client.push.handler_calls"
+    )  # the refusal is logged, as any failure
     has_begun, may_end = asyncio.Event(), asyncio.Event()
     charges: list[str] = []
     deliveries: list[int] = []

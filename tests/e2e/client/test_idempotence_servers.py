@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from kourou.client.idempotence import Claim, idempotent
-from kourou.client.idempotence_database import DbApiStore
-from kourou.client.idempotence_stores import RedisStore
+from kourou.client.idempotence.idempotence import Claim, idempotent
+from kourou.client.idempotence.idempotence_database import DbApiStore
+from kourou.client.idempotence.idempotence_stores import RedisStore
 from kourou.errors import MessageInProgressError
 from kourou.protocol.message import Message
 from tests.needed import need, need_module

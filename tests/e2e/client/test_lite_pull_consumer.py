@@ -10,8 +10,8 @@ from typing import Unpack
 
 import pytest
 
-from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
-from kourou.client.lite_pull_options import LitePullKeywords
+from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+from kourou.client.pull.lite_pull_options import LitePullKeywords
 from kourou.errors import ClientError, ClientStateError
 from kourou.protocol.bodies import (
     ConsumerRunningInfo,

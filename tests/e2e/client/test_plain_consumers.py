@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.plain.lite_pull_consumer import LitePullConsumer
-from kourou.client.plain.pull_consumer import PullConsumer
-from kourou.client.pulls import PullStatus
+from kourou.client.pull.pulls import PullStatus
+from kourou.client.sync.lite_pull_consumer import LitePullConsumer
+from kourou.client.sync.pull_consumer import PullConsumer
 from kourou.errors import ClientStateError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import RequestCode, ResponseCode

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.consume_result import ConsumeResult
-from kourou.client.plain.push_consumer import PushConsumer
+from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.sync.push_consumer import PushConsumer
 from kourou.errors import ClientStateError
 from kourou.protocol.message import MessageExt
 from tests.e2e.client.pull_kit import TOPIC, ClusterThread, cluster_thread, numbered
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 # Consumes until a signal ends it, and says that it ended in order.
 PROGRAM = """
 import sys
-from kourou.client.plain.push_consumer import PushConsumer
+from kourou.client.sync.push_consumer import PushConsumer
 
 def on_message(message):
     print(message.body.decode(), flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.plain.producer import Producer
+from kourou.client.sync.producer import Producer
 from kourou.errors import NoNameServerError
 from kourou.protocol.message import Message
 from tests.e2e.client.pull_kit import TOPIC, ClusterThread, cluster_thread
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.e2e
 # Run in a process of its own, in which nothing else opens files or starts threads.
 LIVES = """
 import gc, os, sys, threading
-from kourou.client.plain.lite_pull_consumer import LitePullConsumer
-from kourou.client.plain.producer import Producer
-from kourou.client.plain.pull_consumer import PullConsumer
-from kourou.client.plain.push_consumer import PushConsumer
+from kourou.client.sync.lite_pull_consumer import LitePullConsumer
+from kourou.client.sync.producer import Producer
+from kourou.client.sync.pull_consumer import PullConsumer
+from kourou.client.sync.push_consumer import PushConsumer
 from kourou.protocol.message import Message
 
 namesrv = sys.argv[1]
@@ -65,7 +65,7 @@ assert after[1] == ["MainThread"], after
 # A client that was started before a fork says so in the child, and goes on in the parent.
 FORK = """
 import os, sys
-from kourou.client.plain.producer import Producer
+from kourou.client.sync.producer import Producer
 from kourou.errors import ClientStateError
 from kourou.protocol.message import Message
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.producer import AsyncProducer
-from kourou.client.producer_hooks import ProducerHook, SendContext
-from kourou.client.queue_selectors import select_by_hash
-from kourou.client.send_result import SendResult, SendStatus
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.producer_hooks import ProducerHook, SendContext
+from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.errors import (
     ClientStateError,
     MessageRefusedError,

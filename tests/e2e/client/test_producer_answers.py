@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kourou.client.credentials import Credentials
-from kourou.client.send_result import SendStatus
+from kourou.client.core.credentials import Credentials
+from kourou.client.producer.send_result import SendStatus
 from kourou.errors import HeaderFieldError, SendFailedError
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.message import Message

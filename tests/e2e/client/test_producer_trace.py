@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.producer import AsyncProducer
-from kourou.client.trace_data import (
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.trace.trace_data import (
     EndTransactionTrace,
     PubTrace,
     TraceMessageType,
     TraceRecord,
     decode_trace,
 )
-from kourou.client.transaction_producer import AsyncTransactionProducer
-from kourou.client.transaction_state import TransactionState
+from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
+from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.message import Message
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.producer_kit import TOPIC, all_stored

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kourou.broker.groups import client_manage_processor
-from kourou.client.lag import lag
-from kourou.client.pull_consumer import AsyncPullConsumer
-from kourou.client.pulls import PullStatus
+from kourou.client.core.lag import lag
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.client.pull.pulls import PullStatus
 from kourou.errors import ClientStateError, NoNameServerError, NoRouteError, RemotingError
 from kourou.protocol.bodies import MessageQueue
 from kourou.testing.cluster import Cluster, cluster

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.pull_schedule import AsyncPullSchedule, PullContext
-from kourou.client.pulls import PullStatus
+from kourou.client.pull.pull_schedule import AsyncPullSchedule, PullContext
+from kourou.client.pull.pulls import PullStatus
 from kourou.errors import ClientStateError
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.pull_kit import TOPIC, numbered, put, until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.consume_result import ConsumeContext, ConsumeResult
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.errors import ClientError, ClientStateError, NoNameServerError
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import cluster
@@ -214,7 +214,7 @@ async def test_a_consumer_that_was_not_started_or_is_stopped_says_so(tmp_path: P
 
 
 async def test_no_name_server_is_an_error_that_names_it() -> None:
-    from kourou.client.push_consumer import AsyncPushConsumer
+    from kourou.client.push.push_consumer import AsyncPushConsumer
 
     consumer = AsyncPushConsumer(GROUP, namesrv="127.0.0.1:1")
     await consumer.subscribe(TOPIC, Notes())

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kourou.client.api import ClientApi
-from kourou.client.consume_hooks import ConsumeHookContext, ConsumerHook
-from kourou.client.consume_result import ConsumeResult
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.trace_data import SubAfterTrace, SubBeforeTrace, TraceContextCode, decode_trace
+from kourou.client.core.api import ClientApi
+from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook
+from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
+from kourou.client.trace.trace_data import SubAfterTrace, SubBeforeTrace, TraceContextCode, decode_trace
 from kourou.protocol.bodies import (
     CMResult,
     ConsumeMessageDirectlyResult,
@@ -256,7 +256,7 @@ async def test_run_goes_on_until_stop(tmp_path: Path) -> None:
 
 PROGRAM = f"""
 import asyncio, signal, sys
-from kourou.client.push_consumer import AsyncPushConsumer
+from kourou.client.push.push_consumer import AsyncPushConsumer
 
 async def handler(message):
     print("begun", flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kourou.client.strategies import (
+from kourou.client.core.strategies import (
     AllocateAveragely,
     AllocateAveragelyByCircle,
     AllocateByConfig,

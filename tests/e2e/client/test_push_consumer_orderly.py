@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.consume_result import ConsumeContext, ConsumeResult
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.protocol.bodies import LockBatchRequestBody, MessageQueue, encode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import MessageExt

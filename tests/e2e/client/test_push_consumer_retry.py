@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kourou.client import concurrent_service, push_engine
-from kourou.client.assigned_queue import AssignedQueue
-from kourou.client.consume_result import ConsumeContext, ConsumeResult
+from kourou.client.push import concurrent_service, push_engine
+from kourou.client.push.assigned_queue import AssignedQueue
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.embed import BrokerHooks, SendContext
 from kourou.errors import RequestError
 from kourou.protocol.message import MessageExt

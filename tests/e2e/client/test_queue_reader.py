@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kourou.client.pull_consumer import AsyncPullConsumer
-from kourou.client.queue_reader import QueueChunk, QueueReader
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.client.pull.queue_reader import QueueChunk, QueueReader
 from kourou.errors import NoRouteError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.testing.cluster import Cluster, cluster

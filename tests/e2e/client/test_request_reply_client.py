@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.producer import AsyncProducer
-from kourou.client.request_reply import reply_to
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.producer.request_reply import reply_to
 from kourou.embed import Broker
 from kourou.errors import ClientStateError, MessageRefusedError, NoReplyError, NoRouteError, SendFailedError
 from kourou.protocol.message import Message, MessageExt

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from kourou.client.consume_hooks import ConsumerHook
-from kourou.client.consume_result import ConsumeContext, ConsumeResult
-from kourou.client.lite_pull_consumer import AsyncLitePullConsumer
-from kourou.client.plain.push_consumer import PushConsumer
-from kourou.client.producer import AsyncProducer
-from kourou.client.pull_consumer import AsyncPullConsumer
-from kourou.client.pull_schedule import AsyncPullSchedule
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.transaction_producer import AsyncTransactionProducer
-from kourou.client.transaction_state import TransactionState
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.client.pull.pull_schedule import AsyncPullSchedule
+from kourou.client.push.consume_hooks import ConsumerHook
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
+from kourou.client.sync.push_consumer import PushConsumer
+from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
+from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import ClientStateError
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import cluster

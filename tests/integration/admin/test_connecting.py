@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kourou.cli.admin.connecting import read_tools_file
-from kourou.client.credentials import Credentials
+from kourou.client.core.credentials import Credentials
 from kourou.config import NamesrvConfig
 from kourou.config.host import LOOPBACK
 from kourou.embed import NameServer

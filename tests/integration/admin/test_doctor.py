@@ -15,11 +15,11 @@ import pytest
 from kourou.admin import doctor, doctor_checks_groups
 from kourou.admin.doctor_scene import Scene
 from kourou.admin.session import Admin
-from kourou.client.consume_result import ConsumeContext, ConsumeResult
-from kourou.client.producer import AsyncProducer
-from kourou.client.push_consumer import AsyncPushConsumer
-from kourou.client.transaction_producer import AsyncTransactionProducer
-from kourou.client.transaction_state import TransactionState
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
+from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
+from kourou.client.transactions.transaction_state import TransactionState
 from kourou.config import NamesrvConfig
 from kourou.embed import Broker, NameServer
 from kourou.protocol.bodies import (

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kourou.admin.dead_letter_copies import REDRIVEN_FROM
-from kourou.client.consume_result import ConsumeContext, ConsumeResult
-from kourou.client.producer import AsyncProducer
-from kourou.client.push_consumer import AsyncPushConsumer
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
+from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.protocol.bodies import LockBatchRequestBody, MessageQueue, encode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message, MessageExt

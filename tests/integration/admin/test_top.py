@@ -14,8 +14,8 @@ import pytest
 
 from kourou.admin.brokers import GroupQueueLag
 from kourou.admin.top import Look, view
-from kourou.client.producer import AsyncProducer
-from kourou.client.push_consumer import AsyncPushConsumer
+from kourou.client.producer.producer import AsyncProducer
+from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.push_kit import make_topic, until

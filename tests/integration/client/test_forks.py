@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.idempotence import Claim
-from kourou.client.idempotence_stores import SqliteStore
-from kourou.client.unique_id import UniqueIds
+from kourou.client.core.unique_id import UniqueIds
+from kourou.client.idempotence.idempotence import Claim
+from kourou.client.idempotence.idempotence_stores import SqliteStore
 from kourou.protocol.message_id import parse_unique_id
 
 
@@ -64,7 +64,7 @@ def test_a_portal_inherited_by_a_fork_says_so_and_the_child_can_have_its_own() -
     # In a process of its own: the test's has threads that a fork should not meet.
     program = """
 import asyncio, os, sys
-from kourou.client.plain.portal import enter_portal, leave_portal
+from kourou.client.sync.blocking_portal import enter_portal, leave_portal
 from kourou.errors import ClientStateError
 
 async def answer():

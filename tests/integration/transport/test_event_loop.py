@@ -22,7 +22,7 @@ async def tick():
         await asyncio.sleep(0.01)
 """
 CLIENT = """
-from kourou.client.plain.portal import enter_portal
+from kourou.client.sync.blocking_portal import enter_portal
 enter_portal().submit(tick)
 while not ticks:
     time.sleep(0.01)
@@ -56,7 +56,7 @@ os.wait()
 """
 )
 STOPPED = """
-from kourou.client.plain.portal import enter_portal, leave_portal
+from kourou.client.sync.blocking_portal import enter_portal, leave_portal
 leave_portal(enter_portal())
 """
 # Whatever a program leaves running, its end is quiet.

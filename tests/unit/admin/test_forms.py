@@ -10,7 +10,7 @@ import pytest
 from kourou.admin.message_view import MessageView
 from kourou.cli.admin import forms
 from kourou.cli.admin.options import UsageError
-from kourou.client.send_result import SendResult, SendStatus
+from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.protocol.bodies import (
     CMResult,
     ConsumeMessageDirectlyResult,

@@ -16,7 +16,7 @@ from kourou.cli.contexts import (
     read_contexts,
     write_contexts,
 )
-from kourou.client.credentials import Credentials
+from kourou.client.core.credentials import Credentials
 from kourou.errors import ConfigError
 
 PROD = Context("10.0.0.1:9876;10.0.0.2:9876")

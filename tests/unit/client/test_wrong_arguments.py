@@ -25,8 +25,8 @@ from kourou import (
     QueueReader,
     TransactionProducer,
 )
-from kourou.client.namespaces import Namespace
-from kourou.client.queue_choice import QueueChoice
+from kourou.client.core.namespaces import Namespace
+from kourou.client.producer.queue_choice import QueueChoice
 from kourou.errors import ClientStateError, KourouError, MessageRefusedError, NameRefusedError
 from kourou.protocol.bodies import MessageQueue
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from kourou.client.credentials import Credentials
+from kourou.client.core.credentials import Credentials
 from kourou.errors import ConfigError
 from kourou.spark.sink_options import SinkOptions
 from tests.spark.sink_kit import INT, pickles, schema_of, types

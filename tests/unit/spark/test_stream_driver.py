@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 
-from kourou.client.pull_consumer import AsyncPullConsumer  # noqa: E402
+from kourou.client.pull.pull_consumer import AsyncPullConsumer  # noqa: E402
 from kourou.errors import KourouError  # noqa: E402
 from kourou.protocol.bodies import MessageQueue  # noqa: E402
 from kourou.spark.data_loss import DataLossError  # noqa: E402

@@ -36,7 +36,7 @@ from kourou.cli.admin.target_options import (
     chosen_replicas,
     show_outcomes,
 )
-from kourou.client.send_result import SendResult, SendStatus
+from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo, MessageQueue
 from kourou.protocol.message import Message
 

@@ -18,7 +18,7 @@ from kourou.cli.admin.command import AdminCommand, Call, interval_of
 from kourou.cli.admin.forms import truth
 from kourou.cli.admin.options import UsageError, flag, value
 from kourou.cli.admin.screen import Screen
-from kourou.client.producer import AsyncProducer
+from kourou.client.producer.producer import AsyncProducer
 
 # The zone that Apache's tools write the log of clusterRT in, wherever they run.
 _LOG_ZONE: Final = timezone(timedelta(hours=8))

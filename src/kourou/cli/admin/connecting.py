@@ -8,8 +8,8 @@ from typing import Final
 
 from kourou.cli.admin.options import Given, Option
 from kourou.cli.contexts import CLUSTER_VARIABLES, Context, chosen_context
-from kourou.client.credentials import Credentials
-from kourou.client.settings import ClientOptions
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.settings import ClientOptions
 from kourou.config.properties import properties_dict
 from kourou.config.properties_file import read_properties
 from kourou.errors import ConfigError

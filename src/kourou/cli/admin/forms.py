@@ -14,7 +14,7 @@ from typing import Final
 
 from kourou.admin.message_view import MessageView
 from kourou.cli.admin.options import UsageError
-from kourou.client.send_result import SendResult
+from kourou.client.producer.send_result import SendResult
 from kourou.protocol.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumeQueueData,

@@ -25,7 +25,7 @@ from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message_report import body_text
 from kourou.cli.admin.options import Given, Option, UsageError, required, value
 from kourou.cli.admin.screen import Screen
-from kourou.client.pulls import PullStatus
+from kourou.client.pull.pulls import PullStatus
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import TOOLS_CONSUMER_GROUP

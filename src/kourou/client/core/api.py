@@ -1,0 +1,320 @@
+"""ClientApi: the requests of a client to name servers and brokers, as typed calls.
+
+Each signs, sends, waits and turns an answer other than success into ResponseError. What to do about
+a failure is its caller's business. Not here: sends (sends.py) and pulls (pulls.py), the two hot ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from kourou.client.core.first_offsets import FirstOffsets
+from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.settings import ClientSettings
+from kourou.config.properties import parse_properties, properties_dict
+from kourou.errors import CallTimeoutError, KourouError, NoNameServerError, RemotingError, ResponseError
+from kourou.protocol.bodies import (
+    CheckClientRequestBody,
+    ClusterInfo,
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    SubscriptionData,
+    TopicList,
+    TopicRouteData,
+    UnlockBatchRequestBody,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers.clients import (
+    GetConsumerListByGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from kourou.protocol.headers.namesrv import GetRouteInfoRequestHeader
+from kourou.protocol.headers.offsets import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from kourou.protocol.headers.send import (
+    ConsumerSendMsgBackRequestHeader,
+    RecallMessageRequestHeader,
+    RecallMessageResponseHeader,
+)
+from kourou.protocol.headers.transactions import EndTransactionRequestHeader
+from kourou.transport.client import RemotingClient
+
+OFFSET_TIMEOUT_MS: Final = 5_000
+LOCK_TIMEOUT_MS: Final = 1_000
+SEND_BACK_TIMEOUT_MS: Final = 5_000
+SEARCH_TIMEOUT_MS: Final = 6_000
+
+
+class ClientApi:
+    """Calls over one client's connections."""
+
+    def __init__(
+        self,
+        remoting: RemotingClient,
+        namesrvs: NamesrvList,
+        settings: ClientSettings,
+        *,
+        max_timeout_ms: int | None = None,
+    ) -> None:
+        self._max_timeout_ms = max_timeout_ms
+        self.remoting = remoting
+        self._namesrvs = namesrvs
+        self._settings = settings
+        self._first_offsets = FirstOffsets()
+
+    # -- the common way --------------------------------------------------------------------------
+
+    def command(self, code: int, header: msgspec.Struct | None = None, body: bytes = b"") -> RemotingCommand:
+        """A request, signed if there are credentials."""
+        command = RemotingCommand.request(code, header, body)
+        if self._settings.credentials is not None:
+            assert command.ext_fields is not None
+            self._settings.credentials.sign(command.ext_fields, body)
+        return command
+
+    async def call(
+        self,
+        address: str,
+        code: int,
+        header: msgspec.Struct | None = None,
+        body: bytes = b"",
+        timeout_ms: int | None = None,
+    ) -> RemotingCommand:
+        """Ask and wait; ResponseError for any answer but success."""
+        command = self.command(code, header, body)
+        timeout_ms = timeout_ms or self._settings.request_timeout_ms
+        if self._max_timeout_ms is not None:
+            timeout_ms = min(timeout_ms, self._max_timeout_ms)
+        answer = await self.remoting.call(address, command, timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            error = ResponseError(answer.code, answer.remark or "", address)
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and address in self._namesrvs.addresses:
+                raise await self._not_supported(error)
+            raise error
+        return answer
+
+    async def _probe(
+        self, address: str, code: int, header: msgspec.Struct | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """The same for what is asked again and again while a client lives. A connection over which nothing
+        comes in all that time is cut, so that everything else that waits for it goes on over a new one."""
+        began = asyncio.get_running_loop().time()
+        try:
+            return await self.call(address, code, header, body)
+        except CallTimeoutError as error:
+            self.remoting.close_silent(address, began, f"nothing was heard within {error.timeout_ms} ms")
+            raise
+
+    async def tell(
+        self, address: str, code: int, header: msgspec.Struct | None = None, body: bytes = b""
+    ) -> None:
+        """Send a request that wants no answer."""
+        await self.remoting.send_oneway(address, self.command(code, header, body))
+
+    async def call_namesrv(
+        self, code: int, header: msgspec.Struct | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Ask the name server in use, then the others; NoNameServerError when none answers."""
+        failures: list[str] = []
+        for _ in range(max(1, len(self._namesrvs.addresses))):
+            address = self._namesrvs.current
+            try:
+                return await self._probe(address, code, header, body)
+            except RemotingError as error:
+                failures.append(str(error))
+                self._namesrvs.move_on(address)
+        raise NoNameServerError(f"no name server answers: {'; '.join(failures)}")
+
+    @property
+    def namesrv(self) -> str:
+        """The address of the name server in use."""
+        return self._namesrvs.current
+
+    async def _not_supported(self, error: ResponseError) -> KourouError:
+        """What to raise where a name server does not know a request: the answer itself, unless it comes from
+        a broker, whose address was given by mistake."""
+        try:
+            command = self.command(RequestCode.GET_BROKER_CONFIG)
+            answer = await self.remoting.call(error.address, command, self._settings.request_timeout_ms)
+        except RemotingError:
+            return error
+        if answer.code != ResponseCode.SUCCESS:
+            return error
+        keys = properties_dict(parse_properties(answer.body.decode("utf-8", "replace")))
+        return NoNameServerError(f"{error.address} {broker_instead(keys)}")
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    async def topic_route(self, topic: str) -> TopicRouteData | None:
+        """Where a topic is; None when the name server does not know it."""
+        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        try:
+            answer = await self.call_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except ResponseError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise NoNameServerError(
+                    f"{error.address} does not answer as a name server does ({error}); is that a broker?"
+                ) from None
+            raise
+        return decode_body(answer.body, TopicRouteData)
+
+    async def topic_names(self) -> list[str]:
+        """All topics that the name server knows, those of the system and of retries included, sorted."""
+        answer = await self.call_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(decode_body(answer.body, TopicList).topic_list)
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers and clusters that the name server knows."""
+        answer = await self.call_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return decode_body(answer.body, ClusterInfo)
+
+    # -- who we are ------------------------------------------------------------------------------
+
+    async def heartbeat(self, address: str, data: HeartbeatData) -> int:
+        """Tell a broker what we produce and consume; its version."""
+        return (await self._probe(address, RequestCode.HEART_BEAT, body=encode_body(data))).version
+
+    async def unregister(
+        self,
+        address: str,
+        client_id: str,
+        *,
+        producer_group: str | None = None,
+        consumer_group: str | None = None,
+    ) -> None:
+        """Say goodbye for one group."""
+        header = UnregisterClientRequestHeader(
+            client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        await self.call(address, RequestCode.UNREGISTER_CLIENT, header)
+
+    async def check_subscription(
+        self, address: str, client_id: str, group: str, subscription: SubscriptionData
+    ) -> None:
+        """Ask whether a broker takes an expression; ResponseError says why not."""
+        body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
+        await self.call(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
+
+    async def consumer_ids(self, address: str, group: str) -> list[str]:
+        """The members of a group, as one broker knows them."""
+        header = GetConsumerListByGroupRequestHeader(consumer_group=group)
+        answer = await self.call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        return decode_body(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    async def consumer_offset(
+        self, address: str, group: str, queue: MessageQueue, *, only_stored: bool = False
+    ) -> int | None:
+        """How far a group is in a queue; None when the broker does not know. For a group without an offset
+        a broker may answer where it has to begin, unless `only_stored`, which Apache 4.9 does not know."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False if only_stored else None,
+        )
+        try:
+            answer = await self.call(
+                address, RequestCode.QUERY_CONSUMER_OFFSET, header, timeout_ms=OFFSET_TIMEOUT_MS
+            )
+        except ResponseError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return answer.header(QueryConsumerOffsetResponseHeader).consumer_offset
+
+    async def update_consumer_offset(
+        self, address: str, group: str, queue: MessageQueue, queue_offset: int
+    ) -> None:
+        """Tell a broker how far a group is in a queue; on return it knows."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=queue_offset
+        )
+        async with self._first_offsets.turn(address, group, queue.topic):
+            await self.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=OFFSET_TIMEOUT_MS)
+
+    async def max_offset(self, address: str, queue: MessageQueue) -> int:
+        """The next offset to be written."""
+        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        answer = await self.call(address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=SEARCH_TIMEOUT_MS)
+        return answer.header(GetMaxOffsetResponseHeader).queue_offset
+
+    async def min_offset(self, address: str, queue: MessageQueue) -> int:
+        """The first offset still there."""
+        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        answer = await self.call(address, RequestCode.GET_MIN_OFFSET, header, timeout_ms=SEARCH_TIMEOUT_MS)
+        return answer.header(GetMinOffsetResponseHeader).queue_offset
+
+    async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first offset stored at or after a time."""
+        header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        answer = await self.call(
+            address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout_ms=SEARCH_TIMEOUT_MS
+        )
+        return answer.header(SearchOffsetResponseHeader).queue_offset
+
+    # -- orderly consumption, retry, transactions ------------------------------------------------
+
+    async def lock(
+        self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]
+    ) -> list[MessageQueue]:
+        """Hold queues of one broker for this client; those that it holds now."""
+        body = LockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
+        answer = await self.call(
+            address, RequestCode.LOCK_BATCH_MQ, body=encode_body(body), timeout_ms=LOCK_TIMEOUT_MS
+        )
+        return decode_body(answer.body, LockBatchResponseBody).lock_ok_mq_set
+
+    async def unlock(
+        self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], *, oneway: bool = True
+    ) -> None:
+        """Let go of queues."""
+        body = UnlockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
+        if oneway:
+            await self.tell(address, RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body))
+        else:
+            await self.call(
+                address, RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body), timeout_ms=LOCK_TIMEOUT_MS
+            )
+
+    async def send_back(self, address: str, header: ConsumerSendMsgBackRequestHeader) -> None:
+        """Have a message come again later."""
+        await self.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=SEND_BACK_TIMEOUT_MS)
+
+    async def end_transaction(self, address: str, header: EndTransactionRequestHeader) -> None:
+        """Say what became of a transaction; as Java, without an answer."""
+        await self.tell(address, RequestCode.END_TRANSACTION, header)
+
+    async def recall(self, address: str, header: RecallMessageRequestHeader, timeout_ms: int) -> str:
+        """Take a timer message back; its unique id."""
+        answer = await self.call(address, RequestCode.RECALL_MESSAGE, header, timeout_ms=timeout_ms)
+        return answer.header(RecallMessageResponseHeader).msg_id
+
+
+def broker_instead(keys: Mapping[str, str]) -> str:
+    """What an address is that was given as a name server's, by the configuration that it answers with."""
+    name, namesrv = keys.get("brokerName", "?"), keys.get("namesrvAddr")
+    where = f"its name server is {namesrv}" if namesrv else "it has no name server; a usual port is 9876"
+    return f"is broker {name}, not a name server; {where}"

@@ -1,0 +1,276 @@
+"""ClientInstance: one client's connections, routes, heartbeats and timers.
+
+Each producer and each consumer has one of its own, with a client id of its own. What the client
+produces and consumes, and who answers what brokers ask of it, says its `ClientRole`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from kourou.client.core.api import ClientApi
+from kourou.client.core.broker_features import BrokerFeatures
+from kourou.client.core.client_blocks import ASYNC_NOT_STARTED
+from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.routes import Routes
+from kourou.client.core.settings import ClientSettings
+from kourou.client.core.stop_once import Ending
+from kourou.errors import ClientStateError, KourouError, NoNameServerError, RemotingError
+from kourou.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
+from kourou.protocol.bodies.route import MASTER_ID
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.transport.client import RemotingClient
+from kourou.transport.connection import Connection
+from kourou.transport.pending_calls import Answer
+from kourou.transport.request import Processor
+from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
+
+_NAMESRV_REFRESH_MS: Final = 120_000
+_FIRST_HEARTBEAT_MS: Final = 1_000
+_GOODBYE_TIMEOUT_S: Final = 3.0
+
+
+class ClientRole(Protocol):
+    """What a client is to brokers."""
+
+    def producer_groups(self) -> Iterable[str]:
+        """The groups it sends as."""
+
+    def consumer_data(self) -> Iterable[ConsumerData]:
+        """The groups it consumes as, with their subscriptions."""
+
+    def topics(self) -> Iterable[str]:
+        """The topics whose routes it needs, besides those it asked for."""
+
+    def processors(self) -> Mapping[int, Processor]:
+        """Who answers which request of a broker."""
+
+
+class ClientInstance:
+    """Connections of one client, from `start` to `stop`, on the loop that started it. `title` is what users
+    call the client: what it is, and its group."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        role: ClientRole,
+        *,
+        title: str,
+        is_shared_id: bool = False,
+        default_topic_queue_nums: int = 4,
+        meets_all_brokers: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.client_id = settings.client_id(is_shared=is_shared_id)
+        self.namesrvs = NamesrvList(settings)
+        self.broker_versions: dict[str, int] = {}
+        self._role = role
+        self._title = title
+        self._default_topic_queue_nums = default_topic_queue_nums
+        # So that all may ask us something, those included that nothing was sent to.
+        self._meets_all_brokers = meets_all_brokers
+        self._pid = 0
+        self._is_stopped = False
+        self._ending = Ending(f"client {self.client_id}")
+        self._unheard: set[str] = set()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find a name server, then keep routes and heartbeats up. NoNameServerError says what to do."""
+        if self._pid:
+            raise ClientStateError("this client was started before; make a new one")
+        self._pid = os.getpid()
+        # Logged: in a `with` block no task waits for a failure.
+        self.tasks = TaskOwner(f"client {self.client_id}", is_logged=True, title=self._title)
+        self.remoting = RemotingClient(self.settings.remoting_config(), self._role.processors())
+        self.api = ClientApi(self.remoting, self.namesrvs, self.settings)
+        self.features = BrokerFeatures(self.api, self.client_id, self.settings.request_timeout_ms)
+        self.routes = Routes(self.api, default_topic_queue_nums=self._default_topic_queue_nums)
+        try:
+            async with asyncio.timeout(self.settings.start_timeout_ms / 1000):
+                await self._find_namesrv()
+                await self.refresh_routes()
+                await self.heartbeat()
+        except BaseException as error:
+            await self._close()
+            if isinstance(error, TimeoutError):
+                raise NoNameServerError(
+                    f"not started within {self.settings.start_timeout_ms} ms; name servers: "
+                    f"{';'.join(self.namesrvs.addresses) or 'not known yet'}"
+                ) from None
+            raise
+        self.every(self.settings.poll_namesrv_interval_ms, self.refresh_routes, "routes")
+        self.every(
+            self.settings.heartbeat_interval_ms, self.heartbeat, "heartbeat", first_ms=_FIRST_HEARTBEAT_MS
+        )
+        self.every(_NAMESRV_REFRESH_MS, self._refresh_namesrvs, "name servers")
+
+    async def _find_namesrv(self) -> None:
+        await self.namesrvs.refresh()
+        failures = []
+        for _ in self.namesrvs.addresses:
+            current = self.namesrvs.current
+            try:
+                await self.remoting.connection(current)
+                return
+            except KourouError as error:
+                failures.append(str(error))
+                self.namesrvs.move_on(current)
+        raise NoNameServerError(f"no name server can be reached: {'; '.join(failures)}")
+
+    async def stop(self) -> None:
+        """Say goodbye to all brokers and close every connection. May be called twice."""
+        if not self._pid or self._is_stopped and not self._ending.is_begun:
+            return  # not started, or its start failed
+        self._is_stopped = True
+        if self._pid == os.getpid():
+            await self._ending.wait(self._end)
+
+    async def _end(self) -> None:
+        try:
+            await self._say_goodbye()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        self._is_stopped = True
+        try:
+            await self.tasks.stop()
+        finally:
+            await self.remoting.stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is started and not stopped."""
+        return bool(self._pid) and not self._is_stopped
+
+    def check_running(self) -> None:
+        """ClientStateError unless it may be used here and now."""
+        if self._pid == os.getpid() and not self._is_stopped and self.tasks.failure is None:
+            return  # every send asks
+        if not self._pid:
+            raise ClientStateError(ASYNC_NOT_STARTED)
+        if self._pid != os.getpid():
+            raise ClientStateError(
+                f"this client was started in process {self._pid}, before a fork, and its connections are "
+                f"that one's: make a new client in process {os.getpid()}"
+            )
+        if self._is_stopped:
+            raise ClientStateError("this client is stopped; make a new one")
+        if (failure := self.tasks.failure) is not None:
+            raise ClientStateError(
+                f"this client has failed: {failure!r}; stop it and make a new one"
+            ) from failure
+
+    async def wait_failed(self) -> None:
+        """Wait until a background task fails and raise that; after `stop`, return."""
+        await self.tasks.wait_failed()
+
+    def every(
+        self, interval_ms: int, work: Callable[[], Awaitable[None]], name: str, *, first_ms: int | None = None
+    ) -> None:
+        """Do `work` again and again until `stop`. What a peer does wrong is logged; a bug of ours fails
+        the client."""
+        self.tasks.start(self._repeat(interval_ms, first_ms, work, name), name)
+
+    async def _repeat(
+        self, interval_ms: int, first_ms: int | None, work: Callable[[], Awaitable[None]], name: str
+    ) -> None:
+        await asyncio.sleep((interval_ms if first_ms is None else first_ms) / 1000)
+        while True:
+            try:
+                await work()
+            except KourouError as error:
+                _log.warning("%s: %s: %s", self.client_id, name, error)
+            await asyncio.sleep(interval_ms / 1000)
+
+    # -- routes and name servers -----------------------------------------------------------------
+
+    async def refresh_routes(self) -> None:
+        """Ask for the routes of all topics in use; what fails is logged and tried again."""
+        for topic in dict.fromkeys([*self._role.topics(), *self.routes.topics]):
+            try:
+                await self.routes.refresh(topic)
+            except KourouError as error:
+                _log.warning("%s: route of %s: %s", self.client_id, topic, error)
+        if self._meets_all_brokers:
+            try:
+                await self.routes.meet_all_brokers()
+            except KourouError as error:
+                _log.warning("%s: brokers of the name server: %s", self.client_id, error)
+        self.routes.forget_missing_brokers()
+
+    async def _refresh_namesrvs(self) -> None:
+        await self.namesrvs.refresh()
+
+    # -- heartbeat -------------------------------------------------------------------------------
+
+    def heartbeat_data(self) -> HeartbeatData:
+        """What brokers are told."""
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group) for group in self._role.producer_groups()],
+            consumer_data_set=list(self._role.consumer_data()),
+        )
+
+    async def heartbeat(self) -> None:
+        """Tell every known broker who we are; slaves only if we consume."""
+        data = self.heartbeat_data()
+        if not data.producer_data_set and not data.consumer_data_set:
+            return
+        addresses = [
+            address
+            for brokers in self.routes.brokers.values()
+            for broker_id, address in brokers.items()
+            if broker_id == MASTER_ID or data.consumer_data_set
+        ]
+        await asyncio.gather(*(self._heartbeat_to(address, data) for address in addresses))
+
+    def greet(self, address: str, connection: Connection) -> None:
+        """Tell a broker who we are, ahead of anything else over a new connection: it may ask us about what
+        is sent next, long before the next heartbeat."""
+        command = self.api.command(RequestCode.HEART_BEAT, body=encode_body(self.heartbeat_data()))
+        try:
+            answer = connection.call_nowait(command, self.settings.request_timeout_ms)
+        except RemotingError:
+            return  # it is gone already; whoever uses it will hear
+        answer.add_done_callback(lambda done: self._greeted(address, done))
+
+    def _greeted(self, address: str, answer: Answer) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            return  # the heartbeat will tell
+        if answer.result().code == ResponseCode.SUCCESS:
+            self.broker_versions[address] = answer.result().version
+
+    async def _heartbeat_to(self, address: str, data: HeartbeatData) -> None:
+        try:
+            self.broker_versions[address] = await self.api.heartbeat(address, data)
+            self._unheard.discard(address)
+        except KourouError as error:
+            # Told once: routes forget a broker that is gone.
+            level = logging.DEBUG if address in self._unheard else logging.WARNING
+            self._unheard.add(address)
+            _log.log(level, "%s: heartbeat to %s: %s", self.client_id, address, error)
+
+    async def _say_goodbye(self) -> None:
+        data = self.heartbeat_data()
+        goodbyes = [
+            self.api.unregister(address, self.client_id, **groups)
+            for address in self.broker_versions
+            for groups in (
+                *({"producer_group": each.group_name} for each in data.producer_data_set),
+                *({"consumer_group": each.group_name} for each in data.consumer_data_set),
+            )
+        ]
+        try:
+            async with asyncio.timeout(_GOODBYE_TIMEOUT_S):
+                await asyncio.gather(*goodbyes, return_exceptions=True)
+        except TimeoutError:
+            _log.debug("%s: could not unregister from some brokers", self.client_id)

@@ -1,0 +1,198 @@
+"""Routes: which queues a client may write to and read from, and where their brokers are.
+
+Answers of the name server are kept and refreshed by the instance. Java's rules: publish queues need a
+master and the write bit, subscribe queues the read bit; an order topic has exactly the queues that its
+configuration names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kourou.client.core.api import ClientApi
+from kourou.client.core.missing_topics import MissingTopics
+from kourou.errors import NoRouteError
+from kourou.protocol.bodies import BrokerData, MessageQueue, TopicRouteData
+from kourou.protocol.bodies.route import MASTER_ID
+from kourou.protocol.codes import PermName
+from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC
+
+_log = logging.getLogger(__name__)
+
+_READ: Final = PermName.READ.value
+_WRITE: Final = PermName.WRITE.value
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """What is known of one topic. `is_made_up`: the topic is not there yet, a send will create it."""
+
+    topic: str
+    data: TopicRouteData
+    publish_queues: tuple[MessageQueue, ...]
+    subscribe_queues: tuple[MessageQueue, ...]
+    is_made_up: bool = False
+
+    @property
+    def is_order_topic(self) -> bool:
+        """Whether the name server fixes its queues, so that order survives a broker's death."""
+        return bool(self.data.order_topic_conf)
+
+
+def topic_route(topic: str, data: TopicRouteData, *, is_made_up: bool = False) -> TopicRoute:
+    """The queues of a route, by Java's rules."""
+    masters = {broker.broker_name for broker in data.broker_datas if MASTER_ID in broker.broker_addrs}
+    if data.order_topic_conf:
+        publish = _order_queues(topic, data.order_topic_conf)
+    else:
+        publish = [
+            MessageQueue(topic, queue.broker_name, queue_id)
+            for queue in sorted(data.queue_datas, key=lambda queue: queue.broker_name)
+            if queue.perm & _WRITE and queue.broker_name in masters
+            for queue_id in range(queue.write_queue_nums)
+        ]
+    subscribe = [
+        MessageQueue(topic, queue.broker_name, queue_id)
+        for queue in data.queue_datas
+        if queue.perm & _READ
+        for queue_id in range(queue.read_queue_nums)
+    ]
+    return TopicRoute(topic, data, tuple(publish), tuple(sorted(set(subscribe))), is_made_up)
+
+
+def _order_queues(topic: str, text: str) -> list[MessageQueue]:
+    """`broker:count;broker:count`."""
+    found = []
+    for part in text.split(";"):
+        broker_name, _, count = part.partition(":")
+        if broker_name and count.isdigit():
+            found += [MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(count))]
+    return found
+
+
+class Routes:
+    """The routes in use, by topic, and the brokers of all of them, by name."""
+
+    def __init__(self, api: ClientApi, *, default_topic_queue_nums: int = 4) -> None:
+        self._api = api
+        self._default_topic_queue_nums = default_topic_queue_nums
+        self._routes: dict[str, TopicRoute] = {}
+        self._brokers: dict[str, dict[int, str]] = {}
+        # Those that no topic led to.
+        self._met: set[str] = set()
+        self._missing = MissingTopics(api)
+        self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute | None]] = {}
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic that was asked for."""
+        return list(self._routes)
+
+    @property
+    def brokers(self) -> dict[str, dict[int, str]]:
+        """Addresses by broker name and id."""
+        return self._brokers
+
+    def known(self, topic: str) -> TopicRoute | None:
+        """The route as it is known; nobody is asked."""
+        return self._routes.get(topic)
+
+    async def get(self, topic: str, *, to_publish: bool = False) -> TopicRoute:
+        """The route of a topic, asked for if it is not known. To publish, one that does not exist gets
+        the queues it would be created with. NoRouteError when there is none."""
+        route = self._routes.get(topic)
+        if route is None or (to_publish and not route.publish_queues):
+            route = await self.refresh(topic, to_publish=to_publish)
+        if route is None:
+            raise NoRouteError(topic, await self._missing.reason(topic, to_publish=to_publish))
+        if to_publish and not route.publish_queues:
+            raise NoRouteError(
+                topic, "no broker of it may be written to (no master there, or no write permission)"
+            )
+        return route
+
+    async def refresh(self, topic: str, *, to_publish: bool = False) -> TopicRoute | None:
+        """Ask again. Who asks at the same time shares the answer; a route that is gone is forgotten."""
+        key = topic, to_publish
+        task = self._asking.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._ask(topic, to_publish=to_publish))
+            self._asking[key] = task
+            task.add_done_callback(partial(self._asked, key))
+        # Shielded: one who gives up must not take the answer from the others.
+        return await asyncio.shield(task)
+
+    def _asked(self, key: tuple[str, bool], task: asyncio.Task[TopicRoute | None]) -> None:
+        del self._asking[key]
+        if not task.cancelled():
+            task.exception()  # seen, though everybody who asked may have given up
+
+    async def _ask(self, topic: str, *, to_publish: bool) -> TopicRoute | None:
+        data = await self._api.topic_route(topic)
+        known = self._routes.get(topic)
+        if data is None and (to_publish or (known is not None and known.is_made_up)):
+            route = await self._made_up(topic)
+        else:
+            route = None if data is None else topic_route(topic, data)
+        if route is None:
+            self._routes.pop(topic, None)
+            return None
+        if known is None or known.data != route.data:
+            _log.debug("route of %s: %s", topic, route.data)
+        self._routes[topic] = route
+        for broker in route.data.broker_datas:
+            self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+        return route
+
+    async def _made_up(self, topic: str) -> TopicRoute | None:
+        """The route of a topic that the first send creates."""
+        data = await self._api.topic_route(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        if data is None:
+            return None
+        for queue in data.queue_datas:
+            queues = min(self._default_topic_queue_nums, queue.read_queue_nums)
+            queue.read_queue_nums = queue.write_queue_nums = queues
+        return topic_route(topic, data, is_made_up=True)
+
+    async def meet_all_brokers(self) -> None:
+        """Know every broker that the name server knows, without a topic that leads there."""
+        brokers = (await self._api.cluster_info()).broker_addr_table
+        self._met = set(brokers)
+        for broker_name, broker in brokers.items():
+            self._brokers[broker_name] = dict(broker.broker_addrs)
+
+    def forget_missing_brokers(self) -> None:
+        """Drop the brokers that no route names any more."""
+        named = {broker.broker_name for route in self._routes.values() for broker in route.data.broker_datas}
+        named |= self._met
+        for broker_name in [name for name in self._brokers if name not in named]:
+            del self._brokers[broker_name]
+
+    # -- addresses -------------------------------------------------------------------------------
+
+    def master(self, broker_name: str) -> str | None:
+        """The address of a broker that takes messages."""
+        return self._brokers.get(broker_name, {}).get(MASTER_ID)
+
+    def any_address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """An address to read from: the asked one, else the next slave, else any."""
+        addresses = self._brokers.get(broker_name)
+        if not addresses:
+            return None
+        if (exact := addresses.get(broker_id)) is not None:
+            return exact
+        if broker_id != MASTER_ID and (following := addresses.get(broker_id + 1)) is not None:
+            return following
+        return next(iter(addresses.values()))
+
+    def any_of_topic(self, topic: str) -> str | None:
+        """A broker of the topic, a master if there is one: for questions that any of them can answer."""
+        route = self._routes.get(topic)
+        brokers: list[BrokerData] = [] if route is None else route.data.broker_datas
+        masters = [b.broker_addrs[MASTER_ID] for b in brokers if MASTER_ID in b.broker_addrs]
+        others = [address for b in brokers for address in b.broker_addrs.values()]
+        return next(iter(masters or others), None)

@@ -1,0 +1,145 @@
+"""What every client may be told, whatever it does; defaults are the Java client's."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, TypedDict, TypeVar
+
+from kourou.argument_types import check_field_types
+from kourou.client.core.credentials import Credentials
+from kourou.transport.settings import ClientTlsConfig, ConnectionLimits, RemotingClientConfig
+from kourou.wording import nearest
+
+DEFAULT_INSTANCE: Final = "DEFAULT"
+_numbers = itertools.count(1)
+OptionsT = TypeVar("OptionsT")
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments that every client takes besides its own; see ClientSettings."""
+
+    namesrv: str | Sequence[str] | None
+    config_file: str | Path | None
+    instance_name: str | None
+    unit_name: str | None
+    client_ip: str | None
+    namespace: str | None
+    credentials: Credentials | None
+    tls: bool | ClientTlsConfig
+    connect_timeout_ms: int
+    request_timeout_ms: int
+    start_timeout_ms: int
+    poll_namesrv_interval_ms: int
+    heartbeat_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """Where a client connects to, who it is, and how long it waits."""
+
+    namesrv: str | Sequence[str] | None = None
+    """`host:port`, several as a list or separated by `;`; None: from file, environment or address service."""
+    config_file: str | Path | None = None
+    """A properties file with RocketMQ's keys (`rocketmq.namesrv.addr` …)."""
+    instance_name: str | None = None
+    """Tells clients of one machine apart (`instanceName`); made from process and number if not given."""
+    unit_name: str | None = None
+    """The unit of a cluster that is split into units (`unitName`)."""
+    client_ip: str | None = None
+    """What brokers and tools are told (`clientIP`); found out if not given."""
+    namespace: str | None = None
+    """Put in front of every topic and group on the wire (`namespace`)."""
+    credentials: Credentials | None = None
+    """`Credentials(access_key, secret_key)`: every request is signed."""
+    tls: bool | ClientTlsConfig = False
+    """True: encrypted, any certificate is trusted, as Apache's default is."""
+    connect_timeout_ms: int = 3_000
+    """For one attempt to connect."""
+    request_timeout_ms: int = 3_000
+    """Of routes, heartbeats and the like (`mqClientApiTimeout`)."""
+    start_timeout_ms: int = 10_000
+    """For `start`: a name server has to answer by then."""
+    poll_namesrv_interval_ms: int = 30_000
+    """How often routes are asked for again (`pollNameServerInterval`)."""
+    heartbeat_interval_ms: int = 30_000
+    """How often brokers are told that the client is there (`heartbeatBrokerInterval`)."""
+    _number: int = field(default_factory=lambda: next(_numbers), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.credentials is not None and not isinstance(self.credentials, Credentials):
+            raise TypeError(
+                f"credentials are Credentials(access_key, secret_key), not {type(self.credentials).__name__}"
+            )
+        check_field_types(self)
+        for name in ("connect", "request", "start"):
+            if getattr(self, f"{name}_timeout_ms") <= 0:
+                raise ValueError(f"{name}_timeout_ms is a number of milliseconds above 0")
+
+    def client_id(self, *, is_shared: bool = False) -> str:
+        """Who this client is to brokers: `ip@instance`, with the unit. A `shared` one is the same after
+        a restart; others are told apart by process and number."""
+        instance = self.instance_name or DEFAULT_INSTANCE
+        if instance == DEFAULT_INSTANCE and not is_shared:
+            instance = f"{os.getpid()}#{self._number}"
+        words = [self.client_ip or local_ip(), instance, *([self.unit_name] if self.unit_name else [])]
+        return "@".join(words)
+
+    def remoting_config(self) -> RemotingClientConfig:
+        """How connections are made."""
+        tls = self.tls if isinstance(self.tls, ClientTlsConfig) else ClientTlsConfig(enable=self.tls)
+        return RemotingClientConfig(
+            connect_timeout_ms=self.connect_timeout_ms,
+            limits=ConnectionLimits(write_high_bytes=1024 * 1024),
+            tls=tls,
+        )
+
+
+def split_options(
+    keywords: Mapping[str, Any], options_type: type[OptionsT], whose: str
+) -> tuple[OptionsT, ClientSettings]:
+    """A client's own options, and where to connect. TypeError names a keyword that nobody knows, and the one
+    that was probably meant."""
+    own = {option.name for option in fields(options_type)}  # type: ignore[arg-type]
+    check_option_names(keywords, own, options_type, whose)
+    options = {name: given for name, given in keywords.items() if name in own}
+    others = {name: given for name, given in keywords.items() if name not in own}
+    return options_type(**options), ClientSettings(**others)
+
+
+def check_option_names(
+    keywords: Iterable[str], own: Iterable[str], options_type: type[Any], whose: str
+) -> None:
+    """TypeError for a keyword that is neither one of a client's own nor says where to connect."""
+    names = sorted({*own, *ClientOptions.__annotations__})
+    for name in keywords:
+        if name not in names:
+            near = _option_of_java(name, options_type) or nearest(name, names)
+            hint = f"did you mean {near}?" if near else "docs/client-options.md lists all"
+            raise TypeError(f"{name!r} is not an option of {whose}; {hint}")
+
+
+def _option_of_java(name: str, options_type: type[Any]) -> str | None:
+    """The option that RocketMQ calls `name`: each description has RocketMQ's name in brackets."""
+    from kourou.client.core.reference import meanings  # reads source; only on the way to an error
+
+    try:
+        described = meanings(options_type) | meanings(ClientSettings)
+    except OSError:  # installed without source
+        return None
+    return next((option for option, meaning in described.items() if f"(`{name}`)" in meaning), None)
+
+
+def local_ip() -> str:
+    """The address by which this machine goes to others; loopback where it has no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: only the route is looked up
+            address: str = probe.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+    return address

@@ -1,0 +1,1 @@
+"""Idempotent handlers and where they keep what was handled."""

@@ -1,0 +1,1 @@
+"""Producers: batching, queue choice, retries, requests with replies."""

@@ -1,0 +1,146 @@
+"""Outgoing: from messages to the requests that carry them: checked, numbered, compressed, encoded.
+
+A message gets its unique id here, once: sent again by the application, it goes under the same id. All
+else that a request adds (namespace, transaction, correlation) leaves the message as it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from kourou.client.core.message_checks import check_body, check_message, checked_properties
+from kourou.client.core.namespaces import Namespace
+from kourou.client.core.unique_id import UniqueIds
+from kourou.client.producer.producer_options import ProducerOptions
+from kourou.client.producer.send_request import SendRequest
+from kourou.protocol.batch import BatchEntry, encode_batch_entries
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.compression import compress
+from kourou.protocol.message import Message
+from kourou.protocol.properties import (
+    MAX_SENT_PROPERTIES_BYTES,
+    MessageConst,
+    encode_properties,
+    properties_to_bytes,
+)
+
+REPLY: Final = "reply"
+_SEND: Final = RequestCode.SEND_MESSAGE_V2.value
+_SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE.value
+_SEND_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2.value
+_UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_MESSAGE_TYPE: Final = MessageConst.PROPERTY_MESSAGE_TYPE
+# Text up to this length is short enough in any script: the limit at four bytes a character.
+_SHORT_TEXT: Final = MAX_SENT_PROPERTIES_BYTES // 4
+# Topics that were looked at already; a producer with more looks again.
+_MAX_TOPICS: Final = 10_000
+
+
+class Outgoing:
+    """Makes the requests of one producer."""
+
+    def __init__(self, namespace: Namespace, options: ProducerOptions, ids: UniqueIds) -> None:
+        self._namespace = namespace
+        self._options = options
+        self._ids = ids
+        self._max_message_bytes = options.max_message_bytes
+        self._topics: dict[str, str] = {}
+        self._instance_id = (
+            encode_properties({MessageConst.PROPERTY_INSTANCE_ID: namespace.name}) if namespace.name else ""
+        )
+
+    def request(
+        self, message: Message, *, extra: str = "", sys_flag: int = 0, body: bytes | None = None
+    ) -> SendRequest:
+        """The request of one message. `body` is its body if that is compressed already."""
+        topic = self._checked_topic(message)
+        uniq_key = self.uniq_key(message)
+        if self._instance_id:
+            extra += self._instance_id
+        if body is None:
+            body = message.body
+            if len(body) >= self._options.compress_over_bytes:
+                body = self.compressed(body)
+        if body is not message.body:
+            sys_flag |= self._options.compression.sys_flag
+        properties = _encoded(message)
+        return SendRequest(
+            # Most messages have no type: one look at the text is less than one into the properties.
+            _code_of(message) if _MESSAGE_TYPE in properties else _SEND,
+            topic,
+            body,
+            properties + extra,
+            uniq_key,
+            sys_flag,
+            message.flag,
+            int(time.time() * 1000),
+            extra,
+        )
+
+    def batch(self, messages: Sequence[Message]) -> SendRequest:
+        """The request of messages that may travel together; bodies of batches are not compressed."""
+        first = messages[0]
+        topic = self._checked_topic(first)
+        entries = []
+        for message in messages:
+            self._checked_topic(message)
+            self.uniq_key(message)
+            entries.append(BatchEntry(message.flag, message.body, properties_to_bytes(_encoded(message))))
+        body = encode_batch_entries(entries)
+        check_body(first.topic, body, max_message_bytes=self._max_message_bytes)
+        return SendRequest(
+            _SEND_BATCH,
+            topic,
+            body,
+            self._batch_properties(first),
+            self._ids.next_id(),
+            0,
+            0,
+            int(time.time() * 1000),
+            batch=True,
+        )
+
+    def compressed(self, body: bytes) -> bytes:
+        """The body as it travels: itself, where compressing makes it no smaller."""
+        smaller = compress(body, self._options.compression, self._options.compress_level)
+        return smaller if len(smaller) < len(body) else body
+
+    def uniq_key(self, message: Message) -> str:
+        """The message's id, given to it if it has none."""
+        uniq_key = message.get_property(_UNIQ_KEY)
+        if uniq_key is None:
+            uniq_key = self._ids.next_id()
+            message.put_property(_UNIQ_KEY, uniq_key)
+        return uniq_key
+
+    def _checked_topic(self, message: Message) -> str:
+        """The topic as brokers know it, of a message that they would take."""
+        if type(message) is Message and 0 < len(message.body) <= self._max_message_bytes:
+            topic = self._topics.get(message.topic)
+            if topic is not None:
+                return topic
+        check_message(message, max_message_bytes=self._max_message_bytes)
+        is_reply = message.get_property(_MESSAGE_TYPE) == REPLY
+        topic = message.topic if is_reply else self._namespace.wrap(message.topic)
+        if len(self._topics) < _MAX_TOPICS and not is_reply:
+            self._topics[message.topic] = topic
+        return topic
+
+    def _batch_properties(self, first: Message) -> str:
+        wait = "" if first.wait_store_msg_ok else f"{MessageConst.PROPERTY_WAIT_STORE_MSG_OK}\x01false\x02"
+        return wait + self._instance_id
+
+
+def _encoded(message: Message) -> str:
+    """The property string. What is odd about it is found out by the check, which takes longer."""
+    try:
+        text = message.encode_properties()
+    except ValueError:
+        return checked_properties(message)
+    return text if len(text) <= _SHORT_TEXT else checked_properties(message)
+
+
+def _code_of(message: Message) -> int:
+    return _SEND_REPLY if message.get_property(_MESSAGE_TYPE) == REPLY else _SEND

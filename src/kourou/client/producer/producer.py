@@ -1,0 +1,494 @@
+"""AsyncProducer: sends messages to any RocketMQ.
+
+Not here: how a message gets to a broker (sends.py), transactions (transaction_producer.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from kourou.argument_types import check_int, wrong_type
+from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
+from kourou.client.core.instance import ClientInstance
+from kourou.client.core.message_checks import check_group
+from kourou.client.core.namespaces import Namespace
+from kourou.client.core.option_help import lists_options
+from kourou.client.core.settings import ClientSettings
+from kourou.client.core.stop_once import Ending
+from kourou.client.core.unique_id import shared_unique_ids
+from kourou.client.producer.batches import plan_batches
+from kourou.client.producer.outgoing import Outgoing
+from kourou.client.producer.pending_send import ChooseQueue
+from kourou.client.producer.producer_groups import enter_group, leave_group
+from kourou.client.producer.producer_hooks import checked_hooks
+from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions, split_keywords
+from kourou.client.producer.producer_stats import ProducerStats
+from kourou.client.producer.queue_choice import QueueChoice
+from kourou.client.producer.queue_selectors import QueueSelector
+from kourou.client.producer.recall import broker_of_handle
+from kourou.client.producer.request_reply import Requests, reply_to
+from kourou.client.producer.send_request import SendRequest
+from kourou.client.producer.send_result import SendResult, split_result
+from kourou.client.producer.sends import Sends
+from kourou.client.trace.trace_dispatcher import TraceDispatcher
+from kourou.client.trace.trace_hook import ProducerTrace
+from kourou.errors import (
+    CallTimeoutError,
+    ClientStateError,
+    NoReplyError,
+    NoRouteError,
+    PartlySentError,
+    SendFailedError,
+    TooManyRequestsError,
+)
+from kourou.protocol.bodies import ConsumerData, MessageQueue
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.headers.send import RecallMessageRequestHeader
+from kourou.protocol.message import Message, MessageExt
+from kourou.transport.request import Processor
+
+# To compress less than this takes less time than to ask a thread.
+_COMPRESS_IN_THREAD_BYTES: Final = 64 * 1024
+
+
+@lists_options(ProducerOptions, ClientSettings)
+class AsyncProducer(AsyncBlockOnly):
+    """Sends messages; use it in an `async with` block, or call `start` and `stop`.
+
+        async with AsyncProducer("orders", namesrv="127.0.0.1:9876") as producer:
+            result = await producer.send(Message("TopicTest", b"hello", tags="TagA"))
+            print(result.msg_id, result.queue)
+
+    `group` names the producers that do the same work. All options are keywords: those of ProducerOptions
+    (`send_timeout_ms`, `retry_times`, …) and those of every client, ClientSettings (`namesrv`, …).
+    Made and used on one event loop; one producer serves any number of tasks.
+    """
+
+    _is_transactional = False
+
+    def __init__(self, group: str, **options: Unpack[ProducerKeywords]) -> None:
+        check_group(group)
+        self._options, self._settings = split_keywords(options)
+        self._namespace = _namespace_of(self._settings)
+        self._group = group
+        self._wire_group = self._namespace.wrap(group)
+        self._instance = ClientInstance(
+            self._settings,
+            self,
+            title=f"producer {group}",
+            default_topic_queue_nums=self._options.default_topic_queue_nums,
+            meets_all_brokers=self._is_transactional,
+        )
+        self._outgoing = Outgoing(self._namespace, self._options, shared_unique_ids())
+        self._choice = QueueChoice(self._namespace)
+        self._requests = Requests(self._instance)
+        self._sends: Sends | None = None
+        self._now: Callable[[], float] = time.monotonic
+        self._trace: TraceDispatcher | None = None
+        self._hooks = checked_hooks(self._options.hooks)
+        self._is_stopping = False
+        self._ending = Ending(f"producer {group}")
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find a name server. Routes and brokers are looked for when they are needed."""
+        self._now = asyncio.get_running_loop().time
+        await self._instance.start()
+        try:
+            await self._start_trace()
+            self._sends = Sends(self._instance, self._wire_group, self._options, self._hooks)
+        except BaseException:
+            await self._close_connections()
+            raise
+        enter_group(self._wire_group, transactional=self._is_transactional)
+
+    async def _start_trace(self) -> None:
+        if self._options.trace:
+            trace = TraceDispatcher(self._group, "PRODUCE", self._settings)
+            await trace.start()
+            self._trace = trace
+            self._hooks = (*self._hooks, ProducerTrace(self._group, trace))
+
+    async def stop(self) -> None:
+        """Wait for what is in flight, at most `send_timeout_ms`, say goodbye and close all connections.
+        What comes later is refused. May be called twice."""
+        if self._sends is None:
+            return
+        self._is_stopping = True
+        await self._ending.wait(self._end_life)
+
+    async def _end_life(self) -> None:
+        assert self._sends is not None
+        try:
+            if self._is_ours():
+                await self._finish_work(self._sends)
+        finally:
+            leave_group(self._wire_group, transactional=self._is_transactional)
+            try:
+                await self._close_connections()
+            finally:
+                self._sends.fail_waiting()
+                self._requests.fail_all(ClientStateError("this client was stopped before a reply came"))
+
+    async def _close_connections(self) -> None:
+        try:
+            await self._instance.stop()
+        finally:
+            if self._trace is not None:
+                await self._trace.stop()
+
+    def _is_ours(self) -> bool:
+        """Whether there is work to wait for: not in a process that was forked off, nor after a failure."""
+        try:
+            self._instance.check_running()
+        except ClientStateError:
+            return False
+        return True
+
+    async def _finish_work(self, sends: Sends) -> None:
+        await sends.close(self._options.send_timeout_ms)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def wait_failed(self) -> None:
+        """Wait until something fails in the background and raise that; return after `stop`. Sends do not
+        need it: a producer that has failed says so at the next call."""
+        await self._instance.wait_failed()
+
+    def _running(self) -> Sends:
+        self._instance.check_running()
+        if self._is_stopping or self._sends is None:
+            raise ClientStateError("this client is stopping; make a new one")
+        return self._sends
+
+    # -- who we are ------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        namesrvs = ";".join(self._instance.namesrvs.addresses) or "not started"
+        return f"{type(self).__name__}({self._group!r}, {namesrvs})"
+
+    @property
+    def group(self) -> str:
+        """The producer group, as it was given."""
+        return self._group
+
+    @property
+    def client_id(self) -> str:
+        """Who this producer is to brokers."""
+        return self._instance.client_id
+
+    @property
+    def options(self) -> ProducerOptions:
+        """How it sends."""
+        return self._options
+
+    def producer_groups(self) -> Iterable[str]:
+        """For the instance: the group it sends as."""
+        return (self._wire_group,)
+
+    def consumer_data(self) -> Iterable[ConsumerData]:
+        """For the instance: a producer consumes nothing."""
+        return ()
+
+    def topics(self) -> Iterable[str]:
+        """For the instance: topics are known when something is sent to them."""
+        return ()
+
+    def processors(self) -> Mapping[int, Processor]:
+        """For the instance: what brokers may ask of a producer."""
+        return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.take}
+
+    # -- send ------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        sharding_key: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send one message and wait until a broker has it.
+
+        Without a choice the queues of the topic take turns, and another broker is tried when one fails.
+        A chosen queue is the only one that is tried: `queue` itself, the one that `selector` gives for
+        `arg`, or the one that messages with this `sharding_key` share.
+
+        Raises MessageRefusedError for what no broker would take, NoRouteError, ResponseError for an
+        answer that another broker would give too, SendFailedError for all else; `timeout_ms` (else
+        `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored nevertheless.
+        """
+        sends = self._running()
+        choose = self._choice(message, queue, selector, arg, sharding_key)
+        timeout_ms, deadline = self._deadline(timeout_ms)
+        body = await self._compressed_early(message) if is_large(message) else None
+        request = self._outgoing.request(message, body=body)
+        return await self._send(sends, request, (message,), choose, timeout_ms, deadline)
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        sharding_key: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """As `send`, without waiting: the future gets the result. Many sends travel together this way.
+
+        TooManyRequestsError when `max_in_flight` sends are under way: await some of them first.
+        Messages to one queue are written in the order of these calls.
+        """
+        sends = self._running()
+        choose: ChooseQueue | None = None
+        if queue is not None or selector is not None or sharding_key is not None:
+            choose = self._choice(message, queue, selector, arg, sharding_key)
+        timeout_ms, deadline = self._deadline(timeout_ms)
+        request = self._outgoing.request(message)
+        size_bytes = len(request.body)
+        if not sends.in_flight.try_enter(size_bytes):
+            raise TooManyRequestsError("brokers", "sends", sends.in_flight.count)
+        return sends.begin(request, (message,), choose, timeout_ms, deadline, size_bytes)
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        sharding_key: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Send a message without asking whether it arrived. Errors are those of finding a broker."""
+        sends = self._running()
+        choose = self._choice(message, queue, selector, arg, sharding_key)
+        timeout_ms, deadline = self._deadline(timeout_ms)
+        request = self._outgoing.request(message)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await sends.send_oneway(request, (message,), choose)
+        except TimeoutError:
+            raise SendFailedError(
+                message.topic, ["no broker could be reached, or none takes more bytes"], timeout_ms
+            ) from None
+
+    async def send_many(
+        self, messages: Iterable[Message], *, timeout_ms: int | None = None
+    ) -> list[SendResult]:
+        """Send messages in batches, and wait until brokers have them all; one result for each, in order.
+
+        A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed
+        messages travel alone. Nothing is sent if one message is refused. PartlySentError says which
+        messages were stored if not all were.
+        """
+        sends = self._running()
+        messages = _listed(messages)
+        timeout_ms, deadline = self._deadline(timeout_ms)
+        limit = min(self._options.max_batch_bytes, self._options.max_message_bytes)
+        parts = []
+        for plan in _planned(messages, limit):
+            part = [messages[index] for index in plan]
+            request = self._outgoing.batch(part) if len(part) > 1 else self._outgoing.request(part[0])
+            parts.append((plan, part, request))
+        outcomes = await asyncio.gather(
+            *(self._send(sends, request, part, None, timeout_ms, deadline) for _, part, request in parts),
+            return_exceptions=True,
+        )
+        results: dict[int, SendResult | BaseException] = {}
+        for (plan, part, _), outcome in zip(parts, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                results.update(dict.fromkeys(plan, outcome))
+            else:
+                results.update(zip(plan, self._results_of(part, outcome), strict=True))
+        return _all_or_raise([results[index] for index in range(len(messages))], messages, timeout_ms)
+
+    def _results_of(self, part: Sequence[Message], outcome: SendResult) -> list[SendResult]:
+        if len(part) == 1:
+            return [outcome]
+        return split_result(outcome, [self._outgoing.uniq_key(message) for message in part])
+
+    async def _send(
+        self,
+        sends: Sends,
+        request: SendRequest,
+        messages: Sequence[Message],
+        choose: ChooseQueue | None,
+        timeout_ms: int,
+        deadline: float,
+    ) -> SendResult:
+        size_bytes = len(request.body)
+        if not sends.in_flight.try_enter(size_bytes):
+            try:
+                await sends.in_flight.enter(size_bytes, deadline)
+            except TimeoutError:
+                waited = f"no room: {sends.in_flight.count} other sends are in flight"
+                raise SendFailedError(messages[0].topic, [waited], timeout_ms) from None
+        return await sends.begin(request, messages, choose, timeout_ms, deadline, size_bytes)
+
+    # -- request and reply -----------------------------------------------------------------------
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        sharding_key: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> MessageExt:
+        """Send a message and wait for the reply of who consumes it (see `reply_to`).
+
+        SendFailedError: it was not sent. NoReplyError: it was, and nobody replied in time.
+        """
+        sends = self._running()
+        choose = self._choice(message, queue, selector, arg, sharding_key)
+        timeout_ms, deadline = self._deadline(timeout_ms)
+        correlation_id, extra, reply = self._requests.expect(timeout_ms)
+        try:
+            request = self._outgoing.request(message, extra=extra)
+            await self._be_known(request.topic, message.topic, timeout_ms, deadline)
+            await self._send(sends, request, (message,), choose, timeout_ms, deadline)
+            async with asyncio.timeout_at(deadline):
+                return await reply
+        except TimeoutError:
+            raise NoReplyError(message.topic, correlation_id, timeout_ms) from None
+        finally:
+            self._requests.forget(correlation_id)
+
+    async def _be_known(self, wire_topic: str, topic: str, timeout_ms: int, deadline: float) -> None:
+        """Let the brokers know us that a reply may come through."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._requests.prepare(wire_topic)
+        except TimeoutError:
+            failed = "no answer from the name server or the brokers"
+            raise SendFailedError(topic, [failed], timeout_ms) from None
+
+    def reply_to(self, request: MessageExt, body: bytes) -> Message:
+        """The reply to a request that was consumed: `await producer.send(producer.reply_to(message, …))`."""
+        return reply_to(request, body)
+
+    # -- other -----------------------------------------------------------------------------------
+
+    async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take a timer message back before its time, by `SendResult.recall_handle`; its message id.
+
+        ResponseError when the broker does not have it any more, or is older than version 5. `timeout_ms`
+        (else `send_timeout_ms`) bounds the whole call.
+        """
+        self._running()
+        timeout_ms, deadline = self._deadline(timeout_ms)
+        broker_name = broker_of_handle(recall_handle)
+        wire_topic = self._namespace.wrap(topic)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._instance.routes.get(wire_topic)
+        except TimeoutError:
+            raise CallTimeoutError(
+                self._instance.namesrvs.current, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_ms
+            ) from None
+        address = self._instance.routes.master(broker_name)
+        if address is None:
+            raise NoRouteError(topic, f"broker {broker_name!r} of the recall handle has no master at present")
+        header = RecallMessageRequestHeader(
+            producer_group=self._wire_group, topic=wire_topic, recall_handle=recall_handle
+        )
+        left_ms = max(1, int((deadline - self._now()) * 1000))
+        return await self._instance.api.recall(address, header, left_ms)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be sent to: one of them may be given as `queue` of a send."""
+        self._running()
+        route = await self._instance.routes.get(self._namespace.wrap(topic), to_publish=True)
+        return self._choice.shown(topic, route.publish_queues)
+
+    async def flush(self) -> None:
+        """Wait until nothing is in flight: each send has its result or its error, which is told where it
+        was sent. Takes no longer than the sends' own timeouts."""
+        await self._running().in_flight.wait_idle()
+
+    def stats(self) -> ProducerStats:
+        """Counters since the start."""
+        if self._sends is None:
+            raise ClientStateError(ASYNC_NOT_STARTED)
+        in_flight = self._sends.in_flight
+        return ProducerStats(
+            **asdict(self._sends.counters), in_flight=in_flight.count, in_flight_bytes=in_flight.size_bytes
+        )
+
+    # -- parts of a send -------------------------------------------------------------------------
+
+    def _deadline(self, timeout_ms: int | None) -> tuple[int, float]:
+        if timeout_ms is None:
+            timeout_ms = self._options.send_timeout_ms
+        elif type(timeout_ms) is not int or timeout_ms <= 0:
+            check_int("timeout_ms", timeout_ms, at_least=1)
+        return timeout_ms, self._now() + timeout_ms / 1000
+
+    async def _compressed_early(self, message: Message) -> bytes | None:
+        """A large body, compressed while the loop goes on."""
+        if not self._options.compress_over_bytes <= len(message.body) <= self._options.max_message_bytes:
+            return None  # as it is, or refused in a moment
+        return await asyncio.to_thread(self._outgoing.compressed, message.body)
+
+
+def is_large(message: Message) -> bool:
+    """Whether to compress it takes long enough to ask a thread."""
+    return isinstance(message, Message) and len(message.body) >= _COMPRESS_IN_THREAD_BYTES
+
+
+def _namespace_of(settings: ClientSettings) -> Namespace:
+    namesrv = settings.namesrv if isinstance(settings.namesrv, str) else ""
+    return Namespace.of(settings.namespace, namesrv)
+
+
+def _listed(messages: Iterable[Message]) -> list[Message]:
+    try:
+        return list(messages)
+    except TypeError:
+        if isinstance(messages, Iterable):
+            raise
+        raise wrong_type("messages", "a list of Message", messages) from None
+
+
+def _planned(messages: list[Message], max_batch_bytes: int) -> list[list[int]]:
+    try:
+        return plan_batches(messages, max_batch_bytes)
+    except AttributeError:
+        for message in messages:
+            if not isinstance(message, Message):
+                raise TypeError(
+                    f"send_many takes Messages, not {type(message).__name__}: Message(topic, body)"
+                ) from None
+        raise
+
+
+def _all_or_raise(
+    results: list[SendResult | BaseException], messages: Sequence[Message], timeout_ms: int
+) -> list[SendResult]:
+    stored = [result for result in results if isinstance(result, SendResult)]
+    if len(stored) < len(results):
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, Exception):
+                raise result  # somebody cancelled us
+        topics = ", ".join(dict.fromkeys(message.topic for message in messages))
+        raise PartlySentError(topics, results, timeout_ms)
+    return stored

@@ -1,0 +1,104 @@
+"""ProducerOptions: what a producer may be told besides where to connect; defaults are Java's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kourou.argument_types import check_field_types
+from kourou.client.core.message_checks import DEFAULT_MAX_MESSAGE_BYTES
+from kourou.client.core.settings import ClientOptions, ClientSettings, split_options
+from kourou.client.producer.producer_hooks import NO_HOOKS, ProducerHook
+from kourou.protocol.compression import CompressionType
+from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC
+
+_AT_LEAST: Final = {
+    **dict.fromkeys(("send_timeout_ms", "max_message_bytes", "max_batch_bytes"), 1),
+    **dict.fromkeys(("default_topic_queue_nums", "max_in_flight", "max_in_flight_bytes"), 1),
+    **dict.fromkeys(("retry_times", "compress_over_bytes"), 0),
+}
+
+_MAX_LEVELS: Final = {CompressionType.ZLIB: 9, CompressionType.LZ4: 16, CompressionType.ZSTD: 22}
+
+
+class ProducerKeywords(ClientOptions, total=False):
+    """The keyword arguments of a producer; see ProducerOptions for what they mean."""
+
+    send_timeout_ms: int
+    attempt_timeout_ms: int | None
+    retry_times: int
+    retry_another_broker_when_not_store_ok: bool
+    compress_over_bytes: int
+    compression: CompressionType
+    compress_level: int
+    max_message_bytes: int
+    max_batch_bytes: int
+    default_topic_queue_nums: int
+    create_topic_key: str
+    send_latency_fault: bool
+    max_in_flight: int
+    max_in_flight_bytes: int
+    hooks: Sequence[ProducerHook]
+    trace: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """How a producer sends."""
+
+    send_timeout_ms: int = 3_000
+    """For a whole send: waiting for room, route, connection and answer, all attempts together."""
+    attempt_timeout_ms: int | None = None
+    """For one attempt (`sendMsgMaxTimeoutPerRequest`); None: as long as the send has time."""
+    retry_times: int = 2
+    """Attempts after the first (`retryTimesWhenSendFailed`)."""
+    retry_another_broker_when_not_store_ok: bool = False
+    """Whether to try another broker when one has stored the message, but not flushed or replicated it
+    in time. The message may then be there twice."""
+    compress_over_bytes: int = 4 * 1024
+    """Bodies from this size on are compressed, if that makes them smaller; those of batches are not."""
+    compression: CompressionType = CompressionType.ZLIB
+    """How: a `CompressionType`; LZ4 and ZSTD need `kourou[compression]` and a 5.x consumer."""
+    compress_level: int = 5
+    """0 to 9 of ZLIB, to 16 of LZ4, to 22 of ZSTD."""
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    """A larger body is refused before it is sent (`maxMessageSize`)."""
+    max_batch_bytes: int = 1024 * 1024
+    """`send_many` makes batches up to this size."""
+    default_topic_queue_nums: int = 4
+    """Queues of a topic that a broker makes because it was sent to."""
+    create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
+    """The topic after whose pattern a broker makes topics."""
+    send_latency_fault: bool = False
+    """Whether brokers that failed or were slow are avoided for a while (`sendLatencyFaultEnable`)."""
+    max_in_flight: int = 10_000
+    """Sends under way (`backPressureForAsyncSendNum`): then `send` waits for room, `send_nowait` raises."""
+    max_in_flight_bytes: int = 100 * 1024 * 1024
+    """Their bodies together (`backPressureForAsyncSendSize`)."""
+    hooks: Sequence[ProducerHook] = NO_HOOKS
+    """Called around each send and at the end of transactions."""
+    trace: bool = False
+    """Whether to write Apache's trace of each send (`enableMsgTrace`)."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.compression, CompressionType):
+            raise TypeError(f"compression is a CompressionType (ZLIB, LZ4, ZSTD), not {self.compression!r}")
+        check_field_types(self)
+        for name, least in _AT_LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        self._check_compression()
+        if self.attempt_timeout_ms is not None and self.attempt_timeout_ms < 1:
+            raise ValueError("attempt_timeout_ms is a number of milliseconds above 0, or None")
+
+    def _check_compression(self) -> None:
+        most = _MAX_LEVELS[self.compression]
+        if not 0 <= self.compress_level <= most:
+            name = self.compression.name
+            raise ValueError(f"compress_level is {self.compress_level}; of {name} it is from 0 to {most}")
+
+
+def split_keywords(keywords: ProducerKeywords) -> tuple[ProducerOptions, ClientSettings]:
+    """How to send, and where to connect. TypeError names a keyword that nobody knows."""
+    return split_options(keywords, ProducerOptions, "a producer")

@@ -1,0 +1,166 @@
+"""SendRequest: one message, or one batch, on its way; and the bytes of the request that carries it.
+
+The header of a send (SEND_MESSAGE_V2 and its kin) is made for every message and every attempt, so it is
+put together from pieces that stay the same for a queue, and written as JSON without a detour. Only a
+signed request goes the way of all others. Not here: who sends it (sends.py).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from kourou.client.core.credentials import Credentials
+from kourou.protocol.bodies.message_queue import MessageQueue
+from kourou.protocol.codes import CommandFlag, LanguageCode, SerializeType
+from kourou.protocol.ext_fields import ext_fields_of
+from kourou.protocol.frame import encode_frame
+from kourou.protocol.header_json import encode_json_head
+from kourou.protocol.headers.send import SendMessageRequestHeaderV2
+from kourou.protocol.versions import CURRENT_VERSION
+
+ONEWAY: Final = CommandFlag.ONEWAY.value
+_pack_prefix: Final = Struct(">II").pack
+_json: Final = msgspec.json.Encoder().encode
+_HEADER: Final = (
+    b'{"code":%%d,%%b"f":"%%d","g":"%%d","h":"%%d","i":%%b,%%b},"flag":%%d,"language":"PYTHON",'
+    b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
+)
+_TAILS: Final = (b'"j":"0","k":"false","m":"false"', b'"j":"0","k":"false","m":"true"')
+# More queues than a client writes to; beyond, the pieces are made anew.
+_MAX_PIECES: Final = 10_000
+
+
+class SendRequest:
+    """What a broker is sent, whichever it is. `topic` has its namespace, `body` is as it travels.
+
+    `extra_properties` are those at the end of `properties` that the message itself does not have.
+    """
+
+    __slots__ = (
+        "batch",
+        "body",
+        "born_timestamp",
+        "code",
+        "extra_properties",
+        "flag",
+        "properties",
+        "raw_properties",
+        "sys_flag",
+        "topic",
+        "uniq_key",
+    )
+
+    def __init__(
+        self,
+        code: int,
+        topic: str,
+        body: bytes,
+        properties: str,
+        uniq_key: str,
+        sys_flag: int,
+        flag: int,
+        born_timestamp: int,
+        extra_properties: str = "",
+        batch: bool = False,
+    ) -> None:
+        self.code = code
+        self.topic = topic
+        self.body = body
+        self.extra_properties = extra_properties
+        self.properties = properties
+        self.raw_properties = _json(properties)
+        self.uniq_key = uniq_key
+        self.sys_flag = sys_flag
+        self.flag = flag
+        self.born_timestamp = born_timestamp
+        self.batch = batch
+
+    def set_properties(self, properties: str) -> None:
+        """The property string of the message."""
+        self.properties = properties
+        self.raw_properties = _json(properties)
+
+
+class SendFrames:
+    """Writes the requests of one producer."""
+
+    __slots__ = ("_create_topic_key", "_credentials", "_group", "_pieces", "_queue_nums")
+
+    def __init__(
+        self,
+        group: str,
+        create_topic_key: str,
+        default_topic_queue_nums: int,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._group = group
+        self._create_topic_key = create_topic_key
+        self._queue_nums = default_topic_queue_nums
+        self._credentials = credentials
+        self._pieces: dict[MessageQueue, bytes] = {}
+
+    def head(self, request: SendRequest, queue: MessageQueue, opaque: int, command_flag: int = 0) -> bytes:
+        """The frame of `request` to `queue`, up to its body."""
+        if self._credentials is not None:
+            return self._signed(request, queue, opaque, command_flag, self._credentials)
+        header = _HEADER % (
+            request.code,
+            self._pieces.get(queue) or self._piece(queue),
+            request.sys_flag,
+            request.born_timestamp,
+            request.flag,
+            request.raw_properties,
+            _TAILS[request.batch],
+            command_flag,
+            opaque,
+        )
+        size = len(header)
+        return _pack_prefix(4 + size + len(request.body), size) + header
+
+    def _piece(self, queue: MessageQueue) -> bytes:
+        """The fields that are the same for all messages to a queue."""
+        if len(self._pieces) >= _MAX_PIECES:
+            self._pieces.clear()
+        fields = {
+            "a": self._group,
+            "b": queue.topic,
+            "c": self._create_topic_key,
+            "d": str(self._queue_nums),
+            "e": str(queue.queue_id),
+            "n": queue.broker_name,
+        }
+        self._pieces[queue] = piece = b'"extFields":' + _json(fields)[:-1] + b","
+        return piece
+
+    def _signed(
+        self,
+        request: SendRequest,
+        queue: MessageQueue,
+        opaque: int,
+        command_flag: int,
+        credentials: Credentials,
+    ) -> bytes:
+        header = SendMessageRequestHeaderV2(
+            producer_group=self._group,
+            topic=queue.topic,
+            default_topic=self._create_topic_key,
+            default_topic_queue_nums=self._queue_nums,
+            queue_id=queue.queue_id,
+            sys_flag=request.sys_flag,
+            born_timestamp=request.born_timestamp,
+            flag=request.flag,
+            properties=request.properties,
+            batch=request.batch,
+            broker_name=queue.broker_name,
+        )
+        fields = ext_fields_of(header)
+        credentials.sign(fields, request.body)
+        raw = encode_json_head(
+            request.code, LanguageCode.PYTHON.value, CURRENT_VERSION, opaque, command_flag, None, fields
+        )
+        # Its length covers the body, which is written after it.
+        frame = encode_frame(SerializeType.JSON.value, raw)
+        return _pack_prefix(4 + len(raw) + len(request.body), len(raw)) + frame[8:]

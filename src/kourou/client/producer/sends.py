@@ -1,0 +1,388 @@
+"""Sends: brings messages to brokers, many at a time, each within its own time.
+
+The usual way costs no task and no turn of the loop: the route is known, the connection is open, the
+request is written with all others of the pass, and the answer is given to the sender's future. What has
+to wait (for a route, for a connection, for a broker that reads slowly) waits in order, so that messages
+of one sender to one queue stay in order unless an attempt fails.
+Not here: what is in a request (outgoing.py), what is worth a retry (send_retry.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from kourou.client.core.instance import ClientInstance
+from kourou.client.core.routes import TopicRoute
+from kourou.client.producer.broker_send_queue import BrokerLane, LaneSend
+from kourou.client.producer.fault_tolerance import LatencyFaults, QueuePicker
+from kourou.client.producer.in_flight import InFlight
+from kourou.client.producer.pending_send import ChooseQueue, PendingSend
+from kourou.client.producer.producer_hooks import ProducerHook, SendContext, call_hooks
+from kourou.client.producer.producer_options import ProducerOptions
+from kourou.client.producer.producer_stats import ProducerCounters
+from kourou.client.producer.send_request import ONEWAY, SendFrames, SendRequest
+from kourou.client.producer.send_result import SEND_STATUSES, SendResult, SendStatus, send_result
+from kourou.client.producer.send_retry import describe_attempt, is_route_stale, is_worth_another_try
+from kourou.errors import (
+    CallTimeoutError,
+    ClientStateError,
+    ConnectError,
+    ConnectionLostError,
+    NoRouteError,
+    ResponseError,
+    SendFailedError,
+)
+from kourou.protocol.bodies.message_queue import MessageQueue
+from kourou.protocol.codes import MessageSysFlag
+from kourou.protocol.command import CommandHead
+from kourou.protocol.message import Message
+from kourou.transport.connection import Connection
+
+_OK: Final = SendStatus.SEND_OK
+_PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
+# So long before its deadline a send is over: a timer may ring a little early.
+_TICK_S: Final = 0.001
+# A thousand sends that fail together ask the name server once.
+_REFRESH_INTERVAL_S: Final = 1.0
+
+
+class Sends:
+    """The sends of one producer, on its loop, from the start of its instance to the stop."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        options: ProducerOptions,
+        hooks: Sequence[ProducerHook],
+    ) -> None:
+        self._instance = instance
+        self._loop = asyncio.get_running_loop()
+        self._options = options
+        self._group = group
+        self._before = [hook.before_send for hook in hooks]
+        self._after = [hook.after_send for hook in hooks]
+        self._frames = SendFrames(
+            group, options.create_topic_key, options.default_topic_queue_nums, instance.settings.credentials
+        )
+        self.faults = LatencyFaults() if options.send_latency_fault else None
+        self._picker = QueuePicker(self.faults)
+        self._lanes: dict[str, BrokerLane] = {}
+        self._without_route: dict[str, dict[LaneSend, None]] = {}
+        self._refreshed_at: dict[str, float] = {}
+        self._is_closed = False
+        self.in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
+        self.counters = ProducerCounters()
+
+    # -- a new send ------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        request: SendRequest,
+        messages: Sequence[Message],
+        choose: ChooseQueue | None,
+        timeout_ms: int,
+        deadline: float,
+        size_bytes: int,
+    ) -> asyncio.Future[SendResult]:
+        """Bring a request, already counted as in flight, to a broker."""
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        # A queue that its sender chose has no other in its place.
+        attempts = 1 if choose is not None else 1 + self._options.retry_times
+        send = PendingSend(
+            self, request, messages, choose, future, timeout_ms, deadline, attempts, size_bytes
+        )
+        self._start(send)
+        return future
+
+    def _start(self, send: PendingSend) -> None:
+        topic = send.request.topic
+        route = self._instance.routes.known(topic)
+        if route is None or topic in self._without_route or not route.publish_queues:
+            self._wait_for_route(send, refresh=False)
+        else:
+            self._attempt(send, route)
+
+    def _attempt(self, send: PendingSend, route: TopicRoute) -> None:
+        try:
+            last = None if send.queue is None else send.queue.broker_name
+            queue = (
+                self._picker.pick(route.publish_queues, last)
+                if send.choose is None
+                else send.choose(route.publish_queues)
+            )
+            send.queue = queue
+            send.attempts_left -= 1
+            send.lane = lane = self._lane(queue)
+            if self._before:
+                self._call_before(send, queue, lane.address)
+        except NoRouteError as error:
+            self.failed(send, error)
+        except Exception as error:  # of the sender's selector
+            self.fail(send, error)
+        else:
+            connection = lane.ready()
+            if connection is None:
+                lane.wait(send)
+            else:
+                self.write(send, connection)
+
+    def _lane(self, queue: MessageQueue) -> BrokerLane:
+        address = self._instance.routes.master(queue.broker_name)
+        if address is None:
+            raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} has no master at present")
+        lane = self._lanes.get(address)
+        if lane is None:
+            instance = self._instance
+            lane = BrokerLane(address, instance.remoting, instance.tasks, instance.greet)
+            self._lanes[address] = lane
+        return lane
+
+    def write(self, send: PendingSend, connection: Connection) -> None:
+        """Make the attempt that `send` is prepared for."""
+        if send.is_over or send.future.cancelled():
+            self._leave(send)
+            return
+        request, queue, lane = send.request, send.queue, send.lane
+        assert queue is not None and lane is not None
+        deadline, timeout_ms = send.deadline, send.timeout_ms
+        if (attempt_ms := self._options.attempt_timeout_ms) is not None:
+            timeout_ms = min(attempt_ms, timeout_ms)
+            deadline = min(deadline, self._loop.time() + attempt_ms / 1000)
+        if self.faults is not None:
+            send.written_at = self._loop.time()
+        send.connection = connection
+        send.answers_before = lane.answers
+        try:
+            opaque = connection.calls.enter(request.code, deadline, timeout_ms, send)
+            head = self._frames.head(request, queue, opaque)
+        except Exception as error:
+            self.failed(send, error)
+            return
+        connection.send_parts((head, request.body), len(head) + len(request.body))
+
+    # -- waiting for a route ---------------------------------------------------------------------
+
+    def _wait_for_route(self, send: PendingSend, *, refresh: bool) -> None:
+        topic = send.request.topic
+        waiting = self._without_route.get(topic)
+        if waiting is None:
+            waiting = self._without_route[topic] = {}
+            self._instance.tasks.start(self._find_route(topic, refresh=refresh), f"route-{topic}")
+        send.wait_in(waiting)
+
+    async def _find_route(self, topic: str, *, refresh: bool) -> None:
+        routes = self._instance.routes
+        route, problem = None, None
+        try:
+            if refresh:
+                self._refreshed_at[topic] = self._loop.time()
+                await routes.refresh(topic, to_publish=True)
+            route = await routes.get(topic, to_publish=True)
+        except Exception as error:
+            # A name server that is gone must not stop the sends to brokers that are known.
+            route, problem = routes.known(topic), error
+        waiting = self._without_route.pop(topic)
+        for send in waiting:
+            assert isinstance(send, PendingSend)
+            send.stop_waiting()
+            if route is not None and route.publish_queues:
+                self._attempt(send, route)
+            else:
+                self._without(send, problem or NoRouteError(topic, "it has no queue to write to"))
+
+    def _without(self, send: PendingSend, problem: Exception) -> None:
+        """There is no route. If a broker was tried before, that is the larger part of the story."""
+        if send.attempts:
+            self._note(send, str(problem))
+            self._give_up(send, problem)
+        else:
+            self.fail(send, problem)
+
+    # -- how an attempt ends ---------------------------------------------------------------------
+
+    def answered(self, send: PendingSend, answer: CommandHead) -> None:
+        """A broker answered."""
+        queue, lane = send.queue, send.lane
+        assert queue is not None and lane is not None
+        lane.answers += 1
+        status = SEND_STATUSES.get(answer.code)
+        if status is None:
+            self.failed(send, ResponseError(answer.code, answer.remark or "", lane.address))
+            return
+        result = send_result(answer, status, queue, send.request.uniq_key, send.messages[0].topic)
+        if self.faults is not None:
+            latency_ms = (self._loop.time() - send.written_at) * 1000
+            self.faults.update(queue.broker_name, latency_ms, isolate=False)
+        if send.context is not None:
+            self._call_after(send, result, None)
+        if status is not _OK and self._options.retry_another_broker_when_not_store_ok:
+            if send.attempts_left > 0 and not self._is_closed:
+                send.half_stored = result
+                self._note(send, f"broker {queue.broker_name}: {status.name}")
+                self._again(send, refresh=False)
+                return
+        self._finish(send, result)
+
+    def failed(self, send: PendingSend, error: Exception) -> None:
+        """An attempt did not succeed: try again, or give up."""
+        queue = send.queue
+        broker_name = "unknown" if queue is None else queue.broker_name
+        address = "unknown" if send.lane is None else send.lane.address
+        self._note(send, describe_attempt(broker_name, address, error))
+        send.may_be_stored |= isinstance(error, CallTimeoutError | ConnectionLostError)
+        if self.faults is not None and queue is not None:
+            is_reachable = not isinstance(error, ConnectError)
+            self.faults.update(broker_name, 0.0, isolate=True, reachable=is_reachable)
+        if isinstance(error, CallTimeoutError):
+            _close_if_silent(send, error)
+        if send.context is not None:
+            self._call_after(send, None, error)
+        if not is_worth_another_try(error):
+            self.fail(send, error)
+        elif send.attempts_left <= 0 or self._is_closed or self._loop.time() >= send.deadline - _TICK_S:
+            self._give_up(send, error)
+        else:
+            self._again(send, refresh=is_route_stale(error))
+
+    def late(self, send: PendingSend) -> None:
+        """The time is over, and `send` is not written: nothing of it is anywhere."""
+        if send.lane is None or send.queue is None:
+            self._note(send, "no answer from the name server")
+        else:
+            self._note(send, f"broker {send.queue.broker_name}: no connection to {send.lane.address} took it")
+        self._give_up(send, None)
+
+    def _again(self, send: PendingSend, *, refresh: bool) -> None:
+        self.counters.retried += 1
+        topic = send.request.topic
+        last = self._refreshed_at.get(topic)
+        if refresh and (last is None or self._loop.time() - last >= _REFRESH_INTERVAL_S):
+            self._wait_for_route(send, refresh=True)
+        else:
+            self._start(send)
+
+    @staticmethod
+    def _note(send: PendingSend, attempt: str) -> None:
+        if send.attempts is None:
+            send.attempts = []
+        send.attempts.append(attempt)
+
+    # -- how a send ends -------------------------------------------------------------------------
+
+    def _finish(self, send: PendingSend, result: SendResult) -> None:
+        counters, future = self.counters, send.future
+        counters.sent += len(send.messages)
+        counters.sent_bytes += send.size_bytes
+        if not future.done():
+            future.set_result(result)
+        self._leave(send)
+
+    def _give_up(self, send: PendingSend, cause: Exception | None) -> None:
+        error = SendFailedError(
+            send.messages[0].topic, send.attempts or [], send.timeout_ms, may_be_stored=send.may_be_stored
+        )
+        error.__cause__ = cause
+        self.fail(send, error)
+
+    def fail(self, send: PendingSend, error: Exception) -> None:
+        """The message is not sent, or stored less safely than wished."""
+        if send.half_stored is not None:
+            self._finish(send, send.half_stored)
+            return
+        self.counters.failed += len(send.messages)
+        if not send.future.done():
+            send.future.set_exception(error)
+        self._leave(send)
+
+    def _leave(self, send: PendingSend) -> None:
+        if not send.is_over:
+            send.is_over = True
+            self.in_flight.leave(send.size_bytes)
+
+    # -- one-way ---------------------------------------------------------------------------------
+
+    async def send_oneway(
+        self, request: SendRequest, messages: Sequence[Message], choose: ChooseQueue | None
+    ) -> None:
+        """Write a request that no broker answers. On return it is collected for writing."""
+        route = await self._instance.routes.get(request.topic, to_publish=True)
+        queue = self._picker.pick(route.publish_queues) if choose is None else choose(route.publish_queues)
+        lane = self._lane(queue)
+        connection = await self._instance.remoting.connection(lane.address)
+        await connection.wait_writable()
+        context = None
+        if self._before:
+            context = self._context(messages, queue, lane.address, attempt=1)
+            context.is_oneway = True
+            call_hooks(self._before, context)
+            _encode_again(request, messages)
+        head = self._frames.head(request, queue, connection.calls.next_opaque(), ONEWAY)
+        connection.send_parts((head, request.body), len(head) + len(request.body))
+        self.counters.oneway += 1
+        if context is not None:
+            call_hooks(self._after, context)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def close(self, timeout_ms: int) -> None:
+        """Wait for what is under way, not longer than `timeout_ms`; nothing is tried again after that."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self.in_flight.wait_idle()
+        except TimeoutError:
+            pass
+        finally:
+            self._is_closed = True
+
+    def fail_waiting(self) -> None:
+        """The client is stopped: tell those whose attempt nobody makes any more."""
+        places = [*self._without_route.values(), *(lane.waiting for lane in self._lanes.values())]
+        for place in places:
+            for send in list(place):
+                place.pop(send)
+                assert isinstance(send, PendingSend)
+                send.stop_waiting()
+                self.fail(send, ClientStateError("this client was stopped before the message was sent"))
+
+    # -- hooks -----------------------------------------------------------------------------------
+
+    def _context(
+        self, messages: Sequence[Message], queue: MessageQueue, address: str, *, attempt: int
+    ) -> SendContext:
+        return SendContext(
+            producer_group=self._group,
+            client_id=self._instance.client_id,
+            messages=messages,
+            queue=queue,
+            broker_address=address,
+            attempt=attempt,
+        )
+
+    def _call_before(self, send: PendingSend, queue: MessageQueue, address: str) -> None:
+        attempt = 1 + len(send.attempts or ())
+        send.context = self._context(send.messages, queue, address, attempt=attempt)
+        send.context.is_half = bool(send.request.sys_flag & _PREPARED)
+        call_hooks(self._before, send.context)
+        _encode_again(send.request, send.messages)
+
+    def _call_after(self, send: PendingSend, result: SendResult | None, error: Exception | None) -> None:
+        context, send.context = send.context, None
+        if context is not None:
+            context.result, context.error = result, error
+            call_hooks(self._after, context)
+
+
+def _close_if_silent(send: PendingSend, error: CallTimeoutError) -> None:
+    """Nothing was heard in all that time: the broker hangs, or the connection is dead and nobody said so."""
+    lane, connection = send.lane, send.connection
+    if lane is not None and connection is not None and lane.answers == send.answers_before:
+        connection.close(f"no answer to a send within {error.timeout_ms} ms")
+
+
+def _encode_again(request: SendRequest, messages: Sequence[Message]) -> None:
+    """A hook may have given the message a property."""
+    if not request.batch:
+        request.set_properties(messages[0].encode_properties() + request.extra_properties)

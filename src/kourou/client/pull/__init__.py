@@ -1,0 +1,1 @@
+"""Pull consumers: by queue, lite pull, scheduled pulls, bounded reads."""

@@ -1,0 +1,406 @@
+"""AsyncLitePullConsumer: the application polls, the consumer pulls ahead and remembers how far it is.
+
+Two ways, not both in one consumer: `subscribe`, and the queues of a topic are shared with the other members
+of the group; or `assign`, and the application says which queues it reads.
+
+Delivery is at least once. With `auto_commit` what a poll brought counts as done with when the next poll
+comes: a program that crashes in between gets it again. Hence one task or thread polls, not several.
+Not here: what runs in the background (lite_engine.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeAlias, Unpack
+
+from kourou.argument_types import check_int, wrong_type
+from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
+from kourou.client.core.instance import ClientInstance
+from kourou.client.core.message_checks import check_group, check_topic
+from kourou.client.core.namespaces import Namespace
+from kourou.client.core.option_help import lists_options
+from kourou.client.core.settings import ClientSettings
+from kourou.client.core.stop_once import Ending
+from kourou.client.core.subscription import (
+    ExpressionType,
+    Subscription,
+    subscription_data,
+    warn_of_unlikely_tags,
+)
+from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.pull.lite_calls import LiteCalls
+from kourou.client.pull.lite_engine import LiteEngine
+from kourou.client.pull.lite_pull_options import LitePullKeywords, LitePullOptions, split_lite_keywords
+from kourou.errors import ClientStateError, KourouError
+from kourou.protocol.bodies import ConsumerData, ConsumeType, MessageQueue, SubscriptionData
+from kourou.protocol.message import MessageExt
+from kourou.protocol.tags import SUB_ALL
+from kourou.transport.request import Processor
+
+_log = logging.getLogger(__name__)
+
+TopicListener: TypeAlias = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
+"""Called with a topic and its queues when they have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LitePullStats:
+    """What a lite pull consumer has done, and holds."""
+
+    queues: int
+    polled: int
+    in_hand: int
+    in_hand_bytes: int
+
+
+@lists_options(LitePullOptions, ClientSettings)
+class AsyncLitePullConsumer(AsyncBlockOnly):
+    """Polls; for asyncio. Without it: `LitePullConsumer`.
+
+        async with AsyncLitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
+            await consumer.subscribe("TopicTest", "TagA || TagB")
+            while True:
+                for message in await consumer.poll(timeout_ms=1000):
+                    print(message.body)
+
+    Keyword arguments are those of LitePullOptions and ClientSettings.
+    """
+
+    def __init__(self, group: str, **keywords: Unpack[LitePullKeywords]) -> None:
+        check_group(group)
+        self.options, self.settings = split_lite_keywords(keywords)
+        namesrv = self.settings.namesrv if isinstance(self.settings.namesrv, str) else ""
+        self._namespace = Namespace.of(self.settings.namespace, namesrv)
+        self.group = group
+        self._wire_group = self._namespace.wrap(group)
+        self._subscriptions = Subscriptions()
+        self._assigned: dict[MessageQueue, SubscriptionData] | None = None
+        self._listeners: dict[str, tuple[TopicListener, list[MessageQueue]]] = {}
+        self._engine: LiteEngine | None = None
+        self._is_stopping = False
+        self._is_warned = False
+        self._ending = Ending(f"lite pull consumer {group}")
+        is_shared_id = self.options.model == "broadcasting"
+        self._instance = ClientInstance(
+            self.settings, _Role(self), title=f"lite pull consumer {group}", is_shared_id=is_shared_id
+        )
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and begin to pull. An error names the step that failed; nothing runs then."""
+        await self._instance.start()
+        engine: LiteEngine | None = None
+        try:
+            engine = LiteEngine(
+                self._instance, self._wire_group, self.options, self._namespace, self._subscriptions
+            )
+            await engine.start()
+            if self._assigned is not None:
+                await engine.assign(self._assigned)
+        except BaseException:
+            await self._end(engine, is_all_done=False)
+            raise
+        self._instance.every(self.options.topic_check_interval_ms, self._check_topics, "topics")
+        self._engine = engine
+
+    async def stop(self) -> None:
+        """Commit what was polled, if that is automatic, and disconnect. May be called twice."""
+        await self._stop(is_all_done=True)
+
+    async def stop_unfinished(self) -> None:
+        """The same, but what the last poll brought is not committed: it comes again. A `with` block that
+        is left by an exception does this."""
+        await self._stop(is_all_done=False)
+
+    async def _stop(self, *, is_all_done: bool) -> None:
+        engine = self._engine
+        if engine is None:
+            return
+        self._is_stopping = True
+        await self._ending.wait(lambda: self._end(engine, is_all_done=is_all_done))
+
+    async def _end(self, engine: LiteEngine | None, *, is_all_done: bool) -> None:
+        try:
+            if engine is not None and self._instance.is_running:
+                await engine.stop(is_all_done=is_all_done)
+        finally:
+            try:
+                await self._instance.stop()
+            finally:
+                if engine is not None:
+                    await engine.wait_ended()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop(is_all_done=kind is None)
+
+    async def wait_failed(self) -> None:
+        """Wait until something fails in the background and raise that; return after `stop`. `poll` tells of
+        a failure by itself."""
+        await self._instance.wait_failed()
+
+    # -- which queues ----------------------------------------------------------------------------
+
+    async def subscribe(
+        self, topic: str, expression: str = SUB_ALL, *, expression_type: ExpressionType = "TAG"
+    ) -> None:
+        """Share the queues of `topic` with the group and get what `expression` selects: tags
+        (`TagA || TagB`), or with `expression_type="SQL92"` a condition on properties. All members of a
+        group have to subscribe to the same. Before or after `start`."""
+        if self._assigned is not None:
+            raise ClientStateError("this consumer got its queues by `assign`, so it cannot subscribe")
+        check_topic(topic)
+        data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
+        warn_of_unlikely_tags(topic, data)
+        self._subscriptions.add(topic, Subscription.of(data, None))
+        if self._engine is not None:
+            engine = self._running()
+            await self._instance.routes.refresh(data.topic)
+            await engine.check_subscription(data)
+            for lite in engine.progress():
+                if lite.queue.topic == data.topic:
+                    lite.subscription = data
+            await self._instance.heartbeat()
+            engine.start_balancing()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Let go of a topic; its queues go to other members at once."""
+        self._subscriptions.remove(topic, self._namespace.wrap(topic))
+        if self._engine is not None:
+            engine = self._running()
+            await self._instance.heartbeat()
+            engine.rebalancer.wake()
+
+    async def assign(
+        self,
+        queues: Iterable[MessageQueue],
+        expression: str = SUB_ALL,
+        *,
+        expression_type: ExpressionType = "TAG",
+    ) -> None:
+        """Read exactly these queues, whatever other consumers read. Queues that it has already go on where
+        they are. Before or after `start`."""
+        if self._subscriptions.topics:
+            raise ClientStateError("this consumer has subscribed, so its queues are shared out to it")
+        self._assigned = {
+            inner: subscription_data(inner.topic, expression, expression_type)
+            for inner in map(self._inner, queues)
+        }
+        for data in {each.topic: each for each in self._assigned.values()}.values():
+            warn_of_unlikely_tags(self._namespace.unwrap(data.topic), data)
+        if self._engine is not None:
+            await self._running().assign(self._assigned)
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are read now."""
+        engine = self._engine
+        return [] if engine is None else [self._shown(lite.queue) for lite in engine.progress()]
+
+    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of a topic that can be read; NoRouteError when nobody knows it."""
+        self._instance.check_running()
+        route = await self._instance.routes.get(self._namespace.wrap(topic))
+        return [self._shown(queue) for queue in route.subscribe_queues]
+
+    async def on_topic_change(self, topic: str, listener: TopicListener) -> None:
+        """Have `listener(topic, queues)` called when the queues of `topic` are others than now; it may be
+        async. Looked at every `topic_check_interval_ms`; for `assign`, to keep up with a topic that grows."""
+        self._running()
+        self._listeners[topic] = (listener, await self.fetch_queues(topic))
+
+    async def _check_topics(self) -> None:
+        for topic, (listener, known) in list(self._listeners.items()):
+            try:
+                route = await self._instance.routes.refresh(self._namespace.wrap(topic))
+            except KourouError as error:
+                _log.warning("group %s: queues of %s: %s", self.group, topic, error)
+                continue
+            queues = [] if route is None else [self._shown(queue) for queue in route.subscribe_queues]
+            if queues == known:
+                continue
+            self._listeners[topic] = (listener, queues)
+            try:
+                result = listener(topic, queues)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:  # a user's own function
+                _log.exception("group %s: the listener of topic %s failed", self.group, topic)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
+        """The next messages, at most `pull_batch_size`, all of one queue; empty when none came in
+        `timeout_ms` (`poll_timeout_ms` unless given). What the poll before brought counts as done with."""
+        engine = self._running()
+        if timeout_ms is not None:
+            check_int("timeout_ms", timeout_ms, at_least=0)
+        if not engine.pulls.queues:
+            self._warn_without_queues()
+        return await engine.poll(self.options.poll_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def _warn_without_queues(self) -> None:
+        if self._is_warned or self._subscriptions.topics or self._assigned:
+            return
+        self._is_warned = True
+        _log.warning(
+            "lite pull consumer %s polls without a topic or queue; call subscribe() or assign() first",
+            self.group,
+        )
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Let nothing of these queues be polled until `resume`. What is in hand is kept."""
+        self._pause(queues, is_paused=True)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these queues."""
+        self._pause(queues, is_paused=False)
+
+    def _pause(self, queues: Iterable[MessageQueue], *, is_paused: bool) -> None:
+        engine = self._running()
+        for queue in queues:
+            engine.pulls.pause(engine.lite_queue(self._inner(queue)), is_paused)
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at another offset; ValueError when the queue does not reach so far."""
+        engine, inner = self._running(), self._inner(queue)
+        check_int("queue_offset", queue_offset)
+        engine.lite_queue(inner)
+        low, high = await asyncio.gather(
+            engine.queue_offsets.min_offset(inner), engine.queue_offsets.max_offset(inner)
+        )
+        if not low <= queue_offset <= high:
+            raise ValueError(f"{queue}: offset {queue_offset} is outside [{low}, {high}]")
+        # Looked up again: the queue may have gone to another member meanwhile.
+        engine.pulls.seek(engine.lite_queue(inner), queue_offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go to the first message that is still there."""
+        engine, inner = self._running(), self._inner(queue)
+        queue_offset = await engine.queue_offsets.min_offset(inner)
+        engine.pulls.seek(engine.lite_queue(inner), queue_offset)
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go behind the last message, to what comes from now on."""
+        engine, inner = self._running(), self._inner(queue)
+        queue_offset = await engine.queue_offsets.max_offset(inner)
+        engine.pulls.seek(engine.lite_queue(inner), queue_offset)
+
+    async def seek_to_time(self, queue: MessageQueue, when: datetime | int) -> None:
+        """Go to the first message stored at or after a time; a number is milliseconds since 1970.
+        Apache's 4.9 goes to the one before, where that is nearer in time."""
+        engine, inner = self._running(), self._inner(queue)
+        queue_offset = await engine.queue_offsets.search(inner, when)
+        engine.pulls.seek(engine.lite_queue(inner), queue_offset)
+
+    async def search_offset(self, queue: MessageQueue, when: datetime | int) -> int:
+        """The first offset stored at or after a time."""
+        return await self._running().queue_offsets.search(self._inner(queue), when)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Store how far the group is: everything that was polled, or these offsets (of the next message
+        each). On return it is stored."""
+        inner = None if offsets is None else {self._inner(queue): each for queue, each in offsets.items()}
+        await self._running().commit(inner)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """How far the group is, as it is stored; None when it never committed."""
+        return await self._running().committed(self._inner(queue))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """The offset up to which the queue was polled; None as long as it is not known."""
+        return self._running().lite_queue(self._inner(queue)).handed_offset
+
+    # -- while it runs ---------------------------------------------------------------------------
+
+    def stats(self) -> LitePullStats:
+        """What was polled so far, and what is in hand."""
+        engine = self._engine
+        if engine is None:
+            return LitePullStats(0, 0, 0, 0)
+        queues = engine.pulls.queues.values()
+        return LitePullStats(
+            queues=len(queues),
+            polled=engine.polled,
+            in_hand=sum(lite.count for lite in queues),
+            in_hand_bytes=sum(lite.size_bytes for lite in queues),
+        )
+
+    @property
+    def client_id(self) -> str:
+        """Who this consumer is to brokers."""
+        return self._instance.client_id
+
+    def _running(self) -> LiteEngine:
+        self._instance.check_running()
+        if self._engine is None:
+            raise ClientStateError(ASYNC_NOT_STARTED)
+        if self._is_stopping:
+            raise ClientStateError("this client is stopping; make a new one")
+        return self._engine
+
+    def _inner(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as brokers know it."""
+        if not isinstance(queue, MessageQueue):
+            raise wrong_type("queue", "a MessageQueue", queue)
+        return MessageQueue(self._namespace.wrap(queue.topic), queue.broker_name, queue.queue_id)
+
+    def _shown(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as users know it."""
+        return MessageQueue(self._namespace.unwrap(queue.topic), queue.broker_name, queue.queue_id)
+
+
+class _Role:
+    """What the consumer is to brokers."""
+
+    def __init__(self, consumer: AsyncLitePullConsumer) -> None:
+        self._consumer = consumer
+
+    def producer_groups(self) -> Iterable[str]:
+        """None: it sends nothing."""
+        return ()
+
+    def subscriptions(self) -> list[SubscriptionData]:
+        """What is subscribed to, or the topics of the queues that were assigned."""
+        assigned = self._consumer._assigned
+        if assigned is None:
+            return self._consumer._subscriptions.data()
+        return list({queue.topic: data for queue, data in assigned.items()}.values())
+
+    def consumer_data(self) -> Iterable[ConsumerData]:
+        """The group and its subscriptions."""
+        shared = self._consumer.options.shared()
+        return [
+            ConsumerData(
+                group_name=self._consumer._wire_group,
+                consume_type=ConsumeType.CONSUME_ACTIVELY,
+                message_model=shared.message_model,
+                consume_from_where=shared.consume_from_where,
+                subscription_data_set=self.subscriptions(),
+            )
+        ]
+
+    def topics(self) -> Iterable[str]:
+        """All that are subscribed to, or have queues that were assigned."""
+        return [data.topic for data in self.subscriptions()]
+
+    def processors(self) -> Mapping[int, Processor]:
+        """Who answers brokers."""
+        consumer = self._consumer
+        calls = LiteCalls(
+            consumer._wire_group, consumer.options, lambda: consumer._engine, self.subscriptions
+        )
+        return calls.processors()

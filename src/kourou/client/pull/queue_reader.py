@@ -1,0 +1,245 @@
+"""QueueReader: a queue's records in bulk, as they are stored: for exports, Spark and other big readers.
+
+The range to read is cut into slices (read_plan.py), and several are asked for at once. With a filter an
+answer may go beyond any number of messages, so then one pull is under way at a time, though still ahead of
+who reads. Not here: groups, commits, single messages that fail (the consumers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, NamedTuple, Self, Unpack
+
+from kourou.argument_types import check_int, wrong_type
+from kourou.client.core.client_blocks import AsyncBlockOnly
+from kourou.client.core.option_help import lists_options
+from kourou.client.core.settings import ClientOptions, ClientSettings
+from kourou.client.core.subscription import ExpressionType
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.client.pull.pulls import PullResult, PullStatus
+from kourou.client.pull.read_plan import MAX_SLICE, ReadPlan, Slice
+from kourou.errors import KourouError, ResponseError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import TOOLS_CONSUMER_GROUP
+from kourou.protocol.record import QUEUE_OFFSET_POS, record_positions
+from kourou.protocol.tags import SUB_ALL
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_MAX_BYTES: Final = 4 * 1024 * 1024
+_RETRY_PAUSE_S: Final = 1.0
+# What a broker says when the same question may have a better answer later.
+_PASSING: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+    }
+)
+
+
+class _SlicePull(NamedTuple):
+    """A slice that was asked for."""
+
+    asked: Slice
+    task: asyncio.Task[PullResult]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChunk:
+    """Records that follow each other: those of `begin_offset` up to, and without, `next_offset`.
+
+    `body` are their bytes as the broker stores them (protocol/record.py), `messages()` the same as messages.
+    `skipped`: so many offsets before them are gone, deleted by the broker before they were read.
+    """
+
+    result: PullResult
+    begin_offset: int
+    skipped: int = 0
+
+    @property
+    def body(self) -> bytes:
+        """The records as the broker stores them, one after the other."""
+        return self.result.body
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next chunk begins."""
+        return self.result.next_begin_offset
+
+    def messages(self) -> list[MessageExt]:
+        """The records as messages."""
+        return self.result.messages()
+
+
+@lists_options(ClientSettings)
+class QueueReader(AsyncBlockOnly):
+    """Reads one queue from one offset to another; for asyncio.
+
+        queue = MessageQueue("TopicTest", "broker-a", 0)
+        async with QueueReader(queue, namesrv="127.0.0.1:9876") as chunks:
+            async for chunk in chunks:
+                file.write(chunk.body)
+
+    Without `begin_offset` it begins at the first message there is, without `end_offset` it ends where the
+    queue ended when the reading began. It never waits for messages to come: where the queue ends before
+    `end_offset`, the reading ends too, and `position` tells. `max_bytes` is what one pull may
+    bring, `in_flight` how many of them are under way at once, so memory holds about their product. A pull
+    that fails is tried again `retry_times`, a second apart. With `consumer`, its connections are used;
+    otherwise `options` are those of ClientSettings.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        *,
+        begin_offset: int | None = None,
+        end_offset: int | None = None,
+        expression: str = SUB_ALL,
+        expression_type: ExpressionType = "TAG",
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        in_flight: int = 2,
+        retry_times: int = 3,
+        group: str = TOOLS_CONSUMER_GROUP,
+        consumer: AsyncPullConsumer | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        if not isinstance(queue, MessageQueue):
+            raise wrong_type("queue", "a MessageQueue", queue)
+        for name, number in (("max_bytes", max_bytes), ("in_flight", in_flight)):
+            check_int(name, number, at_least=1)
+        check_int("retry_times", retry_times, at_least=0)
+        for name, offset in (("begin_offset", begin_offset), ("end_offset", end_offset)):
+            if offset is not None:
+                check_int(name, offset, at_least=0)
+        self.queue = queue
+        self._begin_offset = begin_offset
+        self._end_offset = end_offset
+        self._expression = expression
+        self._expression_type: ExpressionType = expression_type
+        self._max_bytes = max_bytes
+        self._is_filtered = expression not in ("", SUB_ALL)
+        self._in_flight = 1 if self._is_filtered else in_flight
+        self._retry_times = retry_times
+        self._consumer = consumer or AsyncPullConsumer(group, **options)
+        self._owns_consumer = consumer is None
+        self._pulls: dict[int, _SlicePull] = {}
+        self.position = begin_offset
+        """Everything before was read, or is gone; None before the reading began at no given offset."""
+        self.skipped = 0
+        """How many offsets were gone, in all; those behind the last chunk are counted here only."""
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._owns_consumer:
+            await self._consumer.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._forget_pulls()
+        if self._owns_consumer:
+            await self._consumer.stop()
+
+    async def _forget_pulls(self) -> None:
+        tasks = [pull.task for pull in self._pulls.values()]
+        self._pulls.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+            for task in tasks:
+                if not task.cancelled():
+                    task.exception()  # nobody wants to know any more
+
+    # -- chunks ----------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncGenerator[QueueChunk, None]:
+        return self._chunks()
+
+    async def _chunks(self) -> AsyncGenerator[QueueChunk, None]:
+        try:
+            plan = await self._plan()
+            self.position = plan.position
+            skipped = 0
+            while not plan.is_done:
+                self._ask_ahead(plan)
+                pull = self._pulls[plan.position]
+                result = _clipped(await pull.task, pull.asked.end)
+                del self._pulls[plan.position]
+                if result.next_begin_offset <= pull.asked.begin:
+                    return  # the queue ends before `end_offset`
+                plan.answered(pull.asked, result.next_begin_offset)
+                self.position = plan.position
+                self._ask_ahead(plan)  # before the reader has its turn
+                if result.status is PullStatus.FOUND and result.body:
+                    yield QueueChunk(result, pull.asked.begin, skipped)
+                    skipped = 0
+                elif result.status is PullStatus.OFFSET_ILLEGAL:
+                    skipped += result.next_begin_offset - pull.asked.begin
+                    self.skipped += result.next_begin_offset - pull.asked.begin
+        finally:
+            await self._forget_pulls()
+
+    async def _plan(self) -> ReadPlan:
+        begin, end = self._begin_offset, self._end_offset
+        if begin is None:
+            begin = await self._consumer.min_offset(self.queue)
+        if end is None:
+            end = await self._consumer.max_offset(self.queue)
+        return ReadPlan(begin, end, is_whole=self._is_filtered)
+
+    def _ask_ahead(self, plan: ReadPlan) -> None:
+        """Ask for slices until enough are under way. Those behind a gap that is still to be asked for do not
+        count: they wait for it."""
+        while (begin := plan.next_begin) is not None:
+            if sum(each < begin for each in self._pulls) >= self._in_flight:
+                return
+            asked = plan.ask()
+            task = asyncio.create_task(self._pull(asked), name=f"read {self.queue} from {asked.begin}")
+            self._pulls[asked.begin] = _SlicePull(asked, task)
+
+    async def _pull(self, asked: Slice) -> PullResult:
+        failures = 0
+        while True:
+            try:
+                return await self._consumer.pull(
+                    self.queue,
+                    self._expression,
+                    queue_offset=asked.begin,
+                    max_messages=min(asked.end - asked.begin, MAX_SLICE),
+                    max_bytes=self._max_bytes,
+                    expression_type=self._expression_type,
+                )
+            except KourouError as error:
+                failures += 1
+                if failures > self._retry_times or not _may_pass(error):
+                    raise
+                _log.warning("%s at offset %d, tried again: %s", self.queue, asked.begin, error)
+            await asyncio.sleep(_RETRY_PAUSE_S)
+
+
+def _may_pass(error: KourouError) -> bool:
+    return error.code in _PASSING if isinstance(error, ResponseError) else error.retriable
+
+
+def _clipped(result: PullResult, end: int) -> PullResult:
+    """The result without what lies at or behind `end`: a filter does not stop there."""
+    if result.next_begin_offset <= end:
+        return result
+    body = result.body
+    for position in record_positions(body)[:-1]:
+        queue_offset_pos = position + QUEUE_OFFSET_POS
+        if int.from_bytes(body[queue_offset_pos : queue_offset_pos + 8], "big") >= end:
+            body = body[:position]
+            break
+    return replace(result, body=body, next_begin_offset=end)

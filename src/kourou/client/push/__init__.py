@@ -1,0 +1,1 @@
+"""Push consumers: rebalance, pulling ahead, handlers, offsets."""

@@ -1,0 +1,161 @@
+"""ConsumerOptions: what a push consumer may be told besides where to connect; defaults are Java's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from kourou.argument_types import check_field_types
+from kourou.client.core.settings import ClientOptions, ClientSettings, split_options
+from kourou.client.core.strategies import AllocateAveragely, AllocateStrategy, check_strategy
+from kourou.client.push.consume_hooks import ConsumerHook, check_consumer_hooks
+from kourou.protocol.bodies import ConsumeFromWhere, MessageModel
+
+ConsumeFrom = Literal["last", "first"] | datetime
+Model = Literal["clustering", "broadcasting"]
+
+DEFAULT_MAX_RECONSUME_TIMES: Final = 16
+UNLIMITED: Final = 2**31 - 1
+_AT_LEAST: Final = {
+    **dict.fromkeys(("concurrency", "batch_size", "pull_batch_size", "pull_threshold_messages"), 1),
+    **dict.fromkeys(("pull_threshold_bytes", "max_span", "consume_timeout_ms", "suspend_timeout_ms"), 1),
+    **dict.fromkeys(("persist_interval_ms", "rebalance_interval_ms"), 1),
+    **dict.fromkeys(("pull_interval_ms", "stop_timeout_ms"), 0),
+    "max_reconsume_times": -1,
+}
+_HALF_AN_HOUR_MS: Final = 30 * 60 * 1000
+
+
+class ConsumerKeywords(ClientOptions, total=False):
+    """The keyword arguments of a push consumer; see ConsumerOptions for what they mean."""
+
+    model: Model
+    consume_from: ConsumeFrom
+    orderly: bool
+    strategy: AllocateStrategy
+    concurrency: int
+    batch_size: int
+    pull_batch_size: int
+    pull_interval_ms: int
+    max_reconsume_times: int
+    consume_timeout_ms: int
+    suspend_ms: int
+    pull_threshold_messages: int
+    pull_threshold_bytes: int
+    max_span: int
+    suspend_timeout_ms: int
+    persist_interval_ms: int
+    rebalance_interval_ms: int
+    stop_timeout_ms: int
+    offset_store_dir: str | Path | None
+    hooks: Sequence[ConsumerHook]
+    trace: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How a push consumer works."""
+
+    model: Model = "clustering"
+    """`clustering`: the group shares the messages; `broadcasting`: each consumer gets all of them."""
+    consume_from: ConsumeFrom = "last"
+    """Where a group begins that the broker knows no offset of. Of a queue whose first message is still in
+    memory a broker answers 0 to any group: there it begins with that one, whatever is said here."""
+    orderly: bool = False
+    """Whether the messages of a queue are handled one after the other."""
+    strategy: AllocateStrategy = AllocateAveragely()
+    """How a group shares out queues: one of `kourou.client.core.strategies`."""
+    concurrency: int = 20
+    """How many handlers run at once (`consumeThreadMax`)."""
+    batch_size: int = 1
+    """How many messages a handler gets at most; above 1 it gets a list (`consumeMessageBatchMaxSize`)."""
+    pull_batch_size: int = 32
+    """How many messages a pull brings at most (`pullBatchSize`)."""
+    pull_interval_ms: int = 0
+    """A pause after each pull of a queue (`pullInterval`)."""
+    max_reconsume_times: int = -1
+    """How often a message is tried again; -1: 16 times, of an orderly consumer without end."""
+    consume_timeout_ms: int = 15 * 60 * 1000
+    """How long a handler may take (`consumeTimeout`)."""
+    suspend_ms: int = 1_000
+    """How long an orderly queue pauses after a failure (`suspendCurrentQueueTimeMillis`)."""
+    pull_threshold_messages: int = 1_000
+    """Per queue (`pullThresholdForQueue`)."""
+    pull_threshold_bytes: int = 100 * 1024 * 1024
+    """Per queue (`pullThresholdSizeForQueue`, there in MiB)."""
+    max_span: int = 2_000
+    """From the first message in hand to the last, per queue (`consumeConcurrentlyMaxSpan`)."""
+    suspend_timeout_ms: int = 15_000
+    """How long a broker holds a pull until there are messages (`brokerSuspendMaxTimeMillis`)."""
+    persist_interval_ms: int = 5_000
+    """How often offsets are stored."""
+    rebalance_interval_ms: int = 20_000
+    """How often queues are shared out anew, besides when the group changes."""
+    stop_timeout_ms: int = 30_000
+    """How long `stop` waits for handlers that run."""
+    offset_store_dir: str | Path | None = None
+    """Where a broadcasting consumer keeps its offsets; None: `.rocketmq_offsets` at home."""
+    hooks: Sequence[ConsumerHook] = ()
+    """Called around each call of a handler."""
+    trace: bool = False
+    """Whether to write Apache's trace of each message consumed (`enableMsgTrace`)."""
+
+    def __post_init__(self) -> None:
+        check_field_types(self)
+        if self.model not in ("clustering", "broadcasting"):
+            raise ValueError(f"model is 'clustering' or 'broadcasting', not {self.model!r}")
+        if not isinstance(self.consume_from, datetime) and self.consume_from not in ("last", "first"):
+            raise ValueError(f"consume_from is 'last', 'first' or a datetime, not {self.consume_from!r}")
+        for name, least in _AT_LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        check_strategy(self.strategy)
+        check_consumer_hooks(self.hooks)
+        if not 10 <= self.suspend_ms <= 30_000:
+            raise ValueError(f"suspend_ms is {self.suspend_ms}; it must be from 10 to 30000")
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every consumer of the group gets every message."""
+        return self.model == "broadcasting"
+
+    @property
+    def message_model(self) -> MessageModel:
+        """As brokers are told."""
+        return MessageModel.BROADCASTING if self.is_broadcasting else MessageModel.CLUSTERING
+
+    @property
+    def consume_from_where(self) -> ConsumeFromWhere:
+        """As brokers are told."""
+        if self.consume_from == "first":
+            return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        if self.consume_from == "last":
+            return ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+
+    @property
+    def consume_timestamp_ms(self) -> int:
+        """The time to begin at; half an hour ago where none was given, as tools show it."""
+        if isinstance(self.consume_from, datetime):
+            return int(self.consume_from.timestamp() * 1000)
+        return time.time_ns() // 1_000_000 - _HALF_AN_HOUR_MS
+
+    @property
+    def max_attempts(self) -> int:
+        """After so many a message goes to the dead letters."""
+        if self.max_reconsume_times >= 0:
+            return self.max_reconsume_times
+        return UNLIMITED if self.orderly else DEFAULT_MAX_RECONSUME_TIMES
+
+    def as_texts(self) -> dict[str, str]:
+        """Every setting as text, for tools."""
+        return {field.name: str(getattr(self, field.name)) for field in fields(self)}
+
+
+def split_consumer_keywords(keywords: ConsumerKeywords) -> tuple[ConsumerOptions, ClientSettings]:
+    """How to consume, and where to connect. TypeError names a keyword that nobody knows."""
+    return split_options(keywords, ConsumerOptions, "a push consumer")

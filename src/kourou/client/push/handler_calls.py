@@ -1,0 +1,169 @@
+"""HandlerCalls: one call of a user's handler, with hooks around it, and what came of it.
+
+A handler that raises has failed, and that is logged (failure_log.py). One that raises CancelledError without
+having been cancelled has failed too. Only when the consumer stops does a cancellation go through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, NamedTuple
+
+from kourou.client.core.failure_log import FailureLog, kind_of
+from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook, call_after, call_before
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult, done_count
+from kourou.client.push.handler_threads import HandlerThreads, as_exception
+from kourou.client.push.handlers import Handler, checked_result
+from kourou.client.push.sync_handler_calls import PlainCall, PlainCalls
+from kourou.client.push.worker_pool import Worker
+from kourou.errors import MessageInProgressError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.message import MessageExt
+from kourou.protocol.names import is_retry_topic
+
+SUCCESS: Final = ConsumeResult.SUCCESS
+LATER: Final = ConsumeResult.LATER
+
+
+class Outcome(NamedTuple):
+    """What came of a call."""
+
+    result: ConsumeResult
+    context: ConsumeContext | None
+    error: BaseException | None = None
+
+
+_Call = Callable[[Worker[Any], Handler, MessageQueue, list[MessageExt]], Coroutine[Any, Any, Outcome]]
+_SUCCEEDED: Final = Outcome(SUCCESS, None)
+
+
+class HandlerCalls:
+    """Calls the handlers of one consumer."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        is_batch: bool,
+        hooks: Sequence[ConsumerHook],
+        threads: HandlerThreads,
+        is_stopping: Callable[[], bool],
+        failures: FailureLog,
+    ) -> None:
+        self._group = group
+        self._is_batch = is_batch
+        self._hooks = tuple(hooks)
+        self.threads = threads
+        """Where plain handlers run."""
+        self._is_stopping = is_stopping
+        self.failures = failures
+        # Without hooks nothing stands between: each step costs every message.
+        self.call: _Call = self._with_hooks if hooks else self._guarded
+        """Call a handler; CancelledError only when the consumer stops."""
+
+    async def _with_hooks(
+        self, worker: Worker[Any], handler: Handler, queue: MessageQueue, messages: list[MessageExt]
+    ) -> Outcome:
+        seen = ConsumeHookContext(self._group, queue, messages)
+        call_before(self._hooks, seen, self.failures)
+        began = time.perf_counter()
+        try:
+            outcome = await self._guarded(worker, handler, queue, messages)
+            seen.result, seen.error, seen.is_timeout = outcome.result, outcome.error, worker.is_timed_out
+            return outcome
+        finally:
+            seen.elapsed_ms = (time.perf_counter() - began) * 1000
+            call_after(self._hooks, seen, self.failures)
+
+    async def _guarded(
+        self, worker: Worker[Any], handler: Handler, queue: MessageQueue, messages: list[MessageExt]
+    ) -> Outcome:
+        context = ConsumeContext(queue) if handler.takes_context else None
+        try:
+            argument = messages if self._is_batch else messages[0]
+            arguments = (argument,) if context is None else (argument, context)
+            if handler.is_async:
+                result = await handler.function(*arguments)
+            else:
+                result = await self.threads.run(handler.function, *arguments)
+                if inspect.isawaitable(result):
+                    result = await result
+            if worker.is_timed_out:  # it swallowed its cancellation
+                _uncancel()
+            return _outcome(handler, context, result)
+        except asyncio.CancelledError as error:
+            if self._is_stopping():
+                raise
+            _uncancel()
+            if not worker.is_timed_out:
+                which = _coming_again(queue, messages, context)
+                self.failures.warn((handler.name, type(error)), f"{handler.name} was cancelled", which)
+            return Outcome(LATER, context, error)
+        except Exception as error:
+            return self._failure(handler, queue, messages, context, error)
+
+    def plain_calls(self, ended: Callable[[PlainCall, Any, BaseException | None], None]) -> PlainCalls | None:
+        """The short way for plain handlers; None where hooks have to run around each call."""
+        if self._hooks:
+            return None
+        return PlainCalls(self.threads, is_batch=self._is_batch, ended=ended)
+
+    def outcome(
+        self,
+        handler: Handler,
+        queue: MessageQueue,
+        messages: list[MessageExt],
+        context: ConsumeContext | None,
+        result: object,
+        error: BaseException | None,
+    ) -> Outcome:
+        """What came of a call that has returned or raised."""
+        try:
+            if error is not None:
+                raise as_exception(error)
+            return _outcome(handler, context, result)
+        except Exception as failure:
+            return self._failure(handler, queue, messages, context, failure)
+
+    def _failure(
+        self,
+        handler: Handler,
+        queue: MessageQueue,
+        messages: list[MessageExt],
+        context: ConsumeContext | None,
+        error: Exception,
+    ) -> Outcome:
+        which = f"{type(error).__name__}: {error!s:.200}; {_coming_again(queue, messages, context)}"
+        if isinstance(error, MessageInProgressError):  # nothing is wrong in the handler
+            self.failures.warn((handler.name, type(error)), f"{handler.name} failed", which)
+        else:
+            self.failures.warn((handler.name, kind_of(error)), f"{handler.name} failed", which, error)
+        return Outcome(LATER, context, error)
+
+
+def _outcome(handler: Handler, context: ConsumeContext | None, result: object) -> Outcome:
+    if context is None and (result is None or result is SUCCESS):
+        return _SUCCEEDED
+    return Outcome(checked_result(result, handler), context)
+
+
+def _uncancel() -> None:
+    """The task goes on: without this, `asyncio.timeout` in later handlers would be misled."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+
+
+def _coming_again(queue: MessageQueue, batch: Sequence[MessageExt], context: ConsumeContext | None) -> str:
+    messages = batch[done_count(LATER, context, len(batch)) :]
+    if not messages:
+        return f"its {len(batch)} messages are done with"
+    first = messages[0]
+    more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
+    # A retry shows the topic that it was sent to; queue and offset are those of the retry topic.
+    topic = f"{first.topic}, now in {queue.topic}" if is_retry_topic(queue.topic) else first.topic
+    where = f"{topic}, queue {first.queue_id}, offset {first.queue_offset}"
+    return f"message {first.msg_id} of {where}{more}: attempt {first.reconsume_times + 1}"

@@ -1,0 +1,112 @@
+"""Handlers: what a user gives us to consume messages with, in all its shapes.
+
+A handler takes a message, or a list of them when `batch_size` is above 1; with two required parameters,
+or one that is named `context`, it gets a ConsumeContext too. An `async def` runs on the loop, anything
+else in a thread of the consumer.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
+from kourou.protocol.message import MessageExt
+from kourou.wording import counted
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+HandlerResult: TypeAlias = ConsumeResult | None
+MessageHandler: TypeAlias = (
+    Callable[[MessageExt], HandlerResult | Awaitable[HandlerResult]]
+    | Callable[[MessageExt, ConsumeContext], HandlerResult | Awaitable[HandlerResult]]
+    | Callable[[list[MessageExt]], HandlerResult | Awaitable[HandlerResult]]
+    | Callable[[list[MessageExt], ConsumeContext], HandlerResult | Awaitable[HandlerResult]]
+)
+"""What `subscribe` takes."""
+_ONE_MESSAGE: Final = "kourou_takes_one_message"
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A user's function and how to call it."""
+
+    function: Callable[..., Any]
+    is_async: bool
+    takes_context: bool
+    takes_one_message: bool = False
+    """Whether it cannot be given a list."""
+
+    @property
+    def name(self) -> str:
+        """For logs."""
+        return _name_of(self.function)
+
+
+def handler_of(function: MessageHandler) -> Handler:
+    """Look at a user's function; TypeError when it cannot take a message."""
+    if not callable(function):
+        raise TypeError(f"a handler is a function of a message, not {type(function).__name__}")
+    return Handler(function, _is_async(function), _takes_context(function), _takes_one_message(function))
+
+
+def only_one_message(function: FunctionT) -> FunctionT:
+    """Mark a handler that cannot be given a list of messages."""
+    setattr(function, _ONE_MESSAGE, True)
+    return function
+
+
+def check_batch_size(handler: Handler, batch_size: int) -> None:
+    """TypeError for a handler of single messages that would be given lists."""
+    if batch_size > 1 and handler.takes_one_message:
+        raise TypeError(
+            f"{handler.name} is @idempotent and takes one message, and batch_size is {batch_size}: consume "
+            "with batch_size=1, or call it for each message from a handler of lists"
+        )
+
+
+def checked_result(result: object, handler: Handler) -> ConsumeResult:
+    """What a handler returned; TypeError for what means nothing."""
+    if result is None:
+        return ConsumeResult.SUCCESS
+    if isinstance(result, ConsumeResult):
+        return result
+    raise TypeError(
+        f"handler {handler.name} returned {result!r:.100}; it returns a ConsumeResult, or None for success"
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(function, "__call__", None)  # noqa: B004 (the method of an object is looked at)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _takes_one_message(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, _ONE_MESSAGE, False)
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-ins tell nothing of themselves
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    is_starred = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if not positional and not is_starred or len(required) > 2:
+        count = counted(len(required), "argument") if required else "no argument"
+        raise TypeError(
+            f"handler {_name_of(function)}() takes {count}; it must take the message, and may take a "
+            "ConsumeContext as second"
+        )
+    return len(required) == 2 or (len(positional) > 1 and positional[1].name == "context")

@@ -1,0 +1,366 @@
+"""AsyncPushConsumer: calls a handler for every message of the topics it subscribes to.
+
+    async def on_message(message: MessageExt) -> None:
+        print(message.topic, message.body)
+
+    async with AsyncPushConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
+        await consumer.subscribe("TopicTest", "TagA || TagB", on_message)
+        await consumer.wait()
+
+Delivery is at least once: after a crash, a rebalance or a lost answer a message may come again, so
+handlers have to be idempotent (idempotence.py helps). What becomes of a handler that
+
+- returns None or ConsumeResult.SUCCESS: the message is done with;
+- raises: that is logged, and the message comes again after a delay that grows (10 s, 30 s, 1 min …), at
+  most 16 times, then it goes to `%DLQ%group`. An orderly consumer tries it again in its place. A
+  broadcasting one does not try again;
+- returns ConsumeResult.LATER: the same, and nothing is logged;
+- calls `stop`: that begins the stop, which waits for this handler too, and returns;
+- raises CancelledError although nobody cancelled it: the same as any other exception;
+- takes longer than `consume_timeout_ms`: an async one is cancelled, a plain one keeps its thread; either
+  way the message is sent back with delay level 3. Orderly consumers have no such limit;
+- never returns: `stop` waits `stop_timeout_ms` for it, then cancels it, or leaves its thread behind. Its
+  message is not acknowledged and comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self, Unpack, overload
+
+from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
+from kourou.client.core.instance import ClientInstance
+from kourou.client.core.message_checks import check_group, check_topic
+from kourou.client.core.namespaces import Namespace
+from kourou.client.core.option_help import lists_options
+from kourou.client.core.settings import ClientSettings
+from kourou.client.core.signals import signals_call
+from kourou.client.core.stop_once import Ending
+from kourou.client.core.subscription import (
+    ExpressionType,
+    Subscription,
+    subscription_data,
+    warn_of_unlikely_tags,
+)
+from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.push.consumer_calls import ConsumerCalls
+from kourou.client.push.consumer_options import ConsumerKeywords, ConsumerOptions, split_consumer_keywords
+from kourou.client.push.consumer_stats import ConsumerStats
+from kourou.client.push.handler_scope import is_handler_of
+from kourou.client.push.handlers import MessageHandler, check_batch_size, handler_of
+from kourou.client.push.push_engine import PushEngine
+from kourou.errors import ClientStateError
+from kourou.protocol.bodies import ConsumerData, ConsumeType, MessageQueue
+from kourou.protocol.names import retry_topic
+from kourou.protocol.tags import SUB_ALL
+from kourou.transport.request import Processor
+
+_log = logging.getLogger(__name__)
+
+
+@lists_options(ConsumerOptions, ClientSettings)
+class AsyncPushConsumer(AsyncBlockOnly):
+    """A member of a consumer group. Keyword arguments are those of ConsumerOptions and ClientSettings.
+
+    Topics may be subscribed to before and after `start`, and let go of at any time.
+    """
+
+    def __init__(self, group: str, **keywords: Unpack[ConsumerKeywords]) -> None:
+        check_group(group)
+        self.options, self.settings = split_consumer_keywords(keywords)
+        namesrv = self.settings.namesrv if isinstance(self.settings.namesrv, str) else ""
+        self._namespace = Namespace.of(self.settings.namespace, namesrv)
+        self.group = group
+        self._wire_group = self._namespace.wrap(group)
+        self._subscriptions = Subscriptions()
+        self._engine: PushEngine | None = None
+        self._stopped: asyncio.Event | None = None
+        self._is_paused = False
+        self._ending = Ending(f"consumer {group}")
+        self._is_told = False
+        self._role = _Role(self._wire_group, self)
+        self._instance = ClientInstance(
+            self.settings,
+            self._role,
+            title=f"push consumer {group}",
+            is_shared_id=self.options.is_broadcasting,
+        )
+
+    # -- subscriptions ---------------------------------------------------------------------------
+
+    @overload
+    async def subscribe(
+        self, topic: str, handler: MessageHandler, /, *, expression_type: ExpressionType = ...
+    ) -> None: ...
+    @overload
+    async def subscribe(
+        self,
+        topic: str,
+        expression: str,
+        handler: MessageHandler,
+        *,
+        expression_type: ExpressionType = ...,
+    ) -> None: ...
+    @overload
+    async def subscribe(
+        self,
+        topic: str,
+        expression: str = ...,
+        *,
+        handler: MessageHandler,
+        expression_type: ExpressionType = ...,
+    ) -> None: ...
+    async def subscribe(
+        self,
+        topic: str,
+        expression: str | MessageHandler = SUB_ALL,
+        handler: MessageHandler | None = None,
+        *,
+        expression_type: ExpressionType = "TAG",
+    ) -> None:
+        """Have `handler` called for the messages of `topic` that `expression` selects.
+
+        `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
+        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group have to
+        subscribe to the same. A second subscription to a topic replaces the first; if its handler is another
+        one, that is logged.
+        """
+        await self._subscribe(topic, expression, handler, expression_type=expression_type)
+
+    async def _subscribe(
+        self,
+        topic: str,
+        expression: str | MessageHandler,
+        handler: MessageHandler | None,
+        *,
+        expression_type: ExpressionType,
+    ) -> None:
+        if not isinstance(expression, str):
+            if handler is not None:
+                raise TypeError("the expression comes before the handler, and is text")
+            handler, expression = expression, SUB_ALL
+        if handler is None:
+            raise TypeError("a handler is needed: a function of a message")
+        check_topic(topic)
+        data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
+        warn_of_unlikely_tags(topic, data)
+        found = handler_of(handler)
+        check_batch_size(found, self.options.batch_size)
+        self._subscriptions.add(topic, Subscription.of(data, found))
+        if self._engine is not None:
+            self._instance.check_running()
+            await self._subscribed(self._engine, data.topic)
+
+    async def _subscribed(self, engine: PushEngine, topic: str) -> None:
+        """A running consumer has another subscription."""
+        await self._instance.routes.refresh(topic)
+        await engine.check_subscription(topic)
+        engine.resubscribed(topic)
+        await self._instance.heartbeat()
+        engine.rebalancer.wake()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Let go of a topic; its queues go to other members at once."""
+        self._subscriptions.remove(topic, self._namespace.wrap(topic))
+        if self._engine is not None:
+            await self._instance.heartbeat()
+            self._engine.rebalancer.wake()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and begin to consume. An error names the step that failed; nothing runs then."""
+        if self._engine is not None:
+            raise ClientStateError("this consumer was started before; make a new one")
+        if not self.options.is_broadcasting:
+            data = subscription_data(retry_topic(self._wire_group))
+            self._subscriptions.add(data.topic, Subscription.of(data, None))
+        await self._instance.start()
+        try:
+            engine = PushEngine(
+                self._instance, self._wire_group, self._namespace, self.options, self._subscriptions
+            )
+            await engine.start()
+        except BaseException:
+            await self._instance.stop()
+            raise
+        self._stopped = asyncio.Event()
+        self._engine = engine
+        if self._is_paused:
+            engine.pulls.pause()
+
+    async def stop(self) -> None:
+        """Finish what handlers are at, within `stop_timeout_ms`, store offsets, say goodbye. Messages that
+        no handler has begun with go to other members. May be called twice. A handler of this consumer that
+        calls it only begins the stop, which waits for that handler too."""
+        engine = self._engine
+        if engine is None:
+            return
+        self.refuse()
+        if self.is_handler_calling:
+            self._ending.begin(lambda: self._end(engine))
+        else:
+            await self._ending.wait(lambda: self._end(engine))
+
+    def refuse(self) -> None:
+        """Call no more handlers: what `stop` does at once."""
+        if self._engine is not None:
+            self._engine.refuse()
+
+    def refuse_threads(self) -> None:
+        """The same for plain handlers, from any thread."""
+        if self._engine is not None:
+            self._engine.service.refuse_threads()
+
+    async def _end(self, engine: PushEngine) -> None:
+        try:
+            await engine.stop(self.options.stop_timeout_ms / 1000)
+        finally:
+            try:
+                await self._instance.stop()
+            finally:
+                assert self._stopped is not None
+                self._stopped.set()
+
+    @property
+    def is_handler_calling(self) -> bool:
+        """Whether this is asked in a handler of this consumer, or in a task that one started."""
+        return self._engine is not None and is_handler_of(self._engine.calls.threads)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was started, and stopped."""
+        return self._stopped is not None and self._stopped.is_set()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        if kind is None:
+            self.raise_untold()
+
+    def raise_untold(self) -> None:
+        """ClientStateError if it failed in the background and nobody was told so; a `with` block does this
+        at its end."""
+        failure = None if self._engine is None else self._engine.failure
+        if failure is not None and not self._is_told:
+            self._is_told = True
+            raise ClientStateError(f"this consumer has failed: {failure!r}") from failure
+
+    async def wait(self) -> None:
+        """Wait until the consumer is stopped; what made a task of its own fail is raised here."""
+        _, stopped = self._running()
+        if not len(self._subscriptions):
+            _log.warning("consumer %s waits for messages, and is subscribed to no topic yet", self.group)
+        failed = asyncio.ensure_future(self._instance.wait_failed())
+        ended = asyncio.ensure_future(stopped.wait())
+        try:
+            await asyncio.wait([failed, ended], return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                self._is_told = True
+                await failed
+            await stopped.wait()
+        finally:
+            failed.cancel()
+            ended.cancel()
+            await asyncio.wait([failed, ended])
+
+    async def run(self) -> None:
+        """Start if need be, consume until `stop`, Ctrl-C or SIGTERM, then stop in order. Signals are taken in
+        the main thread only, and given back at the end."""
+        if self._engine is None:
+            await self.start()
+        engine = self._engine
+        assert engine is not None
+        try:
+            with signals_call(lambda: self._ending.begin(lambda: self._end(engine))):
+                await self.wait_stopped()
+        finally:
+            await self.stop()
+
+    async def wait_stopped(self) -> None:
+        """As `wait`, but also of a consumer that a handler has begun to stop, or has stopped, already."""
+        if self._ending.is_begun:
+            await self.stop()
+        else:
+            await self.wait()
+
+    # -- while it runs ---------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Pull nothing more until `resume`; what is in hand is consumed."""
+        self._is_paused = True
+        if self._engine is not None:
+            self._engine.pulls.pause()
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._is_paused = False
+        if self._engine is not None:
+            self._engine.pulls.resume()
+
+    def stats(self) -> ConsumerStats:
+        """What was consumed so far, and what is in hand."""
+        if self._engine is None:
+            return ConsumerStats({}, 0, 0, 0, 0, 0)
+        return self._engine.statistics()
+
+    @property
+    def client_id(self) -> str:
+        """Who this consumer is to brokers."""
+        return self._instance.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues assigned to this consumer now, including those of the retry topic."""
+        return [] if self._engine is None else sorted(self._engine.rebalancer.assigned)
+
+    def _running(self) -> tuple[PushEngine, asyncio.Event]:
+        self._instance.check_running()
+        if self._engine is None or self._stopped is None:
+            raise ClientStateError(ASYNC_NOT_STARTED)
+        return self._engine, self._stopped
+
+
+class _Role:
+    """What the consumer is to brokers."""
+
+    def __init__(self, wire_group: str, consumer: AsyncPushConsumer) -> None:
+        self._group = wire_group
+        self._consumer = consumer
+        self._calls = ConsumerCalls(wire_group, lambda: consumer._engine)
+
+    def producer_groups(self) -> Iterable[str]:
+        """None: retries that we send ourselves need no heartbeat."""
+        return ()
+
+    def consumer_data(self) -> Iterable[ConsumerData]:
+        """The group and its subscriptions. Before the first one nobody hears of us: brokers would take the
+        group for one that subscribes to nothing, its other members included."""
+        if self._consumer._subscriptions.is_new:
+            return []
+        options = self._consumer.options
+        return [
+            ConsumerData(
+                group_name=self._group,
+                consume_type=ConsumeType.CONSUME_PASSIVELY,
+                message_model=options.message_model,
+                consume_from_where=options.consume_from_where,
+                subscription_data_set=self._consumer._subscriptions.data(),
+            )
+        ]
+
+    def topics(self) -> Iterable[str]:
+        """All that are subscribed to."""
+        return self._consumer._subscriptions.topics
+
+    def processors(self) -> Mapping[int, Processor]:
+        """Who answers brokers."""
+        return self._calls.processors()

@@ -1,0 +1,296 @@
+"""Rebalancer: which queues are ours, worked out anew whenever the group or a topic changes.
+
+Every member computes its own share from the same lists. A queue that is not ours any more is dropped:
+its offset is stored, and what its handlers still do is not counted. A new one begins where its group is.
+It runs at once when a broker says that the group changed, and every 20 s; sooner when something was missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kourou.client.core.instance import ClientInstance
+from kourou.client.core.routes import TopicRoute
+from kourou.client.core.subscription import Subscription
+from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.push.assigned_queue import AssignedQueue
+from kourou.client.push.consumer_offsets import ConsumerOffsets
+from kourou.client.push.consumer_options import ConsumerOptions
+from kourou.client.push.flow_control import FlowLimits
+from kourou.client.push.queue_locks import QueueLocks
+from kourou.client.push.start_offset import StartOffset
+from kourou.errors import ClientError, KourouError, NoRouteError, ResponseError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.names import is_retry_topic
+from kourou.wording import counted
+
+_log = logging.getLogger(__name__)
+
+# Notifications come in crowds when many members start: one run answers them all.
+_MIN_INTERVAL_S: Final = 0.1
+_UNBALANCED_S: Final = 0.5
+_MAX_UNBALANCED_S: Final = 5.0
+_WAIT_IDLE_S: Final = 0.5
+_FORCED_UNLOCK_MS: Final = 20_000
+
+
+class Rebalancer:
+    """The queues of one consumer."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        options: ConsumerOptions,
+        subscriptions: Subscriptions,
+        offsets: ConsumerOffsets,
+        *,
+        locks: QueueLocks | None,
+        taken: Callable[[AssignedQueue], None],
+        dropped: Callable[[AssignedQueue], None],
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._options = options
+        self._subscriptions = subscriptions
+        self._offsets = offsets
+        self._locks = locks
+        self._taken = taken
+        self._dropped = dropped
+        self._start_offset = StartOffset(instance.api, instance.routes, offsets, options)
+        self._limits = FlowLimits(
+            options.pull_threshold_messages,
+            options.pull_threshold_bytes,
+            None if options.orderly else options.max_span,
+        )
+        self._is_asked = asyncio.Event()
+        self._is_stopping = False
+        self._problems: dict[str, str] = {}
+        self._leaving: dict[MessageQueue, AssignedQueue] = {}
+        self._storing: set[MessageQueue] = set()
+        self.assigned: dict[MessageQueue, AssignedQueue] = {}
+
+    def wake(self) -> None:
+        """Rebalance at once."""
+        self._is_asked.set()
+
+    async def keep_balanced(self) -> None:
+        """Rebalance now, and again whenever there is a reason, until `stop`."""
+        unbalanced_s = _UNBALANCED_S
+        while not self._is_stopping:
+            self._is_asked.clear()
+            wait_s = self._options.rebalance_interval_ms / 1000
+            if await self.rebalance():
+                unbalanced_s = _UNBALANCED_S
+            else:
+                wait_s = min(unbalanced_s, wait_s)
+                unbalanced_s = min(unbalanced_s * 2, _MAX_UNBALANCED_S)
+            await asyncio.sleep(_MIN_INTERVAL_S)
+            await self._wait_asked(wait_s)
+
+    async def _wait_asked(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._is_asked.wait()
+        except TimeoutError:
+            return
+
+    def stop(self) -> None:
+        """Take no more queues."""
+        self._is_stopping = True
+
+    # -- shares ----------------------------------------------------------------------------------
+
+    async def rebalance(self) -> bool:
+        """Work out all shares once; False when something was missing."""
+        is_balanced = await self._finish_leaving()
+        for subscription in self._subscriptions:
+            try:
+                is_balanced &= await self._rebalance_topic(subscription)
+                self._problems.pop(subscription.data.topic, None)
+            except KourouError as error:
+                self._note_problem(subscription.data.topic, str(error))
+                is_balanced = False
+        subscribed = set(self._subscriptions.topics)
+        for assigned in [each for each in self.assigned.values() if each.queue.topic not in subscribed]:
+            await self.drop(assigned)
+        return await self._finish_leaving() and is_balanced
+
+    def _note_problem(self, topic: str, problem: str) -> None:
+        # Told once. A retry topic is made by the broker that hears of the group, a moment later.
+        is_known = self._problems.get(topic) == problem or is_retry_topic(topic)
+        self._problems[topic] = problem
+        _log.log(
+            logging.DEBUG if is_known else logging.WARNING,
+            "group %s: no queues of %s for now: %s",
+            self._group,
+            topic,
+            problem,
+        )
+
+    async def _rebalance_topic(self, subscription: Subscription) -> bool:
+        topic = subscription.data.topic
+        route = await self._instance.routes.get(topic)
+        if self._options.is_broadcasting:
+            share = list(route.subscribe_queues)
+        else:
+            client_ids = sorted(await self._client_ids(route))
+            share = self._share(route, client_ids)
+        return await self._apply(subscription, set(share))
+
+    def _share(self, route: TopicRoute, client_ids: list[str]) -> list[MessageQueue]:
+        strategy = self._options.strategy
+        try:
+            share = list(
+                strategy.allocate(
+                    self._group, self._instance.client_id, sorted(route.subscribe_queues), client_ids
+                )
+            )
+            if strange := [each for each in share if not isinstance(each, MessageQueue)]:
+                raise TypeError(f"{strange[0]!r:.100} is not a MessageQueue")
+            return share
+        except Exception as error:  # a strategy may be a user's own
+            raise ClientError(
+                f"strategy {type(strategy).__name__} cannot share out topic {route.topic!r}: {error!r}"
+            ) from error
+
+    async def _client_ids(self, route: TopicRoute) -> list[str]:
+        """The members as one broker knows them: any that answers, for all are told."""
+        addresses = [
+            address
+            for broker in route.data.broker_datas
+            if (address := self._instance.routes.any_address(broker.broker_name)) is not None
+        ]
+        failure: KourouError = NoRouteError(route.topic, "no broker of it is known")
+        for address in random.sample(addresses, len(addresses)):
+            try:
+                return await self._client_ids_at(address)
+            except KourouError as error:
+                failure = error
+        raise failure
+
+    async def _client_ids_at(self, address: str) -> list[str]:
+        try:
+            found = await self._instance.api.consumer_ids(address, self._group)
+            if self._instance.client_id in found:
+                return found
+        except ResponseError:
+            _log.debug("group %s: broker %s knows no member of it", self._group, address)
+        # It is new to us, or was restarted: whom it does not know it gives no queues to.
+        await self._instance.heartbeat()
+        return await self._instance.api.consumer_ids(address, self._group)
+
+    async def _apply(self, subscription: Subscription, share: set[MessageQueue]) -> bool:
+        topic = subscription.data.topic
+        mine = [each for each in self.assigned.values() if each.queue.topic == topic]
+        lost = [each for each in mine if each.queue not in share or each.is_pull_expired]
+        for assigned in lost:
+            if assigned.is_pull_expired:
+                _log.error(
+                    "group %s: %s was not pulled for too long; restarting it", self._group, assigned.queue
+                )
+        await asyncio.gather(*(self.drop(assigned) for assigned in lost))
+        new = [queue for queue in sorted(share) if queue not in self.assigned]
+        taken = await asyncio.gather(*(self._take(subscription, queue) for queue in new))
+        if lost or any(taken):
+            _log.info(
+                "group %s: %s of %s assigned: %d new, %d lost",
+                self._group,
+                counted(sum(each.topic == topic for each in self.assigned), "queue"),
+                topic,
+                sum(taken),
+                len(lost),
+            )
+            # So that the broker's copy of the subscription is as new as ours.
+            self._subscriptions.touch(topic)
+            await self._instance.heartbeat()
+        return all(taken)
+
+    async def _take(self, subscription: Subscription, queue: MessageQueue) -> bool:
+        if queue in self._leaving or queue in self._storing:
+            return False
+        assigned = AssignedQueue(queue, subscription, self._limits)
+        if self._locks is not None and not await self._locks.lock(assigned):
+            return False
+        self._offsets.forget(queue)
+        try:
+            assigned.next_offset = await self._start_offset.find(queue)
+        except KourouError as error:
+            _log.warning("group %s: where to begin in %s is not known: %s", self._group, queue, error)
+            return False
+        if self._is_stopping or self._subscriptions.get(queue.topic) is None:
+            return False
+        self.assigned[queue] = assigned
+        self._taken(assigned)
+        return True
+
+    # -- letting go ------------------------------------------------------------------------------
+
+    async def drop(self, assigned: AssignedQueue, queue_offset: int | None = None) -> None:
+        """Let go of a queue and store how far it is, or `queue_offset` if the group is to go on there."""
+        if self.assigned.get(assigned.queue) is not assigned:
+            return  # somebody was faster
+        assigned.drop()
+        del self.assigned[assigned.queue]
+        self._dropped(assigned)
+        offset = assigned.consumed_offset if queue_offset is None else queue_offset
+        if self._locks is not None:
+            self._leaving[assigned.queue] = assigned
+        if offset is not None:
+            self._offsets.update(assigned.queue, offset)
+            # Whoever takes the queue next asks the broker where to begin: we ourselves not before it knows.
+            self._storing.add(assigned.queue)
+            try:
+                await self._offsets.persist([assigned.queue])
+            finally:
+                self._storing.discard(assigned.queue)
+        self._offsets.forget(assigned.queue)
+
+    async def move(self, assigned: AssignedQueue, queue_offset: int) -> None:
+        """Begin again at another offset, at once."""
+        await self.drop(assigned, queue_offset)
+        self.wake()
+
+    async def _finish_leaving(self) -> bool:
+        """Unlock the queues that were dropped, as soon as their handlers have ended."""
+        if not self._leaving or self._locks is None:
+            return True
+        idle = [assigned.idle.wait() for assigned in self._leaving.values()]
+        waits = [asyncio.ensure_future(each) for each in idle]
+        await asyncio.wait(waits, timeout=_WAIT_IDLE_S)
+        for wait in waits:
+            wait.cancel()
+        for queue, assigned in list(self._leaving.items()):
+            if assigned.idle.is_set() or assigned.leaving_ms > _FORCED_UNLOCK_MS:
+                del self._leaving[queue]
+                await self._locks.unlock([queue])
+            else:
+                assigned.try_unlock_times += 1
+        return not self._leaving
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    def note_offsets(self) -> Iterable[MessageQueue]:
+        """Note how far every queue is; the queues."""
+        for queue, assigned in self.assigned.items():
+            if (offset := assigned.consumed_offset) is not None:
+                self._offsets.update(queue, offset)
+        return list(self.assigned)
+
+    async def persist(self) -> None:
+        """Store how far every queue is; called every few seconds."""
+        await self._offsets.persist(self.note_offsets())
+
+    async def release_all(self) -> None:
+        """The end: store every offset for good, unlock every queue."""
+        queues = list(self.note_offsets())
+        await self._offsets.persist(queues)
+        for assigned in self.assigned.values():
+            assigned.drop()
+        if self._locks is not None:
+            await self._locks.unlock([*queues, *self._leaving], wait=True)
+        self.assigned.clear()

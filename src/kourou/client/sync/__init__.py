@@ -1,0 +1,1 @@
+"""Blocking clients: the asyncio ones behind a portal to their event loop."""

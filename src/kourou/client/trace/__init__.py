@@ -1,0 +1,1 @@
+"""Message traces: RocketMQ's own and OpenTelemetry."""

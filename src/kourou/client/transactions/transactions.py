@@ -1,0 +1,242 @@
+"""Transactions: what a producer knows of its half messages, and what it tells brokers about them.
+
+One transaction, one outcome: it is noted before a broker hears of it, and whoever asks later hears the
+same. As long as a transaction is open, a broker that asks hears that nobody knows yet, for the check of
+the application cannot see what is not finished. A broker that has confirmed the end, and asks all the
+same over the same connection, hears that too: Apache's 5.x notes ends down seconds later, and to say it
+again would deliver the message twice. Not here: sending the half (transaction_producer.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from kourou.client.core.instance import ClientInstance
+from kourou.client.core.namespaces import Namespace
+from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, call_hooks
+from kourou.client.producer.producer_stats import ProducerCounters
+from kourou.client.producer.send_result import SendResult
+from kourou.client.transactions.transaction_listener import TransactionListener
+from kourou.client.transactions.transaction_state import TransactionState
+from kourou.errors import KourouError, RemotingError, ResponseError
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers.transactions import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+)
+from kourou.protocol.message import Message, MessageExt
+from kourou.protocol.message_id import parse_offset_msg_id
+from kourou.protocol.properties import MessageConst
+from kourou.protocol.record import decode_record
+from kourou.transport.connection import Connection
+from kourou.transport.request import Request
+
+_log = logging.getLogger(__name__)
+
+UNKNOWN: Final = TransactionState.UNKNOWN
+# Java's checkRequestHoldMax. A broker asks again about what is dropped.
+_MAX_CHECKS: Final = 2_000
+# A broker asks within minutes, if its end did not arrive.
+_MAX_REMEMBERED: Final = 10_000
+_END_TIMEOUT_MS: Final = 3_000
+
+
+class Transactions:
+    """The transactions of one producer."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        namespace: Namespace,
+        group: str,
+        listener: TransactionListener,
+        counters: ProducerCounters,
+        hooks: Sequence[ProducerHook],
+    ) -> None:
+        self._instance = instance
+        self._namespace = namespace
+        self._group = group
+        self._listener = listener
+        self._counters = counters
+        self._hooks = [hook.end_transaction for hook in hooks]
+        self._open: set[str] = set()
+        self._all_ended = asyncio.Event()
+        self._all_ended.set()
+        self._outcomes: OrderedDict[str, TransactionState] = OrderedDict()
+        self._confirmed: dict[str, Connection] = {}
+        self._checks = 0
+
+    # -- what we know ----------------------------------------------------------------------------
+
+    def open(self, msg_id: str) -> None:
+        """A transaction begins; its half may be on the way."""
+        self._open.add(msg_id)
+        self._all_ended.clear()
+
+    def note(self, msg_id: str, state: TransactionState) -> None:
+        """A transaction is over. From now on this is what brokers hear."""
+        self._decide(msg_id, state)
+        self._close(msg_id)
+
+    def _decide(self, msg_id: str, state: TransactionState) -> None:
+        if state is UNKNOWN:
+            return
+        self._outcomes[msg_id] = state
+        while len(self._outcomes) > _MAX_REMEMBERED:
+            forgotten, _ = self._outcomes.popitem(last=False)
+            self._confirmed.pop(forgotten, None)
+
+    def _close(self, msg_id: str) -> None:
+        self._open.discard(msg_id)
+        if not self._open:
+            self._all_ended.set()
+
+    async def wait_ended(self, timeout_ms: int) -> int:
+        """Wait for the open transactions, at most so long; how many are left."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._all_ended.wait()
+        except TimeoutError:
+            pass
+        return len(self._open)
+
+    # -- our word --------------------------------------------------------------------------------
+
+    async def end(self, message: Message, half: SendResult, topic: str, state: TransactionState) -> None:
+        """Tell the broker that has the half. If it does not hear, it will ask, and hear the same."""
+        self._decide(half.msg_id, state)
+        self._count(state)
+        try:
+            await self._tell(message, half, topic, state)
+        except (KourouError, TimeoutError) as error:
+            _log.warning(
+                "group %s: the broker may not know that transaction message %s is to %s; it will ask: %s",
+                self._group,
+                half.msg_id,
+                state.name,
+                error,
+            )
+        finally:
+            self._close(half.msg_id)
+
+    async def _tell(self, message: Message, half: SendResult, topic: str, state: TransactionState) -> None:
+        header = EndTransactionRequestHeader(
+            topic=topic,
+            producer_group=self._group,
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=parse_offset_msg_id(half.offset_msg_id).phy_offset,
+            commit_or_rollback=state.value,
+            msg_id=half.msg_id,
+            transaction_id=half.transaction_id or half.msg_id,
+        )
+        address = self._instance.routes.master(half.queue.broker_name)
+        self._call_hooks(message, header, address or "", state)
+        if address is None:
+            raise RemotingError("", f"broker {half.queue.broker_name!r} has no master at present")
+        if state is UNKNOWN:
+            await self._instance.api.end_transaction(address, header)  # which no broker answers
+        else:
+            await self._call(address, header)
+
+    async def _call(self, address: str, header: EndTransactionRequestHeader) -> None:
+        """End a transaction, and hear that the broker has done it."""
+        async with asyncio.timeout(_END_TIMEOUT_MS / 1000):
+            connection = await self._instance.remoting.connection(address)
+            command = self._instance.api.command(RequestCode.END_TRANSACTION, header)
+            answer = await connection.call(command, _END_TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark or "", address)
+        self._confirmed[header.msg_id] = connection
+
+    def _count(self, state: TransactionState) -> None:
+        if state is TransactionState.COMMIT:
+            self._counters.transactions_committed += 1
+        elif state is TransactionState.ROLLBACK:
+            self._counters.transactions_rolled_back += 1
+        else:
+            self._counters.transactions_unknown += 1
+
+    def _call_hooks(
+        self,
+        message: Message | MessageExt,
+        header: EndTransactionRequestHeader,
+        address: str,
+        state: TransactionState,
+    ) -> None:
+        if self._hooks:
+            context = EndTransactionContext(
+                producer_group=self._group,
+                client_id=self._instance.client_id,
+                message=message,
+                msg_id=header.msg_id,
+                transaction_id=header.transaction_id,
+                broker_address=address,
+                state=state,
+                from_transaction_check=header.from_transaction_check,
+            )
+            call_hooks(self._hooks, context)
+
+    # -- a broker asks ---------------------------------------------------------------------------
+
+    def check(self, request: Request) -> None:
+        """CHECK_TRANSACTION_STATE: a broker asks about a half; it is answered in a task, over this
+        connection."""
+        header = request.header(CheckTransactionStateRequestHeader)
+        message = decode_record(request.body)
+        group = message.get_property(MessageConst.PROPERTY_PRODUCER_GROUP)
+        if group != self._group:
+            _log.warning(
+                "a broker asks group %s about message %s of group %s; it is not answered",
+                self._group,
+                message.msg_id,
+                group,
+            )
+        elif self._checks >= _MAX_CHECKS:
+            _log.warning("%d checks wait already; that of %s is left out", self._checks, message.msg_id)
+        else:
+            self._checks += 1
+            self._instance.tasks.start(self._answer(request, header, message), f"check-{message.msg_id}")
+
+    async def _answer(
+        self, request: Request, header: CheckTransactionStateRequestHeader, message: MessageExt
+    ) -> None:
+        try:
+            wire_topic = message.topic
+            message.topic = self._namespace.unwrap(wire_topic)
+            message.broker_name = request.ext_fields.get("bname", "")
+            state = await self._state_of(message, request.connection)
+            end = EndTransactionRequestHeader(
+                topic=wire_topic,
+                producer_group=self._group,
+                tran_state_table_offset=header.tran_state_table_offset,
+                commit_log_offset=header.commit_log_offset,
+                commit_or_rollback=state.value,
+                from_transaction_check=True,
+                msg_id=message.msg_id,
+                transaction_id=header.transaction_id,
+            )
+            self._counters.transaction_checks += 1
+            self._call_hooks(message, end, request.connection.remote_address, state)
+            request.connection.send_oneway(self._instance.api.command(RequestCode.END_TRANSACTION, end))
+        except KourouError as error:
+            _log.warning("the check of transaction message %s is not answered: %s", message.msg_id, error)
+        finally:
+            self._checks -= 1
+
+    async def _state_of(self, message: MessageExt, connection: Connection) -> TransactionState:
+        msg_id = message.msg_id
+        if self._confirmed.get(msg_id) is connection:
+            return UNKNOWN
+        if (known := self._outcomes.get(msg_id)) is not None:
+            return known
+        if msg_id in self._open:
+            return UNKNOWN
+        state = await self._listener.ask(message)
+        if (known := self._outcomes.get(msg_id)) is not None:
+            return known  # another check was answered meanwhile
+        self._decide(msg_id, state)
+        return state

@@ -1,0 +1,136 @@
+"""What brokers offer is asked once for each connection, and never taken for granted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from kourou.client.core.api import ClientApi
+from kourou.client.core.broker_features import BrokerFeatures
+from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.settings import ClientSettings
+from kourou.errors import CallTimeoutError, ConnectionLostError
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.features import Feature, parse_features
+from kourou.transport.client import RemotingClient
+from kourou.transport.pending_calls import Answer
+
+ADDRESS = "127.0.0.1:10911"
+LARGE = {"kourouFeatures": "largePull"}
+
+
+class FakeConnection:
+    """A connection whose requests the test answers."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, Any] = {}
+        self.requests: list[tuple[RemotingCommand, Answer]] = []
+
+    def call_nowait(self, command: RemotingCommand, timeout_ms: int) -> Answer:
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self.requests.append((command, answer))
+        return answer
+
+    def answer(self, ext_fields: dict[str, str] | None, code: int = ResponseCode.SUCCESS) -> None:
+        self.requests[-1][1].set_result(RemotingCommand(code=code, ext_fields=ext_fields))
+
+
+class FakeRemoting:
+    """Gives out the connection that is open now."""
+
+    def __init__(self) -> None:
+        self.now = FakeConnection()
+
+    def open_connection(self, address: str) -> FakeConnection:
+        return self.now
+
+    async def connection(self, address: str) -> FakeConnection:
+        return self.now
+
+
+class Client:
+    def __init__(self) -> None:
+        self.remoting = FakeRemoting()
+        settings = ClientSettings()
+        api = ClientApi(cast(RemotingClient, self.remoting), NamesrvList(settings), settings)
+        self.features = BrokerFeatures(api, "c1", request_timeout_ms=3_000)
+
+    async def ask(self, timeout_ms: int | None = None) -> asyncio.Task[frozenset[Feature]]:
+        """A question, as far as it goes without an answer."""
+        asking = asyncio.create_task(self.features.of(ADDRESS, timeout_ms))
+        await asyncio.sleep(0)
+        return asking
+
+
+async def test_users_of_a_connection_share_one_question() -> None:
+    client = Client()
+    first, second = await client.ask(), await client.ask()
+    first.cancel()  # does not take the answer from the other
+    await asyncio.sleep(0)
+    ((command, _),) = client.remoting.now.requests
+    assert command.code == RequestCode.HEART_BEAT
+    assert b'"consumerDataSet":[]' in command.body and b'"producerDataSet":[]' in command.body
+    client.remoting.now.answer(LARGE)
+    assert await second == {Feature.LARGE_PULL}
+    assert await (await client.ask()) == {Feature.LARGE_PULL}
+    assert len(client.remoting.now.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("ext_fields", "code"),
+    [
+        ({"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}, ResponseCode.SUCCESS),
+        (None, ResponseCode.SUCCESS),
+        (LARGE, ResponseCode.SYSTEM_ERROR),
+    ],
+    ids=["5.x", "4.9", "refused"],
+)
+async def test_a_broker_that_announces_nothing_offers_nothing(
+    ext_fields: dict[str, str] | None, code: int
+) -> None:
+    client = Client()
+    asking = await client.ask()
+    client.remoting.now.answer(ext_fields, code)
+    assert await asking == frozenset()
+
+
+async def test_a_user_that_comes_right_after_the_answer_does_not_hang() -> None:
+    client = Client()
+    asking = await client.ask()
+    client.remoting.now.answer(LARGE)
+    # Within the same turn of the loop, before any callback of the answer: no `await` here lets one run.
+    assert await client.features.of(ADDRESS) == {Feature.LARGE_PULL}
+    assert await asking == {Feature.LARGE_PULL}
+
+
+async def test_behind_a_new_connection_the_broker_is_asked_again() -> None:
+    client = Client()
+    asking = await client.ask()
+    client.remoting.now.answer(LARGE)
+    assert await asking
+    client.remoting.now = FakeConnection()
+    asking = await client.ask()
+    client.remoting.now.answer(None)
+    assert await asking == frozenset()
+
+
+async def test_a_question_without_answer_is_an_error_and_is_asked_again() -> None:
+    client = Client()
+    asking = await client.ask()
+    with pytest.raises(CallTimeoutError):
+        await (await client.ask(timeout_ms=1))
+    assert not asking.done()
+    client.remoting.now.requests[-1][1].set_exception(ConnectionLostError(ADDRESS, "gone"))
+    with pytest.raises(ConnectionLostError):
+        await asking
+    asking = await client.ask()
+    client.remoting.now.answer(LARGE)
+    assert await asking == {Feature.LARGE_PULL}
+
+
+def test_names_of_later_versions_are_passed_over() -> None:
+    assert parse_features("largePull,somethingNew") == {Feature.LARGE_PULL}
+    assert parse_features("") == parse_features(None) == frozenset()

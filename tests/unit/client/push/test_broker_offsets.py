@@ -1,0 +1,97 @@
+"""BrokerOffsets: in which order a broker hears of offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from kourou.client.core.api import ClientApi
+from kourou.client.core.routes import Routes
+from kourou.client.push.consumer_offsets import BrokerOffsets
+from kourou.errors import ConnectError
+from kourou.protocol.bodies import MessageQueue
+
+QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2)]
+
+
+class SlowBroker:
+    """Stores an offset when it is let: in any order, if several are under way."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+        self.waiting: list[asyncio.Event] = []
+        self.is_failing = False
+
+    async def update_consumer_offset(
+        self, address: str, group: str, queue: MessageQueue, queue_offset: int
+    ) -> None:
+        """As ClientApi has it."""
+        turn = asyncio.Event()
+        self.waiting.append(turn)
+        await turn.wait()
+        if self.is_failing:
+            raise ConnectError(address, "gone")
+        self.stored.append(queue_offset)
+
+    async def let_all(self) -> None:
+        """The newest first."""
+        await asyncio.sleep(0)
+        for turn in reversed(self.waiting):
+            turn.set()
+            await asyncio.sleep(0)
+        self.waiting.clear()
+
+
+class OneAddress:
+    """Routes to one broker."""
+
+    def any_address(self, broker_name: str) -> str:
+        """As Routes has it."""
+        return "127.0.0.1:10911"
+
+
+def offsets_at(broker: SlowBroker) -> BrokerOffsets:
+    return BrokerOffsets(cast(ClientApi, broker), cast(Routes, OneAddress()), "CG")
+
+
+async def test_a_newer_offset_waits_for_the_one_before() -> None:
+    broker = SlowBroker()
+    offsets = offsets_at(broker)
+    offsets.update(QUEUES[0], 3)
+    periodic = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+    await asyncio.sleep(0)
+    offsets.update(QUEUES[0], 6)
+    last = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+    while not last.done():
+        await broker.let_all()
+    await periodic
+    assert broker.stored == [3, 6]
+
+
+async def test_so_it_does_for_one_whose_caller_was_cancelled() -> None:
+    broker = SlowBroker()
+    offsets = offsets_at(broker)
+    offsets.update(QUEUES[0], 3)
+    periodic = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+    await asyncio.sleep(0)
+    periodic.cancel()
+    offsets.update(QUEUES[0], 6)
+    last = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+    while not last.done():
+        await broker.let_all()
+    assert broker.stored == [3, 6] and periodic.cancelled()
+
+
+async def test_what_a_broker_did_not_take_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    broker = SlowBroker()
+    broker.is_failing = True
+    offsets = offsets_at(broker)
+    offsets.update(QUEUES[0], 3)
+    for _ in range(2):
+        telling = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+        while not telling.done():
+            await broker.let_all()
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+    assert "group CG: offset 3 of" in caplog.text
