@@ -179,7 +179,7 @@ def spark_suites() -> Iterator[Task]:
         "tests/unit/spark",
         "tests/unit/pipelines",
         "tests/integration/spark",
-        "tests/unit/cli/test_pipeline_sql.py",
+        "tests/unit/cli/pipeline/test_sql.py",
         "tests/unit/test_doc_examples.py",
     )
     yield suite(

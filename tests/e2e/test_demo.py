@@ -61,7 +61,7 @@ def test_it_ends_with_spark(tmp_path: Path) -> None:
     need_spark()
     # The limit is for people who wait, on a machine of their own.
     program = (
-        "import kourou.cli.demo_spark as spark, kourou.cli.main as main\n"
+        "import kourou.cli.demo.spark as spark, kourou.cli.main as main\n"
         f"spark._LIMIT_S = {SPARK_LIMIT_S}\n"
         "main.app(['demo'])\n"
     )
@@ -88,7 +88,7 @@ def test_it_ends_with_spark(tmp_path: Path) -> None:
 def test_a_step_that_does_not_happen_is_one_line(tmp_path: Path) -> None:
     """Brokers whose timers are stopped: a message that is due does not come."""
     program = (
-        "import kourou.cli.demo_tour as tour, kourou.cli.main as main\n"
+        "import kourou.cli.demo.tour as tour, kourou.cli.main as main\n"
         "tour.BROKER_KEYS['timerStopDequeue'] = 'true'\n"
         "tour._WITHIN_S = 4.0\n"
         "main.app(['demo', '--no-spark'])\n"

@@ -41,7 +41,7 @@ def documented(name: str) -> set[str]:
 
 
 def offered(name: str) -> set[str]:
-    from kourou.cli.pipeline import pipeline_app
+    from kourou.cli.pipeline.command import pipeline_app
 
     command = pipeline_app.commands[name]
     return {

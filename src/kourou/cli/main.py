@@ -100,10 +100,10 @@ class _Commands(OneLineGroup):
         return of_admin and f"kourou admin {of_admin}"
 
     def _load_groups(self) -> None:
-        from kourou.cli.bench import bench_app
-        from kourou.cli.pipeline import pipeline_app
+        from kourou.cli.bench.command import bench_app
+        from kourou.cli.pipeline.command import pipeline_app
         from kourou.cli.quickstart import quickstart_app
-        from kourou.cli.store import store_app
+        from kourou.cli.store.command import store_app
 
         for group in (bench_app, pipeline_app, quickstart_app, store_app):
             self.add_command(group)
@@ -309,7 +309,7 @@ def namesrv(
 )
 def demo(*, spark: bool) -> None:
     """Show what a cluster of two brokers does: order, delays, transactions, retries, replay; then Spark."""
-    from kourou.cli.demo import run_demo
+    from kourou.cli.demo.command import run_demo
 
     run_command("kourou demo", lambda: run_demo(spark=spark))
 

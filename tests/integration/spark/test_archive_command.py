@@ -16,7 +16,7 @@ need_module("deltalake")
 from kourou.cli.main import main  # noqa: E402
 from kourou.cli.option_types import parse_duration_ms  # noqa: E402
 from kourou.cli.pairs import parse_pairs  # noqa: E402
-from kourou.cli.pipeline_options import parse_size_bytes  # noqa: E402
+from kourou.cli.pipeline.options import parse_size_bytes  # noqa: E402
 
 # Nobody listens there.
 NOWHERE = "127.0.0.1:1"

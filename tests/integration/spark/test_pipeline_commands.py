@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from kourou.cli.pipeline import pipeline_app
+from kourou.cli.pipeline.command import pipeline_app
 from tests.needed import need_module
 
 

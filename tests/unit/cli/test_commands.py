@@ -509,7 +509,7 @@ def test_the_end_of_an_input_within_a_command_is_no_interrupt(monkeypatch: pytes
     def lost(**_: object) -> None:
         raise EOFError("the peer has closed")
 
-    monkeypatch.setattr("kourou.cli.demo.run_demo", lost)
+    monkeypatch.setattr("kourou.cli.demo.command.run_demo", lost)
     result = CliRunner().invoke(app, ["demo"])
     assert isinstance(result.exception, EOFError) and str(result.exception) == "the peer has closed"
 

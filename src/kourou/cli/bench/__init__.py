@@ -1,0 +1,1 @@
+"""`kourou bench`: load for a cluster."""

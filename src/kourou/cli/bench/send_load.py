@@ -1,0 +1,108 @@
+"""SendLoad: what the loads share that send in threads, one message or batch after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kourou.cli.bench.run import Span, percentiles
+from kourou.cli.bench.tally import Tally
+from kourou.cli.bench.workers import Failures, Workers, now_us
+from kourou.client.sync.producer import Producer
+from kourou.client.sync.transaction_producer import TransactionProducer
+from kourou.errors import ClientStateError, KourouError, MessageRefusedError, ResponseError
+
+# A thread that failed waits, as those of Apache's program do; else a broker that is gone is all one hears of.
+PAUSE_AFTER_FAILURE_S: Final = 3.0
+SEND_FAILED: Final = "send_failed"
+RESPONSE_FAILED: Final = "response_failed"
+
+
+class SendLoad:
+    """Counts and times of sends, whoever makes them."""
+
+    def __init__(self, workers: int, run: Callable[[int], None]) -> None:
+        self.failures = Failures()
+        self.workers = Workers(workers, run)
+        self._tallies = [Tally() for _ in range(workers)]
+
+    @property
+    def last_error(self) -> KourouError | None:
+        """The last of the failures that are only counted."""
+        return self.failures.last
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether all has been sent within that time."""
+        return self.workers.wait(timeout_s)
+
+    def counts(self) -> Mapping[str, int]:
+        """Counts since the start."""
+        return {
+            "messages": self.sends(),
+            SEND_FAILED: self.failures.count(SEND_FAILED),
+            RESPONSE_FAILED: self.failures.count(RESPONSE_FAILED),
+        }
+
+    def sends(self) -> int:
+        """How many sends have gone well."""
+        return sum(tally.count for tally in self._tallies)
+
+    def tallies(self) -> Mapping[str, Sequence[Tally]]:
+        """How long sends took."""
+        return {"rt": self._tallies}
+
+    def send(self, number: int, action: Callable[[], object], messages: int = 1) -> None:
+        """Do one send as worker `number`, and count what comes of it."""
+        began_us = now_us()
+        try:
+            action()
+        except (MessageRefusedError, ClientStateError):
+            raise  # so would be all others
+        except KourouError as error:
+            self.failed(error, messages)
+            self.workers.pause(PAUSE_AFTER_FAILURE_S)
+        else:
+            self._tallies[number].add(now_us() - began_us)
+
+    def sent(self, time_us: int, number: int = 0) -> None:
+        """A send has gone well."""
+        self._tallies[number].add(time_us)
+
+    def failed(self, error: KourouError, messages: int = 1) -> None:
+        """A send has not."""
+        kind = RESPONSE_FAILED if isinstance(error, ResponseError) else SEND_FAILED
+        self.failures.add(kind, error, messages)
+
+
+class ProducerLife:
+    """For a load whose threads share one plain producer: connects it, has them send, disconnects it."""
+
+    workers: Workers
+    _producer: Producer | TransactionProducer
+    _topic: str
+
+    def open(self) -> None:
+        """Connect; a topic that nobody has, and nobody makes, is an error here."""
+        self._producer.start()
+        self._producer.queues(self._topic)
+
+    def begin(self) -> None:
+        """Send."""
+        self.workers.start()
+
+    def close(self) -> None:
+        """End and disconnect. Transactions whose end is unknown stay so: brokers ask the next run."""
+        try:
+            self.workers.finish()
+        finally:
+            self._producer.stop()
+
+
+def send_line(span: Span) -> str:
+    """Progress in the words of Apache's Producer."""
+    times = span.times["rt"]
+    return (
+        f"Send TPS: {span.per_s('messages'):.0f} | Max RT(ms): {span.peak_ms('rt')} "
+        f"| Average RT(ms): {times.average_ms:7.3f} | Send Failed: {span.counts[SEND_FAILED]} "
+        f"| Response Failed: {span.counts[RESPONSE_FAILED]} | {percentiles(times)}"
+    )

@@ -1,0 +1,1 @@
+"""`kourou demo`: the tour."""

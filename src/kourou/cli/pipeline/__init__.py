@@ -1,0 +1,1 @@
+"""`kourou pipeline`: jobs on Spark."""

@@ -1,0 +1,50 @@
+"""`kourou pipeline`: jobs on Spark over topics.
+
+Parses options; the work is in kourou.spark.pipelines, imported when it is asked for: PySpark costs seconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kourou.cli.pipeline.archive import archive
+from kourou.cli.pipeline.replay import replay
+from kourou.cli.pipeline.sql import sql
+from kourou.cli.pipeline.stats import stats
+from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineGroup
+from kourou.errors import ConfigError
+
+pipeline_app = OneLineGroup(
+    "pipeline", help="Run jobs on Spark: declared pipelines, archive, replay, SQL over topics, statistics."
+)
+
+
+@pipeline_app.command()
+@click.argument("file", type=Path, metavar="FILE.yaml")
+@click.option("--master", metavar="URL", help="Spark's master, as local[4] or spark://host:7077.")
+@click.option("--check", is_flag=True, help="Only look for mistakes, and whether the topics are there.")
+@click.option("as_json", "--json", is_flag=True, help="Print progress and rows as JSON.")
+def run(*, file: Path, master: str | None, check: bool, as_json: bool) -> None:
+    """Run the pipeline that a file declares.
+
+    FILE.yaml says what to read, do and write.
+
+    All mistakes in the file are told at once, before Spark starts. Ctrl-C ends the run behind the batches
+    that are under way; started again, it goes on there. Exit code 1: it failed.
+    """
+
+    def action() -> None:
+        try:
+            from kourou.spark.pipelines.run import RunRequest, run_pipeline
+        except ImportError as error:
+            raise ConfigError(f"pipelines need PySpark: pip install 'kourou[spark]' ({error})") from error
+        run_pipeline(RunRequest(file, master=master, check_only=check, as_json=as_json))
+
+    run_command("kourou pipeline run", action)
+
+
+for _command in (archive, replay, sql, stats):
+    pipeline_app.add_command(_command)

@@ -1,0 +1,172 @@
+"""`kourou pipeline sql`: SQL over topics and archives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kourou.cli.option_types import FloatRange, IntRange
+from kourou.cli.pairs import parse_pairs
+from kourou.cli.pipeline.options import (
+    given_namesrv,
+    master_option,
+    namesrv_missing,
+    namesrv_option,
+    pairs_option,
+)
+from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineCommand
+from kourou.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kourou.spark.pipelines.sql import RowPrinter, SqlRequest
+
+TABLE_LIMIT: Final = 100
+"""Rows of a table that is printed for people, unless they say otherwise."""
+_PROGRAM: Final = "kourou pipeline sql"
+_FOLLOW_FROM: Final = "latest"
+
+
+@click.command(cls=OneLineCommand)
+@click.argument("query", metavar="SQL")
+@namesrv_option
+@click.option(
+    "--archive",
+    multiple=True,
+    metavar="DIR",
+    help="An archive of topics, to be read as well; may be repeated.",
+)
+@click.option(
+    "--value",
+    multiple=True,
+    metavar="[TOPIC=]FORM",
+    help="What bodies are: json (columns by a sample), json:SCHEMA, string (if not given), binary.",
+)
+@click.option("as_json", "--json", is_flag=True, help="Print a JSON object for each row.")
+@click.option("as_csv", "--csv", is_flag=True, help="Print CSV.")
+@click.option(
+    "--limit",
+    type=IntRange(0),
+    metavar="N",
+    help=f"So many rows; 0: all. {TABLE_LIMIT} for tables, else all, if not given.",
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option(
+    "start",
+    "--from",
+    metavar="WHERE",
+    help="With --follow: latest (if not given), earliest, or a time (2026-01-31T08:00:00).",
+)
+@click.option(
+    "--interval", type=FloatRange(0), default=1.0, metavar="SECONDS", help="With --follow: between batches."
+)
+@pairs_option("source")
+@master_option
+def sql(
+    *,
+    query: str,
+    namesrv: str | None,
+    archive: tuple[str, ...],
+    value: tuple[str, ...],
+    as_json: bool,
+    as_csv: bool,
+    limit: int | None,
+    follow: bool,
+    start: str | None,
+    interval: float,
+    options: tuple[str, ...],
+    master: str,
+) -> None:
+    """Ask topics by SQL: a topic is a table, with a row for each message.
+
+    SQL is a query; tables have the names of topics.
+
+    `SHOW TABLES` lists the topics. Names with other signs than letters, digits and _ go in backquotes.
+    With --archive a table has live and archived messages, each once; NAME__live and NAME__archive have one
+    side.
+    """
+
+    def action() -> None:
+        from kourou.spark.pipelines.progress import ProgressOutput
+        from kourou.spark.pipelines.sql import run_sql
+
+        if start is not None and not follow:
+            raise ConfigError(
+                "--from goes with --follow; in what is there already, SQL chooses: "
+                "WHERE store_timestamp >= '2026-01-31 08:00:00'"
+            )
+        request = sql_request(
+            query,
+            namesrv=given_namesrv(namesrv),
+            archives=archive,
+            values=value,
+            options=options,
+            limit=_limit(limit, is_table=not as_json and not as_csv and not follow),
+            follow_from=(start or _FOLLOW_FROM) if follow else None,
+            interval=interval,
+            master=master,
+        )
+        run_sql(request, printer_of(as_json, as_csv, follow), ProgressOutput.standard(as_json=as_json))
+
+    run_command(_PROGRAM, action)
+
+
+def sql_request(
+    query: str,
+    *,
+    namesrv: str,
+    archives: Sequence[str],
+    values: Sequence[str],
+    options: Sequence[str],
+    limit: int | None,
+    follow_from: str | None,
+    interval: float,
+    master: str,
+) -> SqlRequest:
+    """What the command was told. ConfigError: something of it is wrong."""
+    from kourou.spark.pipelines.sql import SqlRequest
+    from kourou.spark.pipelines.start_point import start_option
+    from kourou.spark.pipelines.tables import TableOptions
+    from kourou.spark.pipelines.value_forms import parse_value_forms
+
+    if not namesrv and (not archives or follow_from is not None):
+        raise namesrv_missing()
+    source = source_options(namesrv, options)
+    if follow_from is not None:
+        source |= start_option("--from", follow_from)
+    return SqlRequest(
+        sql=query,
+        tables=TableOptions(
+            source=source,
+            archives=tuple(archives),
+            values=parse_value_forms(values),
+            is_stream=follow_from is not None,
+        ),
+        limit=limit,
+        master=master,
+        interval_seconds=interval,
+    )
+
+
+def source_options(namesrv: str, options: Sequence[str]) -> dict[str, str]:
+    """Options of the source, from `NAME=VALUE` texts."""
+    return {**({"namesrv": namesrv} if namesrv else {}), **parse_pairs("--option", options)}
+
+
+def _limit(limit: int | None, *, is_table: bool) -> int | None:
+    if limit is None:
+        return TABLE_LIMIT if is_table else None
+    return limit or None
+
+
+def printer_of(as_json: bool, as_csv: bool, is_stream: bool) -> RowPrinter:
+    """What writes rows in the form that options ask for."""
+    from kourou.cli.pipeline.row_printers import CsvPrinter, JsonPrinter, TablePrinter
+
+    if as_json and as_csv:
+        raise ConfigError("--json and --csv exclude each other")
+    if as_json:
+        return JsonPrinter()
+    return CsvPrinter() if as_csv else TablePrinter(skip_empty=is_stream)

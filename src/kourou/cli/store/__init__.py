@@ -1,0 +1,1 @@
+"""`kourou store`: look at a store at rest."""

@@ -1,0 +1,152 @@
+"""`kourou store`: look at a store's files without changing them.
+
+Parses options; the work is in check.py and inspect.py, imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+
+from kourou.cli.option_types import IntRange
+from kourou.cli.problems import run_command
+from kourou.cli.usage import OneLineGroup
+from kourou.errors import KourouError
+
+CANNOT_READ = 2
+
+store_app = OneLineGroup("store", help="Look into a store: check it, show what it holds.")
+
+_folder = click.argument("folder", type=Path, metavar="DIR")
+_commit_log = click.option(
+    "--commit-log",
+    multiple=True,
+    metavar="DIR[,DIR]",
+    help="Where the CommitLog is, if elsewhere: as in storePathCommitLog, or repeated.",
+)
+_index_slots = click.option(
+    "--index-slots",
+    type=IntRange(1),
+    help="maxHashSlotNum of the index, if it is not a quarter of maxIndexNum.",
+)
+_json = click.option("as_json", "--json", is_flag=True, help="Print JSON.")
+
+
+@store_app.command()
+@_folder
+@_commit_log
+@_index_slots
+@click.option("--delay-levels", help="messageDelayLevel of the broker, if it is not the default.")
+@_json
+def check(
+    *,
+    folder: Path,
+    commit_log: tuple[str, ...],
+    index_slots: int | None,
+    delay_levels: str | None,
+    as_json: bool,
+) -> None:
+    """Check every file of a store. Changes nothing; works beside a running broker.
+
+    DIR is the store, the folder that holds `commitlog`; or the folder of `kourou standalone`, of which the
+    store of each broker is checked.
+
+    Exit code 0: nothing is wrong (what the next start mends is listed). 1: something is. 2: there is no
+    store, or a file of it cannot be read.
+    """
+    from kourou.cli.store.check import CheckCommand
+
+    command = CheckCommand(
+        folder=folder,
+        log_folders=_folders(commit_log),
+        index_slots=index_slots,
+        delay_levels=delay_levels,
+        as_json=as_json,
+    )
+    _run("kourou store check", command.run)
+
+
+@store_app.command(short_help="Show what a store holds, or one message of it.")
+@_folder
+@click.option("--topic", help="Only this topic.")
+@click.option("--queue", type=IntRange(0), help="Only this queue; lists its messages.")
+@click.option("first", "--from", type=IntRange(0), help="With --queue: from this offset.")
+@click.option("--limit", type=IntRange(1), default=20, help="With --queue: how many messages.")
+@click.option("--message", metavar="PHY_OFFSET|MSGID", help="Show one message.")
+@click.option("--record", type=IntRange(0), metavar="PHY_OFFSET", help="Show the fields of what lies there.")
+@click.option("with_hex", "--hex", is_flag=True, help="With --record: show the bytes too.")
+@_commit_log
+@_index_slots
+@_json
+def inspect(
+    *,
+    folder: Path,
+    topic: str | None,
+    queue: int | None,
+    first: int | None,
+    limit: int,
+    message: str | None,
+    record: int | None,
+    with_hex: bool,
+    commit_log: tuple[str, ...],
+    index_slots: int | None,
+    as_json: bool,
+) -> None:
+    """Show what a store holds: files, queues, offsets of groups; or one message, or one record.
+
+    DIR is the store, the folder that holds `commitlog`; or the folder of a `kourou standalone` with one
+    broker.
+
+    Exit code 2: there is no store, a file cannot be read, or nothing is there.
+    """
+    from kourou.cli.store.inspect import InspectCommand
+
+    if with_hex and record is None:
+        raise click.BadParameter("--hex shows the bytes of a record: give its place with --record")
+    command = InspectCommand(
+        given_folder=folder,
+        log_folders=_folders(commit_log),
+        index_slots=index_slots,
+        topic=topic,
+        queue_id=queue,
+        first_queue_offset=first,
+        limit=limit,
+        message=message,
+        record_phy_offset=record,
+        with_hex=with_hex,
+        as_json=as_json,
+    )
+    _run("kourou store inspect", command.run, is_output_all=True)
+
+
+def _folders(options: Iterable[str]) -> tuple[Path, ...]:
+    """Apache's list, with commas between the folders."""
+    names = (name.strip() for option in options for name in option.split(","))
+    return tuple(Path(name) for name in names if name)
+
+
+def _run(program: str, action: Callable[[], int], *, is_output_all: bool = False) -> None:
+    """Run a command and end with its exit code."""
+    run_command(program, lambda: _end(program, action), is_output_all=is_output_all)
+
+
+def _end(program: str, action: Callable[[], int]) -> None:
+    try:
+        code = action()
+    except BrokenPipeError:
+        raise
+    except (KourouError, OSError) as error:
+        print(f"{program}: {_line(error)}", file=sys.stderr)
+        code = CANNOT_READ
+    sys.stdout.flush()
+    if code:
+        sys.exit(code)
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
