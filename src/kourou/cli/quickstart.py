@@ -86,7 +86,7 @@ def consume(namesrv: str, topic: str) -> None:
     printing = threading.Lock()
 
     def show(message: MessageExt) -> None:
-        from kourou.admin.message_view import MessageView
+        from kourou.admin.messages.message_view import MessageView
         from kourou.cli.admin.forms import message_ext
 
         line = f"Receive New Messages: [{message_ext(MessageView.of(message))}]"

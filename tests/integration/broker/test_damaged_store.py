@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kourou.admin.doctor_checks_servers import damage_findings
-from kourou.admin.doctor_scene import BrokerView
+from kourou.admin.doctor.checks_servers import damage_findings
+from kourou.admin.doctor.cluster_snapshot import BrokerView
 from kourou.admin.session import BrokerAddress
 from kourou.protocol.bodies import KVTable, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode

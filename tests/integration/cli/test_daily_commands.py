@@ -213,7 +213,7 @@ def test_what_is_stored_comes_in_the_order_of_storing(mq: LocalCluster) -> None:
 def test_a_filter_looks_back_only_so_far_and_says_so(
     mq: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kourou.admin.tailing.LOOK_BACK", 20)
+    monkeypatch.setattr("kourou.admin.messages.tailing.LOOK_BACK", 20)
     mq.create_topic("Rare", queues=1)
     with Producer("shop", namesrv=mq.namesrv) as producer:
         producer.send_many([Message("Rare", b"needle" if number < 5 else b"hay") for number in range(100)])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kourou.admin.message_view import MessageView
+from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import forms
 from kourou.cli.admin.options import UsageError
 from kourou.client.producer.send_result import SendResult, SendStatus

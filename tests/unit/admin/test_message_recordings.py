@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.admin import message_reading
-from kourou.admin.message_reading import QueuePlace
+from kourou.admin.messages import message_reading
+from kourou.admin.messages.message_reading import QueuePlace
 from kourou.admin.session import Admin
 from kourou.cli.admin import message_print_commands, message_report
 from kourou.errors import ResponseError

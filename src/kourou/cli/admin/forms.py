@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from kourou.admin.message_view import MessageView
+from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin.options import UsageError
 from kourou.client.producer.send_result import SendResult
 from kourou.protocol.bodies import (

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import AsyncIterator
 from typing import Final
 
-from kourou.admin.doctor import DEFAULT_WATCH_S, diagnose
-from kourou.admin.doctor_findings import DoctorReport, Finding, Severity
+from kourou.admin.doctor.doctor import DEFAULT_WATCH_S, diagnose
+from kourou.admin.doctor.findings import DoctorReport, Finding, Severity
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import Given, UsageError, value
 from kourou.cli.admin.screen import Screen

@@ -8,8 +8,15 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final
 
-from kourou.admin.dead_letters import Selection
-from kourou.admin.redrive import Redriven, RedriveOutcome, RedrivePlan, plan_redrive, preview, redrive
+from kourou.admin.messages.dead_letters import Selection
+from kourou.admin.messages.redrive import (
+    Redriven,
+    RedriveOutcome,
+    RedrivePlan,
+    plan_redrive,
+    preview,
+    redrive,
+)
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.forms import cut, parse_time, plain_time
 from kourou.cli.admin.options import Given, UsageError, flag, required, value

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kourou.admin.message_reading import (
+from kourou.admin.messages.message_reading import (
     Pulled,
     QueuePlace,
     QueueSpan,
@@ -19,7 +19,7 @@ from kourou.admin.message_reading import (
     readable_queues,
     subscription_of,
 )
-from kourou.admin.message_view import MessageView
+from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import forms
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message_report import body_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kourou.admin.message_queries import (
+from kourou.admin.messages.message_queries import (
     FOR_EVER_MS,
     KEY_INDEX,
     MAX_FOUND,
@@ -13,9 +13,9 @@ from kourou.admin.message_queries import (
     query_by_key,
     query_by_unique_key,
 )
-from kourou.admin.message_reading import message_at, queue_place
-from kourou.admin.message_sending import SentMessage
-from kourou.admin.messages import consume_directly, find_message, resend
+from kourou.admin.messages.message_reading import message_at, queue_place
+from kourou.admin.messages.message_sending import SentMessage
+from kourou.admin.messages.messages import consume_directly, find_message, resend
 from kourou.admin.running_info import RunningInfo, running_info
 from kourou.cli.admin import forms
 from kourou.cli.admin.command import AdminCommand, Call

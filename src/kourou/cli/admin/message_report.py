@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kourou.admin.message_track import MessageTrack, track
-from kourou.admin.message_view import MessageView
+from kourou.admin.messages.message_track import MessageTrack, track
+from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import forms
 from kourou.cli.admin.command import Call
 from kourou.cli.admin.options import Option, UsageError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kourou.admin.message_queries import FOR_EVER_MS, MAX_FOUND
-from kourou.admin.trace import MessageTraces, TraceEvent, message_traces
+from kourou.admin.messages.message_queries import FOR_EVER_MS, MAX_FOUND
+from kourou.admin.messages.trace import MessageTraces, TraceEvent, message_traces
 from kourou.cli.admin import forms
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message_query_commands import time_of

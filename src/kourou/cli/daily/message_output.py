@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from kourou.admin.message_view import MessageView
+from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin.screen import printable
 from kourou.cli.daily.moments import shown_time
 from kourou.protocol.properties import KEY_SEPARATOR, RESERVED_PROPERTIES

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from kourou.admin.message_sending import SENDS_AT_ONCE, SentMessage, check_timers, send_messages
+from kourou.admin.messages.message_sending import SENDS_AT_ONCE, SentMessage, check_timers, send_messages
 from kourou.cli.daily.cluster_command import Session, cluster_command
 from kourou.cli.daily.missing_names import existing_route
 from kourou.cli.daily.names import complete_topics

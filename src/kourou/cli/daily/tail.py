@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from kourou.admin.message_view import MessageView
-from kourou.admin.tailing import Last, Since, Tail
+from kourou.admin.messages.message_view import MessageView
+from kourou.admin.messages.tailing import Last, Since, Tail
 from kourou.cli.admin.screen import Screen
 from kourou.cli.daily.cluster_command import Session, cluster_command
 from kourou.cli.daily.message_output import message_json, message_line

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kourou.admin.group_offsets import reset_offsets
-from kourou.admin.redrive import RedriveOutcome, plan_redrive, redrive
+from kourou.admin.messages.redrive import RedriveOutcome, plan_redrive, redrive
 from kourou.admin.session import Admin
 from kourou.cli.demo.progress import Flow, flow_progress
 from kourou.client.producer.producer import AsyncProducer

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import pytest
 
-from kourou.admin.message_view import MessageView
+from kourou.admin.messages.message_view import MessageView
 from kourou.cli.daily.cluster_command import aligned
 from kourou.cli.daily.message_output import message_json, message_line
 from kourou.cli.daily.moments import parse_moment_ms, shown_time

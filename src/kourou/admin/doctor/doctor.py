@@ -2,7 +2,7 @@
 
 Two looks are taken, some seconds apart, so that what grows is seen. Nothing is changed, and no offset moves.
 A check that fails, for whatever reason, is listed with the reason; the others go on.
-Not here: the checks (doctor_checks_*.py), what they look at (doctor_scene.py).
+Not here: the checks (doctor_checks_*.py), what they look at (cluster_snapshot.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
-from kourou.admin.doctor_checks_groups import (
+from kourou.admin.doctor.checks_groups import (
     check_client_ids,
     check_client_versions,
     check_dead_letters,
@@ -21,8 +21,8 @@ from kourou.admin.doctor_checks_groups import (
     check_subscriptions,
     check_unheld_queues,
 )
-from kourou.admin.doctor_checks_machine import check_machine
-from kourou.admin.doctor_checks_servers import (
+from kourou.admin.doctor.checks_machine import check_machine
+from kourou.admin.doctor.checks_servers import (
     check_addresses,
     check_brokers,
     check_clocks,
@@ -32,10 +32,10 @@ from kourou.admin.doctor_checks_servers import (
     check_namesrvs,
     check_stores,
 )
-from kourou.admin.doctor_checks_topics import check_order_conf, check_permissions, check_spread
-from kourou.admin.doctor_checks_transactions import check_transactions
-from kourou.admin.doctor_findings import DoctorReport, Finding, Severity
-from kourou.admin.doctor_scene import Scene, look, look_again
+from kourou.admin.doctor.checks_topics import check_order_conf, check_permissions, check_spread
+from kourou.admin.doctor.checks_transactions import check_transactions
+from kourou.admin.doctor.cluster_snapshot import Scene, look, look_again
+from kourou.admin.doctor.findings import DoctorReport, Finding, Severity
 from kourou.admin.session import Admin
 from kourou.client.core.settings import ClientOptions
 from kourou.errors import KourouError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.admin.doctor_checks_machine import listening_pid
+from kourou.admin.doctor.checks_machine import listening_pid
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux has /proc/net/tcp")

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kourou.admin.brokers import broker_configs
-from kourou.admin.doctor_findings import Finding, Severity
-from kourou.admin.doctor_scene import BrokerView, Scene
+from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene
+from kourou.admin.doctor.findings import Finding, Severity
 from kourou.clock import duration_text
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, TopicList, decode_body

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from kourou.admin.connections import replica_addresses
-from kourou.admin.messages import started_producer
+from kourou.admin.messages.messages import started_producer
 from kourou.admin.session import Admin
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult

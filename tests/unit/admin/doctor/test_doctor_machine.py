@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kourou.admin.doctor_checks_machine import (
+from kourou.admin.doctor.checks_machine import (
     folder_findings,
     is_local,
     limit_findings,
@@ -16,7 +16,7 @@ from kourou.admin.doctor_checks_machine import (
     mount_of,
     scheduler_of,
 )
-from kourou.admin.doctor_checks_servers import (
+from kourou.admin.doctor.checks_servers import (
     broker_clock_ms,
     check_clocks,
     clock_skew_ms,
@@ -25,8 +25,8 @@ from kourou.admin.doctor_checks_servers import (
     fence_findings,
     kernel_findings,
 )
-from kourou.admin.doctor_findings import Severity
-from kourou.admin.doctor_scene import BrokerView, Scene
+from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene
+from kourou.admin.doctor.findings import Severity
 from kourou.admin.session import Admin, BrokerAddress
 
 LIMITS = """\

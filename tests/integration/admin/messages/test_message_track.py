@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from kourou import AsyncLitePullConsumer, AsyncPushConsumer, Message, MessageExt
-from kourou.admin.message_track import MessageTrack, TrackType, track
-from kourou.admin.messages import view_message
+from kourou.admin.messages.message_track import MessageTrack, TrackType, track
+from kourou.admin.messages.messages import view_message
 from tests.integration.admin.group_kit import TOPIC, Traffic, traffic, until
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kourou.admin.message_queries import FOR_EVER_MS, MAX_FOUND, query_by_key
+from kourou.admin.messages.message_queries import FOR_EVER_MS, MAX_FOUND, query_by_key
 from kourou.admin.session import Admin
 from kourou.client.trace.trace_data import (
     PubTrace,

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from kourou.admin import doctor, doctor_checks_groups
-from kourou.admin.doctor_scene import Scene
+from kourou.admin.doctor import checks_groups as doctor_checks_groups
+from kourou.admin.doctor import doctor
+from kourou.admin.doctor.cluster_snapshot import Scene
 from kourou.admin.session import Admin
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kourou import Message, MessageQueue, Producer
+from kourou.admin.messages.tailing import Last, Since, Tail
 from kourou.admin.session import Admin
-from kourou.admin.tailing import Last, Since, Tail
 from kourou.protocol.message import MessageExt
 from kourou.testing import LocalCluster
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kourou.admin.connections import producers_of_broker
-from kourou.admin.doctor_findings import Finding, Severity
-from kourou.admin.doctor_scene import BrokerView, Scene, now_ms
-from kourou.admin.message_reading import QueuePlace, QueueSpan, read_span
+from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene, now_ms
+from kourou.admin.doctor.findings import Finding, Severity
+from kourou.admin.messages.message_reading import QueuePlace, QueueSpan, read_span
 from kourou.errors import RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue, ProducerTableInfo
 from kourou.protocol.codes import ResponseCode

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kourou.admin.doctor_findings import Finding, Severity
-from kourou.admin.doctor_scene import Scene
+from kourou.admin.doctor.cluster_snapshot import Scene
+from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.order_conf import ORDER_TOPIC_CONFIG
 from kourou.errors import ResponseError
 from kourou.protocol.bodies import KVTable, decode_body

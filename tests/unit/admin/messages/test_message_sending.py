@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from kourou.admin import message_sending
-from kourou.admin.message_sending import send_messages
+from kourou.admin.messages import message_sending
+from kourou.admin.messages.message_sending import send_messages
 from kourou.admin.session import Admin
 from kourou.errors import KourouError
 from kourou.protocol.message import Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kourou.admin.dead_letters import origin_topic
+from kourou.admin.messages.dead_letters import origin_topic
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.names import is_retry_topic
 from kourou.protocol.properties import MessageConst

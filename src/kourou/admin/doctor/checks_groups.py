@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kourou.admin.consume_stats import GroupProgress
-from kourou.admin.doctor_findings import Finding, Severity
-from kourou.admin.doctor_scene import GroupView, Member, Scene, now_ms
+from kourou.admin.doctor.cluster_snapshot import GroupView, Member, Scene, now_ms
+from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.running_info import STARTED_FOR_A_WHILE_MS, RunningInfo
 from kourou.admin.topics import TopicStatus
 from kourou.protocol.bodies import ConsumeType, MessageModel, MessageQueue

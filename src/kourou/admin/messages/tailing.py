@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from kourou.admin.message_reading import (
+from kourou.admin.messages.message_reading import (
     QueuePlace,
     QueueSpan,
     pull_once,

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from kourou.admin.message_queries import query_by_unique_key
+from kourou.admin.messages.message_queries import query_by_unique_key
 from kourou.admin.session import Admin
 from kourou.client.core.settings import ClientOptions
 from kourou.client.producer.producer import AsyncProducer

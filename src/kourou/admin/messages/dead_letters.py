@@ -9,7 +9,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from kourou.admin.message_reading import QueuePlace, QueueSpan, queue_span, read_span, readable_queues
+from kourou.admin.messages.message_reading import (
+    QueuePlace,
+    QueueSpan,
+    queue_span,
+    read_span,
+    readable_queues,
+)
 from kourou.admin.session import Admin
 from kourou.admin.topics import read_permission_command
 from kourou.errors import ConfigError, ProtocolError, ResponseError

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from kourou.admin.brokers import broker_runtime
 from kourou.admin.connections import consumer_connection
 from kourou.admin.consume_stats import GroupProgress, consume_stats
-from kourou.admin.doctor_findings import NotChecked
+from kourou.admin.doctor.findings import NotChecked
 from kourou.admin.running_info import RunningInfo, running_info
 from kourou.admin.session import Admin, BrokerAddress, command_line
 from kourou.admin.targets import brokers_of

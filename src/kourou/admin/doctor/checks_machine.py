@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from kourou.admin.brokers import broker_configs
-from kourou.admin.doctor_findings import Finding, Severity
-from kourou.admin.doctor_scene import BrokerView, Scene
+from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene
+from kourou.admin.doctor.findings import Finding, Severity
 
 PROC: Final = Path("/proc")
 SYS: Final = Path("/sys")

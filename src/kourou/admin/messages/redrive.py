@@ -29,16 +29,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kourou.admin.connections import consumer_connection
-from kourou.admin.dead_letter_copies import comes_from, copy_of_dead_letter
-from kourou.admin.dead_letters import (
+from kourou.admin.messages.dead_letter_copies import comes_from, copy_of_dead_letter
+from kourou.admin.messages.dead_letters import (
     DeadLetter,
     Selection,
     dead_letter_spans,
     origin_topic,
     read_dead_letters,
 )
-from kourou.admin.message_queries import query_by_unique_key
-from kourou.admin.message_reading import QueuePlace, QueueSpan
+from kourou.admin.messages.message_queries import query_by_unique_key
+from kourou.admin.messages.message_reading import QueuePlace, QueueSpan
 from kourou.admin.running_info import PROP_CONSUME_ORDERLY, running_info
 from kourou.admin.session import Admin
 from kourou.client.producer.producer import AsyncProducer

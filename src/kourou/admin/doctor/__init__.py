@@ -1,0 +1,1 @@
+"""`doctor`: what is wrong with a cluster, and what to do about it."""

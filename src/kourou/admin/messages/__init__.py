@@ -1,0 +1,1 @@
+"""Messages: queries, reading, sending, tracks, dead letters."""
