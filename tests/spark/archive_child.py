@@ -18,10 +18,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from kourou.spark.pipelines import archive, replay
-from kourou.spark.pipelines.lake_delta import DeltaLake
-from kourou.spark.pipelines.lake_iceberg import IcebergLake
-from kourou.spark.pipelines.lake_parquet import ParquetLake
+from kourou.spark.pipelines.archive import archive
+from kourou.spark.pipelines.lake.lake_delta import DeltaLake
+from kourou.spark.pipelines.lake.lake_iceberg import IcebergLake
+from kourou.spark.pipelines.lake.lake_parquet import ParquetLake
+from kourou.spark.pipelines.replay import replay
 
 BACKENDS = (ParquetLake, DeltaLake, IcebergLake)
 

@@ -63,8 +63,8 @@ def run_child(kind: str, request: dict[str, Any], *moment: str) -> list[dict[str
 
 def archived(spark: SparkSession, folder: Path) -> DataFrame:
     """The rows of an archive."""
-    from kourou.spark.pipelines.archive_folder import open_archive
-    from kourou.spark.pipelines.lake import read_lake
+    from kourou.spark.pipelines.archive.archive_folder import open_archive
+    from kourou.spark.pipelines.lake.lake import read_lake
 
     return read_lake(spark, open_archive(folder).table)
 
@@ -79,8 +79,8 @@ def archived_places(folder: Path) -> Counter[Place]:
     """The same without Spark, by the files that the table has."""
     import pyarrow.parquet as pq
 
-    from kourou.spark.pipelines.archive_folder import open_archive
-    from kourou.spark.pipelines.lake import open_backend
+    from kourou.spark.pipelines.archive.archive_folder import open_archive
+    from kourou.spark.pipelines.lake.lake import open_backend
 
     backend = open_backend(open_archive(folder).table)
     snapshot = backend.snapshot()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kourou.spark.pipelines.lake import compact, open_backend
+from kourou.spark.pipelines.lake.lake import compact, open_backend
 from tests.unit.pipelines.lake_kit import put, table_of
 
 ROWS = 10

@@ -21,7 +21,7 @@ from kourou.errors import ConfigError, KourouError, NoNameServerError  # noqa: E
 from kourou.protocol.bodies import MessageQueue  # noqa: E402
 from kourou.spark.data_loss import DataLossError  # noqa: E402
 from kourou.spark.options import PUSH_FILTERS_OPTION  # noqa: E402
-from kourou.spark.pipelines.tables import TableOptions, connection_client  # noqa: E402
+from kourou.spark.pipelines.sql.tables import TableOptions, connection_client  # noqa: E402
 from kourou.spark.source import FilteringReader, RocketmqDataSource  # noqa: E402
 from kourou.spark.source_client import close_shared_clients  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402

@@ -18,8 +18,9 @@ from tests.needed import need_module
 need_module("pyspark")
 need_module("yaml")
 
-from kourou.spark.pipelines import bad_records, check_sinks, check_sources, check_steps, checking  # noqa: E402
-from kourou.spark.pipelines.values import USUAL_COLUMNS  # noqa: E402
+from kourou.spark.pipelines import bad_records  # noqa: E402
+from kourou.spark.pipelines.check import check_sinks, check_sources, check_steps, checking  # noqa: E402
+from kourou.spark.pipelines.sql.values import USUAL_COLUMNS  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

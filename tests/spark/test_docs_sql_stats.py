@@ -50,7 +50,7 @@ def outputs(
 ) -> Iterator[dict[str, str]]:
     """Runs the commands of a document, and gives what they print."""
     from kourou.cli.main import app
-    from kourou.spark.pipelines.archive import ArchiveRequest, run_archive
+    from kourou.spark.pipelines.archive.archive import ArchiveRequest, run_archive
 
     monkeypatch.chdir(tmp_path)
     spark.catalog.dropTempView("orders")  # of another test: views count more than topics

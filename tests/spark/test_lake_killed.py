@@ -17,7 +17,7 @@ from tests.unit.pipelines.lake_kit import FORMATS, numbers_in, pq, table_of
 
 need_module("deltalake")
 
-from kourou.spark.pipelines.lake import LakeTable, open_backend  # noqa: E402
+from kourou.spark.pipelines.lake.lake import LakeTable, open_backend  # noqa: E402
 from tests.spark.lake_child import ROWS  # noqa: E402
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]

@@ -15,7 +15,7 @@ need_module("pyspark")
 need_module("deltalake")
 need_module("pyiceberg")
 
-from kourou.spark.pipelines.lake import LakeTable, compact, read_lake, write_batch  # noqa: E402
+from kourou.spark.pipelines.lake.lake import LakeTable, compact, read_lake, write_batch  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

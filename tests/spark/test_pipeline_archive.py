@@ -22,9 +22,9 @@ need_module("pyspark")
 need_module("deltalake")
 need_module("pyiceberg")
 
-from kourou.spark.pipelines.archive import ArchiveRequest, run_archive  # noqa: E402
-from kourou.spark.pipelines.archive_folder import open_archive  # noqa: E402
-from kourou.spark.pipelines.lake import compact, open_backend  # noqa: E402
+from kourou.spark.pipelines.archive.archive import ArchiveRequest, run_archive  # noqa: E402
+from kourou.spark.pipelines.archive.archive_folder import open_archive  # noqa: E402
+from kourou.spark.pipelines.lake.lake import compact, open_backend  # noqa: E402
 from kourou.spark.pipelines.progress import ProgressOutput  # noqa: E402
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ need_module("pyspark")
 need_module("deltalake")
 need_module("pyiceberg")
 
-from kourou.spark.pipelines import replay  # noqa: E402
-from kourou.spark.pipelines.archive import ArchiveRequest, run_archive  # noqa: E402
-from kourou.spark.pipelines.archive_folder import open_archive  # noqa: E402
+from kourou.spark.pipelines.archive.archive import ArchiveRequest, run_archive  # noqa: E402
+from kourou.spark.pipelines.archive.archive_folder import open_archive  # noqa: E402
 from kourou.spark.pipelines.progress import ProgressOutput  # noqa: E402
-from kourou.spark.pipelines.replay import ReplayRequest, run_replay  # noqa: E402
+from kourou.spark.pipelines.replay import replay  # noqa: E402
+from kourou.spark.pipelines.replay.replay import ReplayRequest, run_replay  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

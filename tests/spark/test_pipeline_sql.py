@@ -212,7 +212,7 @@ def test_what_cannot_be_followed_is_told(sql: Sql) -> None:
 @pytest.fixture(scope="module")
 def archive(spark: SparkSession, mq: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Ten archived messages of `kept`; twenty are live."""
-    from kourou.spark.pipelines.archive import ArchiveRequest, run_archive
+    from kourou.spark.pipelines.archive.archive import ArchiveRequest, run_archive
 
     folder = str(tmp_path_factory.mktemp("lake") / "archive")
     send_kept(mq, 0, 10)
@@ -253,8 +253,8 @@ def test_an_archive_needs_no_name_server(
 def test_an_archive_with_gaps_is_filled_from_the_topic(
     sql: Sql, spark: SparkSession, archive: str, tmp_path: Path
 ) -> None:
-    from kourou.spark.pipelines.archive_folder import ensure_archive, open_archive
-    from kourou.spark.pipelines.lake import read_lake, write_batch
+    from kourou.spark.pipelines.archive.archive_folder import ensure_archive, open_archive
+    from kourou.spark.pipelines.lake.lake import read_lake, write_batch
 
     rows = read_lake(spark, open_archive(archive).table).where("queue_offset IN (1, 3)")
     with_gaps = ensure_archive(tmp_path / "gaps", topics=["kept"])

@@ -114,7 +114,7 @@ def test_all_topics_and_messages_without_keys(stats: Stats) -> None:
 
 def test_a_minute_with_many_keys_has_approximate_top_keys(spark: SparkSession) -> None:
     """More keys than the sketch tracks: all alike, and with one that stands out."""
-    from kourou.spark.pipelines.stats import per_minute
+    from kourou.spark.pipelines.sql.stats import per_minute
 
     times = "'x' AS value, timestamp'2026-01-01' AS born_timestamp, timestamp'2026-01-01' AS store_timestamp"
     even = f"SELECT concat('k', id) AS key, topic, {times} FROM range(40000)"

@@ -22,7 +22,10 @@ MODULES = sorted(
     module.name for module in pkgutil.walk_packages(kourou.__path__, "kourou.") if module.name != KERNEL
 )
 PACKAGES = sorted({name.split(".")[1] for name in MODULES})
-LAKES = {"kourou.spark.pipelines.lake_delta": "deltalake", "kourou.spark.pipelines.lake_iceberg": "pyiceberg"}
+LAKES = {
+    "kourou.spark.pipelines.lake.lake_delta": "deltalake",
+    "kourou.spark.pipelines.lake.lake_iceberg": "pyiceberg",
+}
 
 
 def failed_examples(name: str) -> int:

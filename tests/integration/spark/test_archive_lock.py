@@ -13,11 +13,11 @@ from tests.needed import need_module
 
 need_module("pyarrow")
 
-from kourou.spark.pipelines.archive_folder import ensure_archive  # noqa: E402
+from kourou.spark.pipelines.archive.archive_folder import ensure_archive  # noqa: E402
 
 LOCKING = """
 import sys
-from kourou.spark.pipelines.archive_folder import open_archive
+from kourou.spark.pipelines.archive.archive_folder import open_archive
 with open_archive(sys.argv[1]).locked():
     print("locked", flush=True)
     sys.stdin.read()

@@ -14,8 +14,8 @@ types = need_module("pyspark.sql.types")
 need_module("deltalake")
 need_module("pyiceberg")
 
-from kourou.spark.pipelines.lake import LakeTable, commit_batch, open_backend  # noqa: E402
-from kourou.spark.pipelines.lake_files import LakeBackend, LakeSnapshot  # noqa: E402
+from kourou.spark.pipelines.lake.lake import LakeTable, commit_batch, open_backend  # noqa: E402
+from kourou.spark.pipelines.lake.lake_files import LakeBackend, LakeSnapshot  # noqa: E402
 
 FORMATS = ("parquet", "delta", "iceberg")
 DAY = date(2026, 1, 31)

@@ -11,8 +11,8 @@ from tests.needed import need_module
 
 need_module("pyarrow")
 
+from kourou.spark.pipelines.check.spec import PythonStep, SqlStep, StepSpec  # noqa: E402
 from kourou.spark.pipelines.failure_words import failure_words  # noqa: E402
-from kourou.spark.pipelines.spec import PythonStep, SqlStep, StepSpec  # noqa: E402
 
 # What Spark appends: the plan has the check of values in it.
 PLAN = (

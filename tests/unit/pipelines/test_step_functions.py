@@ -12,9 +12,9 @@ from tests.needed import need_module
 need_module("yaml")
 need_module("pyarrow")
 
-from kourou.spark.pipelines.checking import load_pipeline  # noqa: E402
-from kourou.spark.pipelines.document import PipelineFileError  # noqa: E402
-from kourou.spark.pipelines.spec import PipelineSpec  # noqa: E402
+from kourou.spark.pipelines.check.checking import load_pipeline  # noqa: E402
+from kourou.spark.pipelines.check.document import PipelineFileError  # noqa: E402
+from kourou.spark.pipelines.check.spec import PipelineSpec  # noqa: E402
 from kourou.spark.pipelines.step_functions import import_steps  # noqa: E402
 
 MODULE = "checked_steps"

@@ -88,7 +88,7 @@ def archive(
     """
 
     def action() -> None:
-        from kourou.spark.pipelines.archive import ArchiveRequest, run_archive
+        from kourou.spark.pipelines.archive.archive import ArchiveRequest, run_archive
 
         run_archive(
             ArchiveRequest(

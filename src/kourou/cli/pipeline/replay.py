@@ -67,7 +67,7 @@ def replay(
     """
 
     def action() -> None:
-        from kourou.spark.pipelines.replay import ReplayRequest, run_replay
+        from kourou.spark.pipelines.replay.replay import ReplayRequest, run_replay
         from kourou.spark.pipelines.start_point import parse_time_ms
 
         run_replay(

@@ -21,7 +21,7 @@ from kourou.cli.usage import OneLineCommand
 from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kourou.spark.pipelines.sql import RowPrinter, SqlRequest
+    from kourou.spark.pipelines.sql.sql import RowPrinter, SqlRequest
 
 TABLE_LIMIT: Final = 100
 """Rows of a table that is printed for people, unless they say otherwise."""
@@ -90,7 +90,7 @@ def sql(
 
     def action() -> None:
         from kourou.spark.pipelines.progress import ProgressOutput
-        from kourou.spark.pipelines.sql import run_sql
+        from kourou.spark.pipelines.sql.sql import run_sql
 
         if start is not None and not follow:
             raise ConfigError(
@@ -126,10 +126,10 @@ def sql_request(
     master: str,
 ) -> SqlRequest:
     """What the command was told. ConfigError: something of it is wrong."""
-    from kourou.spark.pipelines.sql import SqlRequest
+    from kourou.spark.pipelines.sql.sql import SqlRequest
+    from kourou.spark.pipelines.sql.tables import TableOptions
+    from kourou.spark.pipelines.sql.value_forms import parse_value_forms
     from kourou.spark.pipelines.start_point import start_option
-    from kourou.spark.pipelines.tables import TableOptions
-    from kourou.spark.pipelines.value_forms import parse_value_forms
 
     if not namesrv and (not archives or follow_from is not None):
         raise namesrv_missing()

@@ -22,7 +22,7 @@ from kourou.cli.usage import OneLineCommand
 from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kourou.spark.pipelines.sql import RowPrinter
+    from kourou.spark.pipelines.sql.sql import RowPrinter
 
 _PROGRAM: Final = "kourou pipeline stats"
 _AGO: Final = re.compile(r"(\d+)\s*([smhd])")
@@ -103,7 +103,7 @@ def stats(
 
     def action() -> None:
         from kourou.spark.pipelines.progress import ProgressOutput
-        from kourou.spark.pipelines.stats import StatsRequest, run_stats
+        from kourou.spark.pipelines.sql.stats import StatsRequest, run_stats
 
         if once and follow:
             raise ConfigError("--once and --follow exclude each other")

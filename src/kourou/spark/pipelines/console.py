@@ -8,9 +8,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kourou.spark.pipelines.row_texts import as_json as rows_as_json
-from kourou.spark.pipelines.row_texts import as_texts, number_columns, text_rows, unique_names
-from kourou.spark.pipelines.spec import ConsoleSink
+from kourou.spark.pipelines.check.spec import ConsoleSink
+from kourou.spark.pipelines.sql.row_texts import as_json as rows_as_json
+from kourou.spark.pipelines.sql.row_texts import as_texts, number_columns, text_rows, unique_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

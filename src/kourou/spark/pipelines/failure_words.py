@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kourou.spark.pipelines.check.spec import PythonStep, SqlStep, StepSpec
 from kourou.spark.pipelines.pipeline_errors import TRACEBACK, plain_reason
-from kourou.spark.pipelines.spec import PythonStep, SqlStep, StepSpec
-from kourou.spark.pipelines.values import BAD_RECORD
+from kourou.spark.pipelines.sql.values import BAD_RECORD
 
 _REPORT: Final = re.compile(r"^=== Streaming Query ===$", re.M)
 _FRAME: Final = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<name>.+)$', re.M)

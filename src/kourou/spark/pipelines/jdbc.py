@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from kourou.spark.pipelines.document import nearest
+from kourou.spark.pipelines.check.document import nearest
 from kourou.spark.pipelines.pipeline_errors import PipelineError
 
 if TYPE_CHECKING:

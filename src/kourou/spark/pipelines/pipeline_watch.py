@@ -7,12 +7,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from kourou.spark.pipelines.check.spec import StepSpec
 from kourou.spark.pipelines.failure_words import failure_words
 from kourou.spark.pipelines.pipeline_errors import PipelineError
 from kourou.spark.pipelines.progress import Ending, PipelineProgress, ProgressOutput, Reading, Summary
 from kourou.spark.pipelines.query_start import start_query
 from kourou.spark.pipelines.query_watch import QueryWatch, StopWish, noted_signals
-from kourou.spark.pipelines.spec import StepSpec
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:

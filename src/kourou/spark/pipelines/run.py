@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError, KourouError
 from kourou.spark.pipelines import bad_records
-from kourou.spark.pipelines.checking import load_pipeline
-from kourou.spark.pipelines.document import PipelineFileError
+from kourou.spark.pipelines.check.checking import load_pipeline
+from kourou.spark.pipelines.check.document import PipelineFileError
+from kourou.spark.pipelines.check.reachable import check_servers
+from kourou.spark.pipelines.check.spec import PipelineSpec, PythonStep
 from kourou.spark.pipelines.failure_words import failure_words
 from kourou.spark.pipelines.jdbc import java_words
 from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
 from kourou.spark.pipelines.pipeline_session import pipeline_session
 from kourou.spark.pipelines.pipeline_watch import PipelineWatch, WholeProgress
 from kourou.spark.pipelines.progress import ProgressOutput, Summary
-from kourou.spark.pipelines.reachable import check_servers
 from kourou.spark.pipelines.sinks import SinkRun, stream_writer
 from kourou.spark.pipelines.sources import read_source
-from kourou.spark.pipelines.spec import PipelineSpec, PythonStep
 from kourou.spark.pipelines.step_functions import import_steps
 from kourou.spark.pipelines.steps import run_step
 from kourou.spark.source_client import close_shared_clients

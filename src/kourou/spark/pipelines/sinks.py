@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError
-from kourou.spark.pipelines.console import show_rows
-from kourou.spark.pipelines.document import nearest
-from kourou.spark.pipelines.jdbc import exactly_once_writer, plain_writer, save, with_driver
-from kourou.spark.pipelines.lake import lake_writer, write_batch
-from kourou.spark.pipelines.spec import (
+from kourou.spark.pipelines.check.document import nearest
+from kourou.spark.pipelines.check.spec import (
     ConsoleSink,
     JdbcSink,
     LakeSink,
@@ -24,7 +21,10 @@ from kourou.spark.pipelines.spec import (
     SinkSpec,
     TopicSink,
 )
-from kourou.spark.pipelines.sql_names import quoted
+from kourou.spark.pipelines.console import show_rows
+from kourou.spark.pipelines.jdbc import exactly_once_writer, plain_writer, save, with_driver
+from kourou.spark.pipelines.lake.lake import lake_writer, write_batch
+from kourou.spark.pipelines.sql.sql_names import quoted
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kourou.spark.pipelines.jdbc import with_driver
-from kourou.spark.pipelines.lake import read_lake
-from kourou.spark.pipelines.lake_files import HIDDEN
-from kourou.spark.pipelines.spec import (
+from kourou.spark.pipelines.check.spec import (
     JdbcSource,
     LakeSource,
     PipelineSpec,
@@ -16,7 +13,10 @@ from kourou.spark.pipelines.spec import (
     TopicSource,
     Watermark,
 )
-from kourou.spark.pipelines.values import ValueReader
+from kourou.spark.pipelines.jdbc import with_driver
+from kourou.spark.pipelines.lake.lake import read_lake
+from kourou.spark.pipelines.lake.lake_files import HIDDEN
+from kourou.spark.pipelines.sql.values import ValueReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Final
 
-from kourou.spark.pipelines.document import PipelineFileError, nearest
-from kourou.spark.pipelines.spec import PipelineSpec, PythonStep, StepFunction
+from kourou.spark.pipelines.check.document import PipelineFileError, nearest
+from kourou.spark.pipelines.check.spec import PipelineSpec, PythonStep, StepFunction
 
 _SIGNATURE: Final = "it has to take (frame), or (spark, frames)"
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kourou.spark.pipelines.check.spec import SqlStep, StepSpec
 from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
 from kourou.spark.pipelines.sources import marked
-from kourou.spark.pipelines.spec import SqlStep, StepSpec
 from kourou.spark.pipelines.step_functions import StepCall
 
 if TYPE_CHECKING:

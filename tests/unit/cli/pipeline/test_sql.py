@@ -123,7 +123,7 @@ def test_mistakes_are_told_before_spark_starts(
 
 def test_a_checkpoint_lies_beside_the_rows_of_parquet() -> None:
     need_module("pyspark")
-    from kourou.spark.pipelines.stats import StatsRequest, checked
+    from kourou.spark.pipelines.sql.stats import StatsRequest, checked
 
     here = Path.cwd()
     assert checked(StatsRequest(source={}, parquet="out/")).checkpoint == str(here / "out" / "_checkpoint")

@@ -1,0 +1,1 @@
+"""Archiving topics to a lake."""

@@ -1,0 +1,226 @@
+"""archive: topics to a folder of Parquet, Delta or Iceberg, every message once.
+
+A stream with its checkpoint in the archive: what a batch is stands there before it is read, and the lake's
+commit has the batch's number (lake.py). So a run that is ended anywhere, by kill -9 too, is followed by one
+that goes on without loss or repeats. Rows have all columns of the source, so that replay.py can send them
+again, and are apart by topic and by the day on which they were stored, in UTC.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kourou.errors import ConfigError
+from kourou.spark.pipelines.archive.archive_folder import DATE, ArchiveFolder, archive_columns, ensure_archive
+from kourou.spark.pipelines.archive.new_rows import has_news
+from kourou.spark.pipelines.lake.lake import (
+    DEFAULT_RETAIN_MS,
+    DEFAULT_TARGET_BYTES,
+    LakeTable,
+    compact,
+    lake_writer,
+    open_backend,
+)
+from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput, Reading, Summary
+from kourou.spark.pipelines.query_start import start_query
+from kourou.spark.pipelines.start_point import start_option
+from kourou.spark.pipelines.written_rows import WrittenRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kourou.spark.pipelines.lake.lake_compaction import CompactionResult
+
+_TITLE: Final = "archive"
+_APP_ID: Final = "kourou-archive"
+_COMPACT_EVERY: Final = 16
+"""Batches; between compactions of a run that goes on."""
+# A day in UTC, whatever the session's time zone is.
+_DATE_OF: Final = (
+    f"date_from_unix_date(cast(floor(unix_millis(store_timestamp) / 86400000) as int)) AS {DATE}"
+)
+_OURS: Final = {
+    "subscribe": "topics",
+    "subscribepattern": "--pattern",
+    "startingoffsets": "--from",
+    "startingtimestamp": "--from",
+    "maxoffsetspertrigger": "--batch-messages",
+    "groupid": "--group",
+    "namesrv": "-n",
+    "store": "topics",
+    "rowformat": "nothing: rows are kept as they are",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRequest:
+    """What `kourou pipeline archive` was told."""
+
+    to: str
+    topics: tuple[str, ...] = ()
+    namesrv: str | None = None
+    pattern: str | None = None
+    format: str | None = None
+    follow: bool = False
+    every_ms: int = 30_000
+    start: str = "earliest"
+    batch_messages: int = 1_000_000
+    """So large that a batch is worth its files, and so small that it is soon done again after a crash."""
+    compact: bool = True
+    target_file_bytes: int = DEFAULT_TARGET_BYTES
+    retain_ms: int = DEFAULT_RETAIN_MS
+    table: str | None = None
+    catalog: str | None = None
+    group: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    master: str = "local[*]"
+    as_json: bool = False
+    fast_start: bool = False
+
+    def archive(self) -> ArchiveFolder:
+        """The folder that is meant. ConfigError says what is wrong with it."""
+        if not self.to:
+            raise ConfigError("nothing says where to: give the archive's folder with --to")
+        return ensure_archive(
+            self.to,
+            topics=self.topics,
+            pattern=self.pattern,
+            format=self.format,
+            name=self.table,
+            catalog=self.catalog,
+        )
+
+    def source_options(self, archive: ArchiveFolder) -> dict[str, str]:
+        """What the source is told. ConfigError: an option has a place of its own."""
+        problems = [
+            f"--option {name}: is given by {_OURS[name.lower()]}"
+            for name in self.options
+            if name.lower() in _OURS
+        ]
+        if problems:
+            raise ConfigError(*problems)
+        found = {
+            "subscribePattern" if archive.pattern is not None else "subscribe": archive.pattern
+            if archive.pattern is not None
+            else ",".join(archive.topics),
+            **start_option("--from", self.start),
+            "maxOffsetsPerTrigger": str(self.batch_messages),
+            **self.options,
+        }
+        if self.namesrv:
+            found["namesrv"] = self.namesrv
+        if self.group:
+            found["groupId"] = self.group
+        return found
+
+
+def run_archive(request: ArchiveRequest, output: ProgressOutput | None = None) -> Summary:
+    """Archive what is there, or for ever. Errors say what a user can do, without stacks."""
+    from kourou.spark.pipelines.pipeline_errors import pipeline_errors
+    from kourou.spark.pipelines.pipeline_session import pipeline_session
+
+    archive = request.archive()
+    options = request.source_options(archive)
+    check_source(options)
+    output = output or ProgressOutput.standard(as_json=request.as_json)
+    with archive.locked():
+        archive.save()
+        if not request.follow and not has_news(options, archive.checkpoint):
+            return _nothing_new(request, archive, output)
+        with (
+            pipeline_session(_TITLE, master=request.master, fast_start=request.fast_start) as spark,
+            pipeline_errors(_TITLE),
+        ):
+            written = WrittenRows()
+            query = start_archive(spark, request, archive, options, written)
+            return _watched(query, request, archive, output, written)
+
+
+def check_source(options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> None:
+    """Options are right, name servers answer, topics are there: told before Spark has started."""
+    from kourou.spark.options import SourceOptions
+    from kourou.spark.pipelines.check.reachable import find_queues
+    from kourou.spark.source_client import shared_client
+
+    parsed = SourceOptions.parse(options, environ)
+    find_queues(shared_client(parsed.connection), parsed)
+
+
+def start_archive(
+    spark: SparkSession,
+    request: ArchiveRequest,
+    archive: ArchiveFolder,
+    options: Mapping[str, str],
+    written: WrittenRows,
+) -> StreamingQuery:
+    """The stream; it counts what it has written."""
+    rows = spark.readStream.format("rocketmq").schema(archive_columns()).options(**options).load()
+    writer = (
+        rows.selectExpr("*", _DATE_OF)
+        .writeStream.queryName(_TITLE)
+        .foreachBatch(written.counting(_Batches(request, archive).write))
+        .option("checkpointLocation", str(archive.checkpoint))
+    )
+    if request.follow:
+        writer = writer.trigger(processingTime=f"{request.every_ms} milliseconds")
+    else:
+        writer = writer.trigger(availableNow=True)
+    return start_query(writer.start)
+
+
+class _Batches:
+    """Writes batches, and compacts now and then."""
+
+    def __init__(self, request: ArchiveRequest, archive: ArchiveFolder) -> None:
+        self._request = request
+        self._table = archive.table
+        self._write = lake_writer(archive.table, app_id=_APP_ID)
+
+    def write(self, frame: DataFrame, batch_id: int) -> int:
+        """On return the batch is in the archive. Gives how many rows were not there before."""
+        rows = self._write(frame, batch_id)
+        if self._request.follow and batch_id % _COMPACT_EVERY == _COMPACT_EVERY - 1:
+            _compacted(self._request, self._table)
+        return rows
+
+
+def _watched(
+    query: StreamingQuery,
+    request: ArchiveRequest,
+    archive: ArchiveFolder,
+    output: ProgressOutput,
+    written: WrittenRows,
+) -> Summary:
+    from kourou.spark.pipelines.query_watch import QueryWatch
+
+    with PipelineProgress(_TITLE, output) as progress:
+        ended = QueryWatch(query, progress, written).wait()
+        _compact_last(request, archive, progress)
+        return progress.finish(ended)
+
+
+def _nothing_new(request: ArchiveRequest, archive: ArchiveFolder, output: ProgressOutput) -> Summary:
+    """What a run does that has nothing to read; Spark is not needed for it."""
+    with PipelineProgress(_TITLE, output) as progress:
+        progress.show(Reading(lag_messages=0, lag_seconds=0.0, rows_written=0))
+        _compact_last(request, archive, progress)
+        return progress.finish(note="nothing was new, so Spark was not started")
+
+
+def _compact_last(request: ArchiveRequest, archive: ArchiveFolder, progress: PipelineProgress) -> None:
+    # Without a message there is no table yet.
+    if open_backend(archive.table).snapshot() is None:
+        return
+    result = _compacted(request, archive.table)
+    if result is not None and result.files_before:
+        progress.say(f"compacted {result.files_before} files to {result.files_after}")
+
+
+def _compacted(request: ArchiveRequest, table: LakeTable) -> CompactionResult | None:
+    if not request.compact:
+        return None
+    return compact(table, target_bytes=request.target_file_bytes, retain_ms=request.retain_ms)

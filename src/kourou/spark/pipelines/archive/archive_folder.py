@@ -1,0 +1,192 @@
+"""ArchiveFolder: what makes a folder an archive, which format it has, and who writes to it.
+
+    FOLDER/_kourou/archive.json   format, topics
+    FOLDER/_kourou/checkpoint     how far the archiving stream is (Spark's)
+    FOLDER/_kourou/replays        how far replays are that were ended in the middle
+
+The rest of the folder is a lake table (lake.py), with the columns of `archive_columns`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kourou.errors import ConfigError
+from kourou.spark.pipelines.lake.lake import LakeTable
+from kourou.spark.pipelines.lake.lake_files import HIDDEN, fsync
+
+DATE: Final = "date"
+"""The day, in UTC, on which a message was stored: a column besides."""
+PARTITION_BY: Final = ("topic", DATE)
+DEFAULT_TABLE: Final = "archive.messages"
+_VERSION: Final = 1
+_MARK: Final = "archive.json"
+
+
+def archive_columns() -> str:
+    """All of a message, as the source has it, in Spark's DDL; the day is a column besides."""
+    from kourou.spark.columns import default_schema
+
+    return f"{default_schema('rocketmq')}, flag int"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFolder:
+    """An archive: where it is, and what is kept in it."""
+
+    path: str
+    format: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    name: str = DEFAULT_TABLE
+    """Iceberg: the table's name in its catalog."""
+    catalog: str = ""
+    """Iceberg: a catalog of pyiceberg's own configuration, instead of the folder's."""
+
+    @property
+    def table(self) -> LakeTable:
+        """The messages."""
+        return LakeTable(self.format, self.path, PARTITION_BY, name=self.name, catalog=self.catalog)
+
+    @property
+    def hidden(self) -> Path:
+        """What is not messages."""
+        return self.table.folder / HIDDEN
+
+    @property
+    def checkpoint(self) -> Path:
+        """How far archiving is."""
+        return self.hidden / "checkpoint"
+
+    def save(self) -> None:
+        """On return it is an archive, on disk."""
+        self.hidden.mkdir(parents=True, exist_ok=True)
+        content = {"version": _VERSION, **asdict(self)}
+        del content["path"]
+        write_whole(self.hidden / _MARK, json.dumps(content, indent=2))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process archives at a time; its end, whatever it is, ends the lock. ConfigError: one does."""
+        rest = "archives to it; end that one first, or choose another folder"
+        with locked_file(self.hidden / "archive.lock", f"{self.path}: process PID {rest}"):
+            yield
+
+
+@contextmanager
+def locked_file(path: Path, words: str) -> Iterator[None]:
+    """A lock that one process has at a time; its end, whatever it is, ends the lock. ConfigError: another has
+    it; `words` say what that does, with PID for the process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ConfigError(words.replace("PID", file.read().strip() or "unknown")) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def open_archive(path: str | Path) -> ArchiveFolder:
+    """The archive in a folder. ConfigError: there is none, or a later version made it."""
+    folder = LakeTable("parquet", str(path)).folder
+    if not folder.is_dir():
+        raise ConfigError(f"{path}: there is no such folder")
+    mark = folder / HIDDEN / _MARK
+    if not mark.is_file():
+        raise ConfigError(
+            f"{path}: is no archive: it has no {HIDDEN}/{_MARK}; kourou pipeline archive makes one"
+        )
+    return _parsed(str(path), mark)
+
+
+def _parsed(path: str, mark: Path) -> ArchiveFolder:
+    try:
+        content: dict[str, Any] = json.loads(mark.read_text())
+        version = content.pop("version")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{mark}: cannot be read: {error}; restore it from a backup") from error
+    if version != _VERSION:
+        raise ConfigError(f"{path}: a later version of Kourou made this archive ({version}); use that one")
+    try:
+        archive = ArchiveFolder(path, **{**content, "topics": tuple(content["topics"])})
+        archive.table  # noqa: B018  its checks
+    except (TypeError, KeyError, ConfigError) as error:
+        raise ConfigError(f"{mark}: cannot be read: {error}; restore it from a backup") from error
+    return archive
+
+
+def ensure_archive(
+    path: str | Path,
+    *,
+    topics: Sequence[str] = (),
+    pattern: str | None = None,
+    format: str | None = None,
+    name: str | None = None,
+    catalog: str | None = None,
+) -> ArchiveFolder:
+    """The archive in a folder, with these topics besides its own; a new one if there is none. Not saved.
+
+    ConfigError: the folder is something else, or another kind of archive.
+    """
+    folder = LakeTable(format or "parquet", str(path)).folder
+    if not (folder / HIDDEN / _MARK).is_file():
+        _check_new(path, folder, topics, pattern)
+        return ArchiveFolder(
+            str(path),
+            format or "parquet",
+            tuple(sorted(set(topics))),
+            pattern,
+            name or DEFAULT_TABLE,
+            catalog or "",
+        )
+    archive = open_archive(path)
+    problems = [
+        f"{path}: the archive's {what} is {has!r}, not {asked!r}; choose another folder for that"
+        for what, has, asked in (
+            ("format", archive.format, format),
+            ("table", archive.name, name),
+            ("catalog", archive.catalog, catalog),
+            ("pattern", archive.pattern, pattern),
+        )
+        if asked is not None and asked != has
+    ]
+    if topics and archive.pattern is not None:
+        problems.append(f"{path}: the archive has the topics of a pattern, {archive.pattern!r}; give none")
+    if problems:
+        raise ConfigError(*problems)
+    return replace(archive, topics=tuple(sorted({*archive.topics, *topics})))
+
+
+def _check_new(path: str | Path, folder: Path, topics: Sequence[str], pattern: str | None) -> None:
+    problems = []
+    if folder.exists() and not folder.is_dir():
+        problems.append(f"{path}: is a file; an archive is a folder")
+    elif folder.is_dir() and any(each.name != HIDDEN for each in folder.iterdir()):
+        problems.append(f"{path}: the folder is not empty, and is no archive; choose a new one")
+    if not topics and pattern is None:
+        problems.append("nothing says what to archive: give topics, or --pattern")
+    if topics and pattern is not None:
+        problems.append("topics and --pattern exclude each other: give one of them")
+    if problems:
+        raise ConfigError(*problems)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file has this content or what it had before, whatever happens; on return it is on disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text)
+    fsync(draft)
+    os.rename(draft, path)
+    fsync(path.parent)

@@ -1,0 +1,1 @@
+"""Checking a pipeline file before anything runs."""

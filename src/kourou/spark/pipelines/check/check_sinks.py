@@ -1,0 +1,243 @@
+"""The sinks of a pipeline's file, checked, and where bad records go."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from kourou.errors import ConfigError
+from kourou.spark.pipelines.check.check_sources import (
+    ICEBERG_KEYS,
+    LAKE_PACKAGES,
+    Surroundings,
+    jdbc_options,
+    lake_table,
+)
+from kourou.spark.pipelines.check.document import Mistakes, Value, nearest
+from kourou.spark.pipelines.check.section import Section
+from kourou.spark.pipelines.check.spec import (
+    BadRecords,
+    ConsoleSink,
+    JdbcSink,
+    LakeSink,
+    MessageParts,
+    Rows,
+    SinkSpec,
+    TopicSink,
+)
+from kourou.spark.sink_options import SINK_OPTION_NAMES, SinkOptions
+
+SINK_OPTIONS: Final = tuple(name for name in SINK_OPTION_NAMES if name not in ("topic", "delivery"))
+# A key of the file, and the column of the sink that it fills.
+PARTS: Final = {
+    "key": "key",
+    "tags": "tags",
+    "shardingKey": "sharding_key",
+    "queueId": "queue_id",
+    "broker": "broker",
+    "delayMs": "delay_ms",
+    "topicColumn": "topic",
+}
+COMMON_KEYS: Final = ("from", "name", "mode")
+TOPIC_SINK_KEYS: Final = ("topic", *COMMON_KEYS, "value", *PARTS, "properties", *SINK_OPTIONS)
+LAKE_SINK_KEYS: Final = (*COMMON_KEYS, "partitionBy", "mergeSchema")
+CONSOLE_KEYS: Final = ("console", *COMMON_KEYS, "numRows", "truncate")
+JDBC_KEYS: Final = ("jdbc", *COMMON_KEYS, "delivery")
+_KINDS: Final = ("topic", "topicColumn", *LAKE_PACKAGES, "jdbc", "console")
+_EXACTLY: Final = "exactly-once"
+_AT_LEAST: Final = "at-least-once"
+_FAIL: Final = "fail"
+# What may be asked for, in a stream and else.
+_STREAM_MODES: Final = {
+    "topic": ["append", "update"],
+    "console": ["append", "update", "complete"],
+    "jdbc": ["append", "update"],
+    **{kind: ["append"] for kind in LAKE_PACKAGES},
+}
+_BATCH_MODES: Final = {
+    "topic": ["append"],
+    "console": ["append"],
+    "jdbc": ["append", "overwrite"],
+    **{kind: ["append"] for kind in LAKE_PACKAGES},
+}
+
+
+def check_sink(
+    section: Section, number: int, before: list[str], around: Surroundings, *, is_stream: bool
+) -> SinkSpec | None:
+    """One sink; None where not even its kind is clear. `before` are the names of sources and steps."""
+    kind = _kind(section)
+    if kind is None:
+        return None
+    section.what = f"sink {section.text('name') or f'{number} ({kind})'}"
+    rows = _rows(section, kind, before, is_stream=is_stream)
+    if kind == "topic":
+        return _topic(section, rows, around)
+    if kind == "jdbc":
+        return _jdbc(section, rows)
+    if kind == "console":
+        return _console(section, rows)
+    return _lake(section, rows, kind)
+
+
+def _kind(section: Section) -> str | None:
+    kinds = [key for key in _KINDS if section.has(key)]
+    if kinds == ["topicColumn"]:
+        return "topic"
+    if kinds == ["topic", "topicColumn"]:
+        section.mistake("topicColumn", "topic says where all rows go already")
+        return None
+    if len(kinds) == 1:
+        return kinds[0]
+    if kinds:
+        section.mistake(kinds[1], f"{' and '.join(kinds)} exclude each other: a sink is one of them")
+        return None
+    near = next(
+        (f"; {words}" for name in section.names if "did you" in (words := nearest(name, list(_KINDS)))), ""
+    )
+    section.mistake("", f"nothing says where it writes: give one of {', '.join(_KINDS)}{near}")
+    return None
+
+
+def _rows(section: Section, kind: str, before: list[str], *, is_stream: bool) -> Rows:
+    origin = section.text("from")
+    if not section.has("from"):
+        origin = before[-1] if before else ""
+    if origin and origin not in before:
+        section.mistake("from", f"there is no source or step {origin}; {nearest(origin, before)}")
+    modes = (_STREAM_MODES if is_stream else _BATCH_MODES)[kind]
+    mode = section.text("mode") or "append"
+    if mode not in modes:
+        what = "a stream" if is_stream else "a pipeline without a stream"
+        section.mistake("mode", f"{mode!r}: for {kind} in {what} it is {' or '.join(modes)}")
+    return Rows(section.text("name") or _name(section, kind), section.begin, origin or "", mode)
+
+
+def _name(section: Section, kind: str) -> str:
+    """A name that stays the same when sinks come and go: checkpoints are found by it."""
+    key = {"iceberg": "table", "jdbc": "dbtable"}.get(kind, "topic" if section.has("topic") else kind)
+    target = section.peek(key) or section.peek(kind)
+    if kind in LAKE_PACKAGES and kind != "iceberg":
+        target = target.rstrip("/").rpartition("/")[2]
+    bare = kind if kind == "console" else f"{kind}-{target}"
+    return re.sub(r"[^\w.-]+", "-", bare).strip("-")
+
+
+def tell_same_names(sinks: list[SinkSpec], mistakes: Mistakes) -> None:
+    """Two sinks under one name would share a checkpoint."""
+    seen: dict[str, int] = {}
+    for sink in sinks:
+        rows = sink.rows
+        if not re.fullmatch(r"[A-Za-z0-9_][\w.-]*", rows.name):
+            mistakes.add(rows.line, f"sink {rows.name!r}: a name has letters, digits, and . _ - only")
+        if rows.name in seen:
+            other = f"the one on line {seen[rows.name]}"
+            mistakes.add(rows.line, f"sink {rows.name}: {other} is called so, too; give one of them a name")
+        seen.setdefault(rows.name, rows.line)
+
+
+# -- kinds -----------------------------------------------------------------------------------------
+
+
+def _sink_options(section: Section, around: Surroundings) -> dict[str, str]:
+    """The options of a section that is a topic: unlike that of a DataFrame, brokers may create it."""
+    options = {"createTopic": "true", **section.options(SINK_OPTIONS)}
+    if around.namesrv is not None:
+        options.setdefault("namesrv", around.namesrv)
+    return options
+
+
+def _topic(section: Section, rows: Rows, around: Surroundings) -> TopicSink:
+    topic = section.text("topic")
+    message = _message(section)
+    options = _sink_options(section, around)
+    if topic is not None:
+        options["topic"] = topic
+    section.finish(TOPIC_SINK_KEYS)
+    try:
+        SinkOptions.parse(options, around.environ)
+    except ConfigError as error:
+        section.tell(error.problems)
+    return TopicSink(rows, options, message)
+
+
+def _message(section: Section) -> MessageParts:
+    parts = {PARTS[key]: column for key in PARTS if (column := section.text(key))}
+    properties = section.words("properties")
+    value = section.take("value")
+    if value is None:
+        return MessageParts(parts=parts, properties=properties)
+    if value.text is not None:
+        kind = section.choice("value", "json", ["json", "row"])
+        if kind == "row":
+            for key in [*PARTS, "properties"]:
+                if section.has(key):
+                    section.mistake(
+                        key, "with value: row the columns of the rows are the message's parts already"
+                    )
+            return MessageParts("row")
+        return MessageParts(parts=parts, properties=properties)
+    inner = section.section("value")
+    assert inner is not None  # it is there
+    if inner.has("json") == inner.has("column"):
+        inner.take("json"), inner.take("column")
+        inner.mistake("column", "give either json (a list of columns) or column (the one that is the body)")
+    columns = inner.words("json") if inner.has("json") else inner.words("column")
+    if inner.has("column") and len(columns) > 1:
+        inner.mistake("column", "the body is one column")
+    inner.finish(["json", "column"])
+    return MessageParts("column" if inner.has("column") else "json", columns, parts, properties)
+
+
+def _lake(section: Section, rows: Rows, kind: str) -> LakeSink | None:
+    table = lake_table(section, kind)
+    partition_by = section.words("partitionBy")
+    merge_schema = section.flag("mergeSchema", False)
+    section.finish([kind, *LAKE_SINK_KEYS, *(ICEBERG_KEYS if kind == "iceberg" else ())])
+    if table is None:
+        return None
+    return LakeSink(rows, replace(table, partition_by=partition_by, merge_schema=merge_schema))
+
+
+def _jdbc(section: Section, rows: Rows) -> JdbcSink:
+    delivery = section.choice("delivery", _EXACTLY, [_EXACTLY, _AT_LEAST])
+    return JdbcSink(rows, jdbc_options(section, is_sink=True), delivery == _EXACTLY)
+
+
+def _console(section: Section, rows: Rows) -> ConsoleSink:
+    section.flag("console", True)
+    num_rows = section.number("numRows", 20)
+    truncate = section.flag("truncate", True)
+    section.finish(CONSOLE_KEYS)
+    return ConsoleSink(rows, num_rows, truncate)
+
+
+# -- bad records -----------------------------------------------------------------------------------
+
+
+def check_bad_records(value: Value, mistakes: Mistakes, section: Section, around: Surroundings) -> BadRecords:
+    """`fail`, or a mapping with topic or folder."""
+    if value.text is not None:
+        if value.text != _FAIL:
+            section.mistake(
+                "badRecords", f"it is {_FAIL}, {{topic: NAME}} or {{folder: DIR}}, not {value.text!r}"
+            )
+        return BadRecords(value.line)
+    inner = Section(value, "badRecords", mistakes, section.folder)
+    if inner.has("folder") == inner.has("topic"):
+        inner.take("folder"), inner.take("topic")
+        inner.mistake("", "give either topic or folder")
+        inner.finish(["topic", "folder", *SINK_OPTIONS])
+        return BadRecords(value.line)
+    if inner.has("folder"):
+        folder = inner.path("folder")
+        inner.finish(["folder"])
+        return BadRecords(value.line, folder=folder)
+    options = {"topic": inner.text("topic") or "", **_sink_options(inner, around)}
+    inner.finish(["topic", *SINK_OPTIONS])
+    try:
+        SinkOptions.parse(options, around.environ)
+    except ConfigError as error:
+        inner.tell(error.problems)
+    return BadRecords(value.line, topic_options=options)

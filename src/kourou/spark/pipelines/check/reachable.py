@@ -1,0 +1,85 @@
+"""Whether the name servers and topics of a pipeline are there; asked before Spark starts.
+
+What is missing is told like mistakes of the file, all at once. Not here: databases, which only a JVM can ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kourou import wording
+from kourou.errors import KourouError, NoNameServerError, NoRouteError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.names import is_inner_topic
+from kourou.spark.options import SourceOptions
+from kourou.spark.pipelines.check.document import Mistakes, nearest
+from kourou.spark.pipelines.check.spec import PipelineSpec, TopicSink
+from kourou.spark.queue_lookup import QueueLookup
+from kourou.spark.sink_options import SinkOptions
+from kourou.spark.sink_start import check_reachable
+from kourou.spark.source_client import SourceClient, shared_client
+
+
+def check_servers(spec: PipelineSpec, shown_file: str) -> None:
+    """PipelineFileError: a name server or topic cannot be reached, or more of them."""
+    mistakes = Mistakes(shown_file)
+    away: set[str] = set()
+    for source in spec.topics:
+        if "store" not in source.options:
+            _check(source.line, f"source {source.name}", _source_problem, source.options, away, mistakes)
+    for sink in spec.sinks:
+        if isinstance(sink, TopicSink):
+            _check(sink.rows.line, f"sink {sink.rows.name}", _sink_problem, sink.options, away, mistakes)
+    bad = spec.bad_records
+    if bad.topic_options is not None:
+        _check(bad.line, "badRecords", _sink_problem, bad.topic_options, away, mistakes)
+    mistakes.finish()
+
+
+def find_queues(client: SourceClient, options: SourceOptions) -> list[MessageQueue]:
+    """The queues that a source reads now. NoRouteError for a topic that does not exist names the nearest, or
+    lists the topics."""
+    try:
+        return QueueLookup(client, options).queues()
+    except NoRouteError as error:
+        # RocketMQ's own are offered only for a name like theirs.
+        is_inner = is_inner_topic(error.topic)
+        known = sorted(topic for topic in client.topic_names() if is_inner_topic(topic) == is_inner)
+        if wording.nearest(error.topic, known) is not None:
+            raise
+        raise NoRouteError(error.topic, f"{error.reason}; {nearest(error.topic, known)}") from error
+
+
+def _check(
+    line: int,
+    what: str,
+    problem_of: Callable[[Mapping[str, str]], str | None],
+    options: Mapping[str, str],
+    away: set[str],
+    mistakes: Mistakes,
+) -> None:
+    namesrv = options.get("namesrv", "")
+    if namesrv in away:  # told already, and another wait would tell nothing new
+        return
+    try:
+        problem = problem_of(options)
+    except NoNameServerError as error:
+        away.add(namesrv)
+        problem = str(error)
+    except KourouError as error:
+        problem = str(error)
+    if problem:
+        mistakes.add(line, f"{what}: {problem}")
+
+
+def _source_problem(options: Mapping[str, str]) -> str | None:
+    parsed = SourceOptions.parse(options)
+    queues = find_queues(shared_client(parsed.connection), parsed)
+    if not queues and parsed.topic_pattern is None:
+        return "its topics have no queues to read"
+    return None
+
+
+def _sink_problem(options: Mapping[str, str]) -> str | None:
+    check_reachable(SinkOptions.parse(options))
+    return None

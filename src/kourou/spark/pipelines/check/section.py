@@ -1,0 +1,201 @@
+"""Section: one mapping of a pipeline's file, read key by key; what nobody reads is a mistake.
+
+Every reading method notes what is wrong and goes on with its default, so that all mistakes are found at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kourou.spark.pipelines.check.document import Mistakes, Value, nearest
+
+T = TypeVar("T")
+
+_YES: Final = frozenset({"true", "yes", "on"})
+_NO: Final = frozenset({"false", "no", "off"})
+_OPTION_WORDS: Final = re.compile(r"^the rocketmq (?:source|sink) cannot be used: ")
+
+
+class Section:
+    """A mapping, or what stands where one should."""
+
+    def __init__(self, value: Value, what: str, mistakes: Mistakes, folder: Path) -> None:
+        """`what` names it in mistakes (`source orders`), `folder` is where relative paths begin."""
+        self.what = what
+        self.mistakes = mistakes
+        self.folder = folder
+        self.begin = value.line
+        self._values: dict[str, Value] = {}
+        if isinstance(value.content, dict):
+            self._values = value.content
+        else:
+            mistakes.add(value.line, f"{self._prefix}this is {value.kind}, and has to be a mapping")
+        self._read: set[str] = set()
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.what}: " if self.what else ""
+
+    @property
+    def names(self) -> list[str]:
+        """All keys that are there."""
+        return list(self._values)
+
+    def has(self, name: str) -> bool:
+        """Whether a key is there."""
+        return name in self._values
+
+    def line(self, name: str) -> int:
+        """Where the value of a key begins; the section's own line without it."""
+        value = self._values.get(name)
+        return self.begin if value is None else value.line
+
+    def mistake(self, name: str, what: str) -> None:
+        """Something is wrong with a key."""
+        label = name if name in self._values else ""
+        self.mistakes.add(self.line(name), f"{self._prefix}{label}{': ' if label else ''}{what}")
+
+    def take(self, name: str) -> Value | None:
+        """The value of a key; None, and a mistake, where it is empty."""
+        self._read.add(name)
+        value = self._values.get(name)
+        if value is not None and value.content is None:
+            self.mistake(name, "it is empty")
+            return None
+        return value
+
+    def peek(self, name: str) -> str:
+        """A text, read by somebody else; empty without one."""
+        value = self._values.get(name)
+        return (value.text or "").strip() if value is not None else ""
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """A text."""
+        value = self.take(name)
+        if value is None:
+            return default
+        if value.text is None:
+            self.mistake(name, f"this is {value.kind}, and has to be a text")
+            return default
+        if not value.text.strip():
+            self.mistake(name, "it is empty")
+            return default
+        return value.text.strip()
+
+    def parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
+        """What `parse` makes of a text; its ValueError says what is wrong."""
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.mistake(name, str(error))
+            return default
+
+    def needed(self, name: str) -> str:
+        """A text that has to be there."""
+        if not self.has(name):
+            self.mistakes.add(self.begin, f"{self._prefix}{name} is missing")
+        return self.text(name) or ""
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        return self.parsed(name, default, _flag)
+
+    def number(self, name: str, default: int) -> int:
+        """A whole number above 0."""
+        return self.parsed(name, default, _number)
+
+    def choice(self, name: str, default: str, allowed: list[str]) -> str:
+        """One of some words."""
+
+        def choose(text: str) -> str:
+            if text not in allowed:
+                raise ValueError(f"there is no {text!r}; {nearest(text, allowed)}")
+            return text
+
+        return self.parsed(name, default, choose)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A text, or a list of texts."""
+        value = self.take(name)
+        items = value.content if value is not None and isinstance(value.content, list) else [value]
+        words = []
+        for item in items:
+            if item is None:
+                continue
+            if item.text is None or not item.text.strip():
+                self.mistakes.add(item.line, f"{self._prefix}{name}: a name is expected, this is {item.kind}")
+            else:
+                words.append(item.text.strip())
+        return tuple(words)
+
+    def path(self, name: str) -> str:
+        """A path, relative to the file's folder; an address such as s3://… is left as it is."""
+        text = self.needed(name)
+        return text if not text or "://" in text else str((self.folder / Path(text).expanduser()).resolve())
+
+    def section(self, name: str) -> Section | None:
+        """A mapping inside this one."""
+        value = self.take(name)
+        return None if value is None else Section(value, self._inner(name), self.mistakes, self.folder)
+
+    def _inner(self, name: str) -> str:
+        return f"{self.what}: {name}" if self.what else name
+
+    def options(self, known: Iterable[str]) -> dict[str, str]:
+        """The keys that are options of Spark's or of the connector's, under the names that those have, as
+        Spark takes them: lists and mappings are JSON."""
+        by_small = {name.lower(): name for name in known}
+        found = {}
+        for name in self.names:
+            if name in self._read or name.lower() not in by_small:
+                continue
+            value = self.take(name)
+            if value is not None:
+                text = value.text if value.text is not None else json.dumps(value.plain())
+                found[by_small[name.lower()]] = text
+        return found
+
+    def all_options(self) -> dict[str, str]:
+        """Every key that is left, as texts."""
+        return self.options([name for name in self.names if name not in self._read])
+
+    def tell(self, problems: Iterable[str]) -> None:
+        """What the connector says of its options, on the lines of those that it names."""
+        small = {name.lower(): name for name in self.names}
+        for problem in problems:
+            words = re.findall(r"\w+", problem)
+            name = next((small[word.lower()] for word in words if word.lower() in small), "")
+            text = _OPTION_WORDS.sub("", problem)
+            self.mistakes.add(self.line(name), f"{self._prefix}{text}")
+
+    def finish(self, known: Iterable[str]) -> None:
+        """Tell keys that nobody has read; `known` are those that there could be."""
+        names = list(known)
+        for name in self.names:
+            if name in self._read:
+                continue
+            if name in names:
+                self.mistake(name, "it has no meaning beside the other keys; leave it out")
+            else:
+                words = nearest(name, names)
+                self.mistakes.add(self.line(name), f"{self._prefix}there is no key {name}; {words}")
+
+
+def _flag(text: str) -> bool:
+    small = text.lower()
+    if small in _YES or small in _NO:
+        return small in _YES
+    raise ValueError("it is true or false")
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError("it is a whole number above 0")
+    return int(text)

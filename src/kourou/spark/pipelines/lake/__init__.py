@@ -1,0 +1,1 @@
+"""Lakes: Parquet, Delta and Iceberg."""

@@ -1,0 +1,192 @@
+"""DeltaLake: a Delta table, whose files Spark writes and whose log delta-rs does.
+
+The batch's number is in the same commit as its files, as the protocol's own `txn` action. So any reader of
+Delta may read the table, and any writer may write to it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from kourou.errors import ConfigError
+from kourou.spark.pipelines.lake.lake_files import (
+    DataFile,
+    LakeConflictError,
+    LakeSnapshot,
+    clean_orphans,
+    clean_staging,
+    touch_all,
+)
+from kourou.spark.pipelines.lake.lake_schema import merged_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from kourou.spark.pipelines.lake.lake import LakeTable
+
+_UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})
+
+
+class DeltaLake:
+    """One Delta table."""
+
+    keeps_partition_columns = False
+    # The log has paths as addresses, and its readers differ in how often they decode them.
+    has_plain_folders = True
+
+    def __init__(self, table: LakeTable) -> None:
+        self._table = table
+
+    @property
+    def data_folder(self) -> Path:
+        """Where files lie."""
+        return self._table.folder
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Columns that rows are apart by."""
+        found = self._open()
+        return self._table.partition_by if found is None else tuple(found.metadata().partition_columns)
+
+    def prepare(self, schema: StructType) -> None:
+        """Make the table if it is not there; add the columns that are new, if they may be."""
+        found = self._open()
+        if found is None:
+            self._create(merged_schema(None, schema, self._table))
+            return
+        old = _struct(found)
+        merged = merged_schema(old, schema, self._table)
+        new = merged.fields[len(old.fields) :]
+        if new:
+            fields = Schema.from_json(
+                json.dumps({"type": "struct", "fields": [each.jsonValue() for each in new]})
+            )
+            found.alter.add_columns(fields.fields)
+
+    def _create(self, schema: StructType) -> None:
+        folder = self._table.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            str(folder),
+            Schema.from_json(schema.json()),
+            mode="ignore",
+            partition_by=list(self._table.partition_by),
+        )
+
+    def last_batch_id(self, app_id: str) -> int | None:
+        """The last batch of a writer that is in the table."""
+        found = self._open()
+        return None if found is None else found.transaction_version(app_id)
+
+    def append(self, files: Sequence[DataFile], schema: StructType, *, app_id: str, batch_id: int) -> None:
+        """Add files as a batch, in one commit."""
+        properties = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
+        self._write([_add(file, data_change=True) for file in files], properties)
+
+    def snapshot(self) -> LakeSnapshot | None:
+        """The table as it is now. ConfigError: it is of a kind whose files alone do not tell its rows."""
+        found = self._open()
+        if found is None:
+            return None
+        features = _UNREADABLE.intersection(found.protocol().reader_features or ())
+        if features:
+            raise ConfigError(
+                f"{self._table.path}: the table uses {' and '.join(sorted(features))}, which Kourou does not "
+                "read; rewrite it without"
+            )
+        columns = found.metadata().partition_columns
+        names = ["path", "size_bytes", "num_records", *[f"partition.{column}" for column in columns]]
+        rows = _rows(found, names)
+        files = [
+            DataFile(
+                row["path"],
+                int(row["num_records"] or 0),
+                int(row["size_bytes"]),
+                tuple((column, _text(row[f"partition.{column}"])) for column in columns),
+            )
+            for row in rows
+        ]
+        return LakeSnapshot(_struct(found), tuple(files))
+
+    def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+        """Put files with the same rows in the place of others, in one commit."""
+        snapshot = self.snapshot()
+        known = {file.path for file in snapshot.files} if snapshot is not None else set()
+        gone = {file.path for file in old} - known
+        if gone:
+            raise LakeConflictError(next(iter(gone)))
+        touch_all(self.data_folder, old)
+        now_ms = time.time_ns() // 1_000_000
+        removed = [
+            RemoveAction(file.path, False, now_ms, file.size_bytes, dict(file.partition)) for file in old
+        ]
+        try:
+            self._write([*[_add(file, data_change=False) for file in new], *removed], None)
+        except CommitFailedError as error:
+            raise LakeConflictError(str(error)) from error
+
+    def clean(self, retain_ms: int) -> int:
+        """Remove our files that are nobody's for longer than this. Older versions are then not readable."""
+        clean_staging(self._table.folder, retain_ms)
+        snapshot = self.snapshot()
+        used = {file.path for file in snapshot.files} if snapshot is not None else set()
+        return clean_orphans(self.data_folder, used.__contains__, retain_ms)
+
+    def _open(self) -> DeltaTable | None:
+        folder = self._table.folder
+        if not (folder / "_delta_log").is_dir():
+            return None
+        try:
+            return DeltaTable(str(folder))
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            raise ConfigError(f"{self._table.path}: is no Delta table that can be read: {error}") from error
+
+    def _write(self, actions: list[Any], properties: CommitProperties | None) -> None:
+        table = self._open()
+        assert table is not None, "prepare makes it"
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=table.schema(),
+            partition_by=list(table.metadata().partition_columns),
+            commit_properties=properties,
+        )
+
+
+def _add(file: DataFile, *, data_change: bool) -> AddAction:
+    return AddAction(
+        file.path,
+        file.size_bytes,
+        dict(file.partition),
+        time.time_ns() // 1_000_000,
+        data_change,
+        json.dumps({"numRecords": file.rows}),
+    )
+
+
+def _rows(table: DeltaTable, names: list[str]) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    rows: list[dict[str, Any]] = actions.select(names).to_pylist()
+    return rows
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _struct(table: DeltaTable) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(table.schema().to_json()))

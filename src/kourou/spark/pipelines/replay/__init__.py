@@ -1,0 +1,1 @@
+"""Replay of an archive into topics."""

@@ -1,0 +1,1 @@
+"""SQL and statistics over topics and archives."""

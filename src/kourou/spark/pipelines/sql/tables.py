@@ -1,0 +1,310 @@
+"""TopicTables: a topic is a table. Views with the names of topics, made when a query names them.
+
+`orders` has the live messages of the topic; with archives those and the archived ones, each message once;
+`orders__live` and `orders__archive` have one side alone. In a stream `orders` is what comes.
+Not here: how archives and topics are put together (union_source.py), what becomes of rows (sql.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kourou.errors import ConfigError
+from kourou.protocol.names import is_inner_topic
+from kourou.spark.offsets import QueueOffsets, nested
+from kourou.spark.options import PUSH_FILTERS_OPTION, SourceOptions
+from kourou.spark.pipelines.pipeline_errors import pipeline_errors, plain_reason
+from kourou.spark.pipelines.sql.sql_columns import named_columns, named_properties, reads_one_table_once
+from kourou.spark.pipelines.sql.sql_names import quoted, table_names
+from kourou.spark.pipelines.sql.union_source import Archives, archived_and_live
+from kourou.spark.pipelines.sql.value_forms import ValueForm, form_of, sampled_schema, with_value_columns
+from kourou.spark.queue_lookup import answered
+from kourou.spark.source_client import SourceClient
+from kourou.wording import nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LIVE: Final = "__live"
+ARCHIVE: Final = "__archive"
+MESSAGE_TYPES: Final = {
+    "key": "string",
+    "value": "binary",
+    "topic": "string",
+    "broker": "string",
+    "queue_id": "int",
+    "queue_offset": "bigint",
+    "msg_id": "string",
+    "tags": "string",
+    "keys": "array<string>",
+    "born_timestamp": "timestamp",
+    "store_timestamp": "timestamp",
+    "born_host": "string",
+    "reconsume_times": "int",
+    "properties": "map<string,string>",
+}
+"""The columns of a message, as the source has them."""
+_SAMPLE_ROWS: Final = 1_000
+_NOT_FOUND: Final = "TABLE_OR_VIEW_NOT_FOUND"
+_UNRESOLVED: Final = "UNRESOLVED_COLUMN"
+_MAX_TABLES: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """Where tables come from."""
+
+    source: Mapping[str, str] = field(default_factory=dict)
+    """Options of the format `rocketmq`; with `namesrv` topics are tables."""
+    archives: tuple[str, ...] = ()
+    """Folders of archives."""
+    values: Mapping[str, ValueForm] = field(default_factory=dict)
+    is_stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableNames:
+    """Which tables there are: topics of the name server, and of archives."""
+
+    live: frozenset[str] = frozenset()
+    archived: frozenset[str] = frozenset()
+
+    def topic_of(self, name: str) -> str:
+        """The topic behind the name of a table. ConfigError names the nearest one."""
+        topics = self.live | self.archived
+        base = self.base(name)
+        if base in topics:
+            return base
+        # As SQL has it, upper and lower case are the same where that is clear.
+        alike = [topic for topic in topics if topic.lower() == base.lower()]
+        if len(alike) == 1:
+            return alike[0]
+        raise ConfigError(self._no_topic(base))
+
+    def base(self, name: str) -> str:
+        """The name without the side that it asks for."""
+        if name in self.live | self.archived:
+            return name
+        return name.removesuffix(LIVE).removesuffix(ARCHIVE)
+
+    def shown(self) -> list[str]:
+        """Those that a user made, for lists."""
+        return sorted(topic for topic in self.live | self.archived if not is_inner_topic(topic))
+
+    def _no_topic(self, name: str) -> str:
+        there_are = self.shown()
+        folded = {topic.lower(): topic for topic in (*there_are, *self.live, *self.archived)}
+        near = nearest(name, folded.values())
+        # `FROM orders-eu` is read as `orders - eu`.
+        cut_off = [
+            topic for small, topic in folded.items() if re.match(re.escape(name.lower()) + r"\W", small)
+        ]
+        if cut_off:
+            hint = f"did you mean {quoted(cut_off[0])}? Such names go in backquotes"
+        elif near:
+            hint = f"did you mean {quoted(near)}?"
+        elif there_are:
+            more = f" and {len(there_are) - 20} more" if len(there_are) > 20 else ""
+            hint = f"there are {', '.join(there_are[:20])}{more}"
+        else:
+            hint = "there are none at all"
+        return f"there is no topic {name!r}; {hint}"
+
+
+class TopicTables:
+    """Makes views for the queries of one session."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: TableOptions,
+        names: TableNames,
+        client: Callable[[], SourceClient],
+    ) -> None:
+        self._spark = spark
+        self._options = options
+        self._names = names
+        self._client = client
+        self._archives = Archives(spark, options.archives)
+        self._made: list[str] = []
+        self._samples: dict[str, str] = {}
+
+    def query(self, sql: str) -> DataFrame:
+        """The DataFrame of a query over topics. ConfigError: the query is wrong."""
+        from pyspark.errors import AnalysisException, PySparkException
+
+        names = table_names(sql)
+        if len(set(names)) > len({name.lower() for name in names}):
+            # Topics may differ in case only; to Spark their views would be one.
+            self._spark.conf.set("spark.sql.caseSensitive", "true")
+        try:
+            return self._resolved(sql, columns_of=sql)
+        except AnalysisException as error:
+            if not str(error.getCondition()).startswith(_UNRESOLVED):
+                raise ConfigError(plain_reason(error)) from error
+        except PySparkException as error:
+            raise ConfigError(plain_reason(error)) from error
+        # A column was left out that the query names in a way that we do not know, or there is none such:
+        # with all of them Spark says which there are.
+        self.drop_views()
+        try:
+            return self._resolved(sql, columns_of=None)
+        except PySparkException as error:
+            raise ConfigError(plain_reason(error)) from error
+
+    def _resolved(self, sql: str, columns_of: str | None) -> DataFrame:
+        from pyspark.errors import AnalysisException
+
+        for _ in range(_MAX_TABLES):
+            try:
+                return self._spark.sql(sql)
+            except AnalysisException as error:
+                if error.getCondition() != _NOT_FOUND:
+                    raise
+                self._add(_relation(error), sql, columns_of)
+        raise ConfigError(f"the query names more than {_MAX_TABLES} tables")
+
+    def drop_views(self) -> None:
+        """Take all views away: the session may live longer than the query."""
+        for name in self._made:
+            self._spark.sql(f"DROP VIEW IF EXISTS {quoted(name)}")
+        self._made.clear()
+
+    def _add(self, name: str, sql: str, columns_of: str | None) -> None:
+        topic = self._names.topic_of(name)
+        if name in self._made:
+            raise ConfigError(f"the table {name} cannot be found in the query; give it without a catalog")
+        with pipeline_errors(f"topic {topic}"):
+            frame = self._frame(topic, name, sql, columns_of)
+        frame.createOrReplaceTempView(quoted(name))
+        self._made.append(name)
+
+    # -- one table -------------------------------------------------------------------------------
+
+    def _frame(self, topic: str, name: str, sql: str, columns_of: str | None) -> DataFrame:
+        form = form_of(topic, self._options.values)
+        schema = form.schema
+        if form.kind == "json" and schema is None:
+            if topic not in self._samples:
+                self._samples[topic] = self._sampled(topic)
+            schema = self._samples[topic]
+        columns = self._columns(schema, columns_of)
+        properties = named_properties(sql)
+        frame = self._rows(topic, name, columns, properties, sql)
+        if "value" in columns and form.kind != "binary":
+            frame = frame.withColumn("value", frame["value"].cast("string"))
+        return frame if schema is None or "value" not in columns else with_value_columns(frame, schema)
+
+    def _columns(self, schema: str | None, sql: str | None) -> list[str]:
+        """The columns of messages that have to be read."""
+        from pyspark.sql.types import StructType
+
+        if sql is None:
+            return list(MESSAGE_TYPES)
+        named = named_columns(sql, MESSAGE_TYPES)
+        if named is None:
+            return list(MESSAGE_TYPES)
+        fields = StructType.fromDDL(schema).names if schema is not None else []
+        if named_columns(sql, fields) or any(f"message_{name}" in sql.lower() for name in MESSAGE_TYPES):
+            named |= {"value", *(name for name in MESSAGE_TYPES if f"message_{name}" in sql.lower())}
+        # Of something rows must be made.
+        return [name for name in MESSAGE_TYPES if name in (named or {"queue_offset"})]
+
+    def _rows(self, topic: str, name: str, columns: list[str], properties: list[str], sql: str) -> DataFrame:
+        side = name[len(self._names.base(name)) :]
+        is_live, is_archived = topic in self._names.live, topic in self._names.archived
+        if side == ARCHIVE and not is_archived:
+            raise ConfigError(f"topic {topic!r} is in no archive that was given with --archive")
+        if side == LIVE and not is_live:
+            raise ConfigError(f"topic {topic!r} is in the archive only: the name server does not know it")
+        if side == ARCHIVE or not is_live:
+            return self._archives.rows(topic, columns, properties)
+        pushes = reads_one_table_once(sql) and not self._options.is_stream
+        if side == LIVE or not is_archived or self._options.is_stream:
+            return self._live(topic, columns, properties, **{PUSH_FILTERS_OPTION: str(pushes).lower()})
+        return archived_and_live(
+            self._archives,
+            topic,
+            columns,
+            properties,
+            self._client(),
+            lambda wanted, options: self._live(topic, wanted, properties, **options),
+        )
+
+    def _live(self, topic: str, columns: list[str], properties: list[str], **options: str) -> DataFrame:
+        reader = self._spark.readStream if self._options.is_stream else self._spark.read
+        fields = [f"`{name}` {MESSAGE_TYPES[name]}" for name in columns]
+        fields += [f"`{name}` string" for name in properties]
+        given = {**self._options.source, **options, "subscribe": topic}
+        return reader.format("rocketmq").options(**given).schema(", ".join(fields)).load()
+
+    def _sampled(self, topic: str) -> str:
+        """The schema of the newest messages, or of some that are archived."""
+        if topic not in self._names.live:
+            rows = self._archives.rows(topic, ["value"], []).limit(_SAMPLE_ROWS)
+        else:
+            starting = json.dumps(nested(_newest(self._client(), topic)))
+            given = {name: self._options.source[name] for name in _connection_names(self._options.source)}
+            rows = (
+                self._spark.read.format("rocketmq")
+                .schema("value binary")
+                .options(**given, subscribe=topic, startingOffsets=starting)
+                .load()
+                .limit(_SAMPLE_ROWS)
+            )
+        return sampled_schema(topic, rows.selectExpr("cast(value as string)"))
+
+
+def find_names(options: TableOptions, client: Callable[[], SourceClient]) -> frozenset[str]:
+    """The topics of the name server, if there is one. KourouError: it cannot be asked."""
+    if not has_namesrv(options):
+        return frozenset()
+    return frozenset(client().topic_names())
+
+
+def has_namesrv(options: TableOptions) -> bool:
+    """Whether live topics can be read."""
+    return bool(options.source.get("namesrv"))
+
+
+def connection_client(options: TableOptions) -> SourceClient:
+    """A client for the name server of the options. ConfigError: options are wrong."""
+    parsed = SourceOptions.parse({**options.source, "subscribe": "any"})
+    return SourceClient(parsed.connection)
+
+
+def check_names(sql: str, names: TableNames) -> None:
+    """ConfigError for topics that there are not, told before Spark starts."""
+    problems: list[str] = []
+    for name in table_names(sql):
+        try:
+            names.topic_of(name)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _newest(client: SourceClient, topic: str) -> QueueOffsets:
+    queues = client.routes([topic]).get(topic, [])
+    low, high = answered(client.min_offsets(queues)), answered(client.max_offsets(queues))
+    share = max(1, _SAMPLE_ROWS // max(1, len(queues)))
+    return {queue: max(low[queue], high[queue] - share) for queue in queues}
+
+
+def _connection_names(options: Iterable[str]) -> list[str]:
+    """Those options that do not say what to read."""
+    return [
+        name for name in options if not name.lower().startswith(("starting", "ending", "subexp", "express"))
+    ]
+
+
+def _relation(error: object) -> str:
+    """The name that Spark did not find, without its quotes."""
+    parameters = error.getMessageParameters() or {}  # type: ignore[attr-defined]
+    name = str(parameters.get("relationName", ""))
+    return name.removeprefix("`").removesuffix("`").replace("``", "`")
