@@ -8,4 +8,4 @@ something is missing there is no `DefaultSource`, and `kourou.spark.register` sa
 import contextlib
 
 with contextlib.suppress(Exception):
-    from kourou.spark.source import RocketmqDataSource as DefaultSource  # noqa: F401
+    from kourou.spark.source.data_source import RocketmqDataSource as DefaultSource  # noqa: F401

@@ -53,7 +53,11 @@ class Killer:
 def arm(moment: str, times: int) -> None:
     """Be killed at a moment."""
     killer = Killer(times)
-    functions = {"staged": "lake.stage", "moved": "lake.take_staged", "merged": "lake_compaction.take_staged"}
+    functions = {
+        "staged": "lake.lake.stage",
+        "moved": "lake.lake.take_staged",
+        "merged": "lake.lake_compaction.take_staged",
+    }
     if moment in functions:
         where, _, name = functions[moment].rpartition(".")
         module = import_module(f"kourou.spark.pipelines.{where}")

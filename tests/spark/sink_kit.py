@@ -12,7 +12,7 @@ pickles = need_module("pyspark.cloudpickle")
 types = need_module("pyspark.sql.types")
 
 if TYPE_CHECKING:
-    from kourou.spark.sink import SinkCommit
+    from kourou.spark.sink.data_sink import SinkCommit
 
 STRING, BINARY, INT, LONG = types.StringType(), types.BinaryType(), types.IntegerType(), types.LongType()
 MAP = types.MapType(STRING, STRING)
@@ -70,7 +70,7 @@ def write(
 ) -> SinkCommit:
     """Write rows as one task does: the writer goes through pickle, on the way to the worker. `before` is
     what happens before the batch with that number is given to it."""
-    from kourou.spark.sink import SinkCommit, batch_writer
+    from kourou.spark.sink.data_sink import SinkCommit, batch_writer
 
     schema = schema_of(names or list(dict.fromkeys(name for row in rows for name in row)), kinds)
     writer = pickles.loads(pickles.dumps(batch_writer(schema, options, False)))

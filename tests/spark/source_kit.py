@@ -11,8 +11,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType, _parse_datatype_json_string
 
 from kourou import Message, MessageQueue, Producer
-from kourou.spark.columns import known_columns
-from kourou.spark.source import RocketmqDataSource
+from kourou.spark.source.columns import known_columns
+from kourou.spark.source.data_source import RocketmqDataSource
 from kourou.testing import LocalCluster
 from tests.spark.reference_rows import rows_of
 

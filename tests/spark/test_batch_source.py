@@ -19,11 +19,11 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, InputPartition  # n
 from kourou import Message, TransactionProducer, TransactionState  # noqa: E402
 from kourou.errors import ConfigError, KourouError, NoNameServerError  # noqa: E402
 from kourou.protocol.bodies import MessageQueue  # noqa: E402
-from kourou.spark.data_loss import DataLossError  # noqa: E402
-from kourou.spark.options import PUSH_FILTERS_OPTION  # noqa: E402
 from kourou.spark.pipelines.sql.tables import TableOptions, connection_client  # noqa: E402
-from kourou.spark.source import FilteringReader, RocketmqDataSource  # noqa: E402
-from kourou.spark.source_client import close_shared_clients  # noqa: E402
+from kourou.spark.source.data_loss import DataLossError  # noqa: E402
+from kourou.spark.source.data_source import FilteringReader, RocketmqDataSource  # noqa: E402
+from kourou.spark.source.options import PUSH_FILTERS_OPTION  # noqa: E402
+from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
 from tests.spark.reference_rows import reference_row  # noqa: E402
 from tests.spark.source_kit import ALL, PLACE, places, read_batch, schema_of, send, source  # noqa: E402

@@ -20,7 +20,7 @@ WORKER = """
 import sys
 
 def main(infile, outfile):
-    import kourou.spark.source
+    import kourou.spark.source.data_source
     try:
         while True:
             outfile.write(b"rows")

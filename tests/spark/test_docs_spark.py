@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kourou.spark import options, sink_options
+from kourou.spark.sink import sink_options
+from kourou.spark.source import options
 from kourou.testing import LocalCluster
 
 if TYPE_CHECKING:

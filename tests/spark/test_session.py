@@ -81,7 +81,7 @@ except ConfigError as error:
 
 def test_importing_it_loads_neither_pyspark_nor_pyarrow() -> None:
     code = (
-        "import sys, kourou, kourou.spark, kourou.spark.session, kourou.spark.sink_options\n"
+        "import sys, kourou, kourou.spark, kourou.spark.session, kourou.spark.sink.sink_options\n"
         "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict  # noqa: E402
 from kourou.client.core.credentials import SIGNATURE, Credentials  # noqa: E402
 from kourou.errors import KourouError  # noqa: E402
 from kourou.protocol.codes import RequestCode, ResponseCode  # noqa: E402
-from kourou.spark.sink_producer import stop_worker_producers  # noqa: E402
-from kourou.spark.source import RocketmqDataSource  # noqa: E402
-from kourou.spark.source_client import close_shared_clients  # noqa: E402
+from kourou.spark.sink.sink_producer import stop_worker_producers  # noqa: E402
+from kourou.spark.source.data_source import RocketmqDataSource  # noqa: E402
+from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
 from kourou.transport.dispatcher import Dispatcher  # noqa: E402
 from kourou.transport.request import Request  # noqa: E402

@@ -19,9 +19,9 @@ from kourou.protocol.message import Message, MessageExt
 from kourou.testing import LocalCluster, UnknownTopicError
 from tests.spark.sink_kit import BINARY, STRING, write
 
-from kourou.spark.odd_rows import KEPT_BYTES  # isort: skip (the kit skips where there is no pyarrow)
-from kourou.spark.sink_errors import RowRefusedError, SinkRowError  # isort: skip
-from kourou.spark.sink_producer import stop_worker_producers  # isort: skip
+from kourou.spark.sink.invalid_rows import KEPT_BYTES  # isort: skip (the kit skips where there is no pyarrow)
+from kourou.spark.sink.sink_errors import RowRefusedError, SinkRowError  # isort: skip
+from kourou.spark.sink.sink_producer import stop_worker_producers  # isort: skip
 
 
 @pytest.fixture(autouse=True)
@@ -249,9 +249,9 @@ def test_a_broker_that_stays_away_is_given_up_with_the_rows_named() -> None:
         where = options(cluster, "Orders", retryTimes="2", sendTimeoutMs="500")
         write([{"value": b"x", "key": "k"}], where)
         cluster.stop_broker()
-        from kourou.spark.sink import AtLeastOnce, SinkTask
-        from kourou.spark.sink_columns import SinkColumns
-        from kourou.spark.sink_options import SinkOptions
+        from kourou.spark.sink.data_sink import AtLeastOnce, SinkTask
+        from kourou.spark.sink.sink_columns import SinkColumns
+        from kourou.spark.sink.sink_options import SinkOptions
         from tests.spark.sink_kit import record_batch, schema_of
 
         schema = schema_of(["value", "key"])
@@ -267,8 +267,8 @@ def test_no_name_server_is_an_error_at_the_start() -> None:
 
 
 def test_a_stream_looks_for_its_name_server_once_and_waits_a_little() -> None:
-    from kourou.spark.sink_options import SinkOptions
-    from kourou.spark.sink_start import check_reachable_once
+    from kourou.spark.sink.sink_options import SinkOptions
+    from kourou.spark.sink.sink_start import check_reachable_once
 
     nowhere = SinkOptions(namesrv="127.0.0.1:1", topic="Orders")
     with pytest.raises(NoNameServerError, match="127.0.0.1:1"):
@@ -281,8 +281,8 @@ def test_a_stream_looks_for_its_name_server_once_and_waits_a_little() -> None:
 
 
 def test_a_task_waits_for_a_name_server_that_is_away() -> None:
-    from kourou.spark.sink_options import SinkOptions
-    from kourou.spark.sink_producer import wait_worker_producer
+    from kourou.spark.sink.sink_options import SinkOptions
+    from kourou.spark.sink.sink_producer import wait_worker_producer
 
     began = time.monotonic()
     with pytest.raises(NoNameServerError):

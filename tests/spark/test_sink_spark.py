@@ -278,7 +278,7 @@ def test_tasks_know_query_and_batch(spark: SparkSession, tmp_path: Path) -> None
             self._folder = folder
 
         def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-            from kourou.spark.sink import SinkTask
+            from kourou.spark.sink.data_sink import SinkTask
 
             rows = sum(batch.num_rows for batch in iterator)
             task = SinkTask.current()

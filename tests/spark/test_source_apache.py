@@ -24,7 +24,7 @@ from kourou.admin.session import Admin  # noqa: E402
 from kourou.admin.topics import create_topic, topic_names  # noqa: E402
 from kourou.errors import ResponseError  # noqa: E402
 from kourou.protocol.bodies import TopicConfig  # noqa: E402
-from kourou.spark.source_client import close_shared_clients  # noqa: E402
+from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from tests.interop import apache, artifacts  # noqa: E402
 from tests.spark.source_kit import ALL, StreamRun, read_batch, source  # noqa: E402
 

@@ -122,7 +122,7 @@ def test_one_dataframe_used_twice_in_a_query_has_all_rows(spark: SparkSession, m
 
 
 def test_filters_of_a_query_that_reads_once_are_pushed(spark: SparkSession, mq: LocalCluster) -> None:
-    from kourou.spark.options import PUSH_FILTERS_OPTION
+    from kourou.spark.source.options import PUSH_FILTERS_OPTION
 
     mq.create_topic("filtered", queues=2)
     send(mq, "filtered", bodies(20), tags="a")
@@ -173,7 +173,7 @@ def test_a_batch_that_was_not_committed_is_read_again_and_not_twice(
 def test_progress_has_the_lag_and_the_group_has_its_offsets(
     spark: SparkSession, mq: LocalCluster, tmp_path: Path
 ) -> None:
-    from kourou.spark.lag_listener import stream_lag
+    from kourou.spark.source.lag_listener import stream_lag
 
     mq.create_topic("progress", queues=1)
     send(mq, "progress", bodies(30))

@@ -31,6 +31,6 @@ def test_the_public_names() -> None:
         "register",
         "stream_lag",
     ]
-    assert kourou.spark.DataLossError.__module__ == "kourou.spark.data_loss"
+    assert kourou.spark.DataLossError.__module__ == "kourou.spark.source.data_loss"
     with pytest.raises(AttributeError, match="it offers DataLossError"):
         _ = kourou.spark.Nothing

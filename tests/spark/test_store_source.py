@@ -16,7 +16,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict  # noqa: E402
 
 from kourou.errors import ConfigError, DamageError, StoreFormatError  # noqa: E402
 from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic  # noqa: E402
-from kourou.spark.source import RocketmqDataSource  # noqa: E402
+from kourou.spark.source.data_source import RocketmqDataSource  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
 from tests.golden.stores import VERSIONS, extract_store, manifest  # noqa: E402
 from tests.spark.source_kit import ALL, read_batch, schema_of, send  # noqa: E402

@@ -23,10 +23,10 @@ from kourou.admin.session import Admin  # noqa: E402
 from kourou.admin.topics import create_topic, delete_topic, topic_names  # noqa: E402
 from kourou.errors import ConfigError, NoNameServerError  # noqa: E402
 from kourou.protocol.bodies import TopicConfig  # noqa: E402
-from kourou.spark.data_loss import DataLossError  # noqa: E402
-from kourou.spark.queue_lookup import QueueLookup  # noqa: E402
-from kourou.spark.source import RocketmqStreamReader  # noqa: E402
-from kourou.spark.source_client import close_shared_clients  # noqa: E402
+from kourou.spark.source.data_loss import DataLossError  # noqa: E402
+from kourou.spark.source.data_source import RocketmqStreamReader  # noqa: E402
+from kourou.spark.source.queue_lookup import QueueLookup  # noqa: E402
+from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
 from tests.spark.source_kit import PLACE, StreamRun, places, send, source  # noqa: E402
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kourou.spark.data_loss import DataLossError
-    from kourou.spark.lag_listener import LagListener, StreamLag, stream_lag
     from kourou.spark.session import local_session
-    from kourou.spark.source import RocketmqDataSource
+    from kourou.spark.source.data_loss import DataLossError
+    from kourou.spark.source.data_source import RocketmqDataSource
+    from kourou.spark.source.lag_listener import LagListener, StreamLag, stream_lag
 
 __all__ = [
     "DataLossError",
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DataLossError": "kourou.spark.data_loss",
-    "LagListener": "kourou.spark.lag_listener",
-    "StreamLag": "kourou.spark.lag_listener",
-    "stream_lag": "kourou.spark.lag_listener",
-    "RocketmqDataSource": "kourou.spark.source",
+    "DataLossError": "kourou.spark.source.data_loss",
+    "LagListener": "kourou.spark.source.lag_listener",
+    "StreamLag": "kourou.spark.source.lag_listener",
+    "stream_lag": "kourou.spark.source.lag_listener",
+    "RocketmqDataSource": "kourou.spark.source.data_source",
     "local_session": "kourou.spark.session",
 }
 _INSTALL = "the Spark connector needs PySpark and pyarrow: pip install 'kourou[spark]'"
@@ -46,7 +46,7 @@ _INSTALL = "the Spark connector needs PySpark and pyarrow: pip install 'kourou[s
 def register(spark: SparkSession) -> None:
     """Make the format `rocketmq` known to a session. Sessions that find `pyspark_kourou` know it already."""
     try:
-        from kourou.spark.source import RocketmqDataSource
+        from kourou.spark.source.data_source import RocketmqDataSource
     except ImportError as error:
         raise ImportError(_INSTALL) from error
     spark.dataSource.register(RocketmqDataSource)

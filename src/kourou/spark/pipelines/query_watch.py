@@ -14,11 +14,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from kourou.errors import KourouError
-from kourou.spark.lag_listener import stream_lag
-from kourou.spark.offsets import Positions
 from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
 from kourou.spark.pipelines.progress import Ending, PipelineProgress, Reading
 from kourou.spark.pipelines.written_rows import WrittenRows
+from kourou.spark.source.lag_listener import stream_lag
+from kourou.spark.source.offsets import Positions
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

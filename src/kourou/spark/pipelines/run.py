@@ -32,7 +32,7 @@ from kourou.spark.pipelines.sinks import SinkRun, stream_writer
 from kourou.spark.pipelines.sources import read_source
 from kourou.spark.pipelines.step_functions import import_steps
 from kourou.spark.pipelines.steps import run_step
-from kourou.spark.source_client import close_shared_clients
+from kourou.spark.source.source_client import close_shared_clients
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

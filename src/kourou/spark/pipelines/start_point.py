@@ -1,7 +1,7 @@
 """Where a command is told to begin or end, checked before Spark starts.
 
 Mistakes are told by the command's own option: nobody who typed `--from` knows what `startingTimestamp` is.
-Not here: how the source reads a time (points.py).
+Not here: how the source reads a time (offset_spec.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from kourou.errors import ConfigError
 from kourou.spark.option_reader import OptionReader
-from kourou.spark.points import read_point
+from kourou.spark.source.offset_spec import read_point
 
 A_TIME: Final = (
     "a time such as 2026-01-31T08:00:00+00:00 (without a zone: UTC), or milliseconds since 1970 such as "

@@ -11,14 +11,14 @@ import pytest
 
 from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
-from kourou.spark.offsets import Positions, QueueOffsets
+from kourou.spark.source.offsets import Positions, QueueOffsets
 from tests.needed import need_module
 
 need_module("pyspark")
 
 from kourou.spark.pipelines.archive.new_rows import committed_positions, has_news, is_new  # noqa: E402
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 # As Spark has written it.
 CHECKPOINT = ROOT / "tests" / "spark" / "checkpoint-v1"
 FIRST, SECOND, THIRD = (MessageQueue("kept", "broker-a", number) for number in range(3))
@@ -54,7 +54,7 @@ class Client:
 
 
 def news(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, client: Client, **options: str) -> bool:
-    monkeypatch.setattr("kourou.spark.source_client.shared_client", lambda _connection: client)
+    monkeypatch.setattr("kourou.spark.source.source_client.shared_client", lambda _connection: client)
     return has_news({**OPTIONS, **options}, checkpoint)
 
 

@@ -13,11 +13,11 @@ from tests.needed import need_module
 
 need_module("pyarrow")
 
-from kourou.spark.options import SourceOptions  # noqa: E402
 from kourou.spark.pipelines.archive import archive  # noqa: E402
 from kourou.spark.pipelines.check.reachable import find_queues  # noqa: E402
 from kourou.spark.pipelines.sql import stats  # noqa: E402
 from kourou.spark.pipelines.sql.stats import StatsRequest  # noqa: E402
+from kourou.spark.source.options import SourceOptions  # noqa: E402
 
 TOPICS = ("orders", "payments", "%RETRY%orders", "%DLQ%billing")
 
@@ -64,8 +64,8 @@ def test_topics_that_are_there_have_their_queues() -> None:
 
 
 def test_archive_and_stats_offer_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kourou.spark.source_client.shared_client", Client)
-    monkeypatch.setattr("kourou.spark.source_client.SourceClient", Client)
+    monkeypatch.setattr("kourou.spark.source.source_client.shared_client", Client)
+    monkeypatch.setattr("kourou.spark.source.source_client.SourceClient", Client)
     with pytest.raises(NoRouteError, match=r"did you mean orders\?"):
         archive.check_source(options("ordrs"), {})
     with pytest.raises(NoRouteError, match=r"did you mean orders\?"):

@@ -10,7 +10,6 @@ need_module("pyspark")
 
 from kourou.errors import ConfigError  # noqa: E402
 from kourou.protocol.bodies import MessageQueue  # noqa: E402
-from kourou.spark.columns import default_schema  # noqa: E402
 from kourou.spark.pipelines.sql.row_texts import unique_names  # noqa: E402
 from kourou.spark.pipelines.sql.sql import check_statement  # noqa: E402
 from kourou.spark.pipelines.sql.sql_columns import (  # noqa: E402
@@ -21,6 +20,7 @@ from kourou.spark.pipelines.sql.sql_columns import (  # noqa: E402
 from kourou.spark.pipelines.sql.tables import MESSAGE_TYPES, TableNames, check_names  # noqa: E402
 from kourou.spark.pipelines.sql.union_source import live_begins  # noqa: E402
 from kourou.spark.pipelines.sql.value_forms import ValueForm, form_of, parse_value_forms  # noqa: E402
+from kourou.spark.source.columns import default_schema  # noqa: E402
 
 NAMES = TableNames(
     frozenset({"orders", "orders-eu", "Payments", "TBW102", "%RETRY%billing"}), frozenset({"orders", "old"})

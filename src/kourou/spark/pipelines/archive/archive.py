@@ -142,9 +142,9 @@ def run_archive(request: ArchiveRequest, output: ProgressOutput | None = None) -
 
 def check_source(options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> None:
     """Options are right, name servers answer, topics are there: told before Spark has started."""
-    from kourou.spark.options import SourceOptions
     from kourou.spark.pipelines.check.reachable import find_queues
-    from kourou.spark.source_client import shared_client
+    from kourou.spark.source.options import SourceOptions
+    from kourou.spark.source.source_client import shared_client
 
     parsed = SourceOptions.parse(options, environ)
     find_queues(shared_client(parsed.connection), parsed)

@@ -32,7 +32,7 @@ _MARK: Final = "archive.json"
 
 def archive_columns() -> str:
     """All of a message, as the source has it, in Spark's DDL; the day is a column besides."""
-    from kourou.spark.columns import default_schema
+    from kourou.spark.source.columns import default_schema
 
     return f"{default_schema('rocketmq')}, flag int"
 

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Final
 
 from kourou.errors import KourouError
-from kourou.spark.offsets import Positions
+from kourou.spark.source.offsets import Positions
 
 _VERSION: Final = "v1"
 
 
 def has_news(options: Mapping[str, str], checkpoint: Path) -> bool:
     """Whether a run that ends behind what is there now has work: a batch that is not done, or messages."""
-    from kourou.spark.options import SourceOptions
-    from kourou.spark.source_client import shared_client
+    from kourou.spark.source.options import SourceOptions
+    from kourou.spark.source.source_client import shared_client
 
     try:
         from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-        from kourou.spark.stream_driver import StreamDriver
+        from kourou.spark.source.stream_driver import StreamDriver
     except ImportError:  # whoever starts Spark says what to install
         return True
     parsed = SourceOptions.parse(options)

@@ -26,7 +26,7 @@ from kourou.spark.pipelines.check.spec import (
     SinkSpec,
     TopicSink,
 )
-from kourou.spark.sink_options import SINK_OPTION_NAMES, SinkOptions
+from kourou.spark.sink.sink_options import SINK_OPTION_NAMES, SinkOptions
 
 SINK_OPTIONS: Final = tuple(name for name in SINK_OPTION_NAMES if name not in ("topic", "delivery"))
 # A key of the file, and the column of the sink that it fills.

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from kourou.errors import ConfigError
-from kourou.spark.columns import check_schema, known_columns
-from kourou.spark.options import SOURCE_OPTION_NAMES, SourceOptions
 from kourou.spark.pipelines.check.ddl import parse_ddl
 from kourou.spark.pipelines.check.document import nearest
 from kourou.spark.pipelines.check.section import Section
@@ -26,6 +24,8 @@ from kourou.spark.pipelines.check.spec import (
     Watermark,
 )
 from kourou.spark.pipelines.lake.lake import LakeTable
+from kourou.spark.source.columns import check_schema, known_columns
+from kourou.spark.source.options import SOURCE_OPTION_NAMES, SourceOptions
 
 LAKE_PACKAGES: Final = {"parquet": "pyarrow", "delta": "deltalake", "iceberg": "pyiceberg"}
 ICEBERG_KEYS: Final = ("table", "catalog")

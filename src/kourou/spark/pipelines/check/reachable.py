@@ -11,13 +11,13 @@ from kourou import wording
 from kourou.errors import KourouError, NoNameServerError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_inner_topic
-from kourou.spark.options import SourceOptions
 from kourou.spark.pipelines.check.document import Mistakes, nearest
 from kourou.spark.pipelines.check.spec import PipelineSpec, TopicSink
-from kourou.spark.queue_lookup import QueueLookup
-from kourou.spark.sink_options import SinkOptions
-from kourou.spark.sink_start import check_reachable
-from kourou.spark.source_client import SourceClient, shared_client
+from kourou.spark.sink.sink_options import SinkOptions
+from kourou.spark.sink.sink_start import check_reachable
+from kourou.spark.source.options import SourceOptions
+from kourou.spark.source.queue_lookup import QueueLookup
+from kourou.spark.source.source_client import SourceClient, shared_client
 
 
 def check_servers(spec: PipelineSpec, shown_file: str) -> None:

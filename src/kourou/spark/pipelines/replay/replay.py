@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kourou.spark.pipelines.replay.replay_rows import ArchivedRows, QueueCount
-    from kourou.spark.sink_options import SinkOptions
+    from kourou.spark.sink.sink_options import SinkOptions
 
 _TITLE: Final = "replay"
 _SLICE_ROWS: Final = 200_000
@@ -88,7 +88,7 @@ class ReplayRequest:
 
     def sink_options(self) -> SinkOptions:
         """How messages are sent."""
-        from kourou.spark.sink_options import SinkOptions
+        from kourou.spark.sink.sink_options import SinkOptions
 
         given = {**self.options, "dropReservedProperties": "true"}
         if self.to is not None:
@@ -168,7 +168,7 @@ def wanted_topics(archive: ArchiveFolder, asked: Sequence[str]) -> tuple[str, ..
 
 def find_targets(options: SinkOptions, topics: Sequence[str]) -> dict[str, list[MessageQueue]]:
     """The queues of the topics to send to. Errors say that there is no name server, or no such topic."""
-    from kourou.spark.sink_producer import WorkerProducer
+    from kourou.spark.sink.sink_producer import WorkerProducer
 
     _check_topics(options, topics)
     worker = WorkerProducer(options)
@@ -181,8 +181,8 @@ def find_targets(options: SinkOptions, topics: Sequence[str]) -> dict[str, list[
 def _check_topics(options: SinkOptions, topics: Sequence[str]) -> None:
     """ConfigError for topics that there are not: brokers would make them at the first message, and a name
     that was mistyped would pass for one that was meant."""
-    from kourou.spark.options import Connection
-    from kourou.spark.source_client import SourceClient
+    from kourou.spark.source.options import Connection
+    from kourou.spark.source.source_client import SourceClient
 
     connection = Connection(
         options.namesrv, credentials=options.credentials, namespace=options.namespace, tls=options.tls

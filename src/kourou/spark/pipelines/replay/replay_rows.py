@@ -16,7 +16,7 @@ from kourou.spark.pipelines.replay.replay_sending import SENT_SCHEMA, sending
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kourou.spark.sink_options import SinkOptions
+    from kourou.spark.sink.sink_options import SinkOptions
 
 _QUEUE: Final = ("topic", "broker", "queue_id")
 _STORED_MS: Final = "unix_millis(store_timestamp)"
@@ -132,7 +132,7 @@ class ArchivedRows:
     ) -> tuple[int, int]:
         """Send a slice; on return brokers have it. Gives how many messages were sent, and how many were
         refused, which the error topic has."""
-        from kourou.spark.sink_columns import SinkColumns
+        from kourou.spark.sink.sink_columns import SinkColumns
 
         messages = self._messages(part, to, options, origin)
         # Within a rate all go one after the other, so that the rate is that of all of them.

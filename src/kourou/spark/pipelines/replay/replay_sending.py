@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kourou.spark.sink_columns import SinkColumns
-    from kourou.spark.sink_options import SinkOptions
+    from kourou.spark.sink.sink_columns import SinkColumns
+    from kourou.spark.sink.sink_options import SinkOptions
 
 SENT_SCHEMA: Final = "rows bigint, refused bigint"
 _PIECES_A_SECOND: Final = 10
@@ -49,8 +49,8 @@ def sending(
         import pyarrow as pa
         from pyspark import TaskContext
 
-        from kourou.spark.sending import RowSender
-        from kourou.spark.sink_producer import worker_producer
+        from kourou.spark.sink.sending import RowSender
+        from kourou.spark.sink.sink_producer import worker_producer
 
         context = TaskContext.get()
         sender = RowSender(

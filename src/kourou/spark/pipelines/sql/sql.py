@@ -32,7 +32,7 @@ from kourou.spark.pipelines.sql.tables import (
 )
 from kourou.spark.pipelines.sql.union_source import archive_topics
 from kourou.spark.pipelines.written_rows import WrittenRows
-from kourou.spark.source_client import SourceClient
+from kourou.spark.source.source_client import SourceClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

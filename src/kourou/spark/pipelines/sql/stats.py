@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError
 from kourou.protocol.names import send_topic_problem
-from kourou.spark.options import SourceOptions
 from kourou.spark.pipelines.job_watch import job_progress
 from kourou.spark.pipelines.pipeline_errors import pipeline_errors
 from kourou.spark.pipelines.pipeline_session import pipeline_session
@@ -28,6 +27,7 @@ from kourou.spark.pipelines.sql.row_texts import as_json, as_texts, number_colum
 from kourou.spark.pipelines.sql.sql import RowPrinter
 from kourou.spark.pipelines.sql.top_keys import TOP_KEYS_TYPE, top_keys
 from kourou.spark.pipelines.written_rows import WrittenRows
+from kourou.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,7 +122,7 @@ def run_stats(request: StatsRequest, printer: RowPrinter, output: ProgressOutput
 def _check_topics(request: StatsRequest) -> None:
     """Whether there is something to read, before Spark starts. KourouError says what is missing."""
     from kourou.spark.pipelines.check.reachable import find_queues
-    from kourou.spark.source_client import SourceClient
+    from kourou.spark.source.source_client import SourceClient
 
     options = SourceOptions.parse(request.options)
     with SourceClient(options.connection) as client:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError
 from kourou.protocol.names import is_inner_topic
-from kourou.spark.offsets import QueueOffsets, nested
-from kourou.spark.options import PUSH_FILTERS_OPTION, SourceOptions
 from kourou.spark.pipelines.pipeline_errors import pipeline_errors, plain_reason
 from kourou.spark.pipelines.sql.sql_columns import named_columns, named_properties, reads_one_table_once
 from kourou.spark.pipelines.sql.sql_names import quoted, table_names
 from kourou.spark.pipelines.sql.union_source import Archives, archived_and_live
 from kourou.spark.pipelines.sql.value_forms import ValueForm, form_of, sampled_schema, with_value_columns
-from kourou.spark.queue_lookup import answered
-from kourou.spark.source_client import SourceClient
+from kourou.spark.source.offsets import QueueOffsets, nested
+from kourou.spark.source.options import PUSH_FILTERS_OPTION, SourceOptions
+from kourou.spark.source.queue_lookup import answered
+from kourou.spark.source.source_client import SourceClient
 from kourou.wording import nearest
 
 if TYPE_CHECKING:

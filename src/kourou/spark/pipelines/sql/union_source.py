@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import MessageQueue
-from kourou.spark.offsets import QueueOffsets, nested
 from kourou.spark.pipelines.archive.archive_folder import ArchiveFolder, open_archive
 from kourou.spark.pipelines.lake.lake import open_backend, read_lake
-from kourou.spark.queue_lookup import answered
-from kourou.spark.source_client import SourceClient
+from kourou.spark.source.offsets import QueueOffsets, nested
+from kourou.spark.source.queue_lookup import answered
+from kourou.spark.source.source_client import SourceClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

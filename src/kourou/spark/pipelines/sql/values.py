@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kourou.errors import ConfigError
-from kourou.spark.offsets import nested
-from kourou.spark.options import SourceOptions
 from kourou.spark.pipelines.check.spec import MessageColumn, TopicSource, ValueSpec
 from kourou.spark.pipelines.sql.sql_names import quoted
 from kourou.spark.pipelines.sql.value_forms import sampled_schema
-from kourou.spark.points import EARLIEST_POINT, LATEST_POINT
-from kourou.spark.queue_lookup import QueueLookup
-from kourou.spark.source_client import shared_client
+from kourou.spark.source.offset_spec import EARLIEST_POINT, LATEST_POINT
+from kourou.spark.source.offsets import nested
+from kourou.spark.source.options import SourceOptions
+from kourou.spark.source.queue_lookup import QueueLookup
+from kourou.spark.source.source_client import shared_client
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,0 +1,1 @@
+"""The sink: rows to messages."""

@@ -1,0 +1,205 @@
+"""The sink: `df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.
+
+Each task sends its rows by itself and says in its commit message how many it was. Delivery is at least
+once: when a task or a batch is done again, its rows are sent again.
+
+A Delivery is what writers do for one way of delivering; AtLeastOnce is the only one so far. It is told which
+task of which batch of which query it works for, so that another one can recognise what was done before.
+Not here: how rows are sent (sending.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kourou.errors import ConfigError
+from kourou.spark.option_reader import refusal
+from kourou.spark.plain_errors import plain_errors
+from kourou.spark.sink.sink_columns import SinkColumns
+from kourou.spark.sink.sink_options import SinkOptions
+from kourou.spark.spark_processes import plans_writes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kourou.spark.sink.sending import SinkCounts
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTask:
+    """For what a task writes. Query and batch are those of a streaming query, None in a batch write."""
+
+    partition: int
+    attempt: int = 0
+    query_id: str | None = None
+    batch_id: int | None = None
+
+    @classmethod
+    def current(cls) -> SinkTask:
+        """The task that this process works on."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            return cls(0)
+        # Private to Spark: `write` is told neither, and both are needed to know a batch again.
+        batch_id = context.getLocalProperty("streaming.sql.batchId")
+        return cls(
+            context.partitionId(),
+            context.attemptNumber(),
+            context.getLocalProperty("sql.streaming.queryId"),
+            None if batch_id is None else int(batch_id),
+        )
+
+
+@dataclass
+class SinkCommit(WriterCommitMessage):
+    """What a task did, for the driver."""
+
+    task: SinkTask
+    counts: SinkCounts
+
+
+class Delivery(Protocol):
+    """One way of delivering rows. `write` runs in the workers, the rest on the driver."""
+
+    def write(self, batches: Iterator[pa.RecordBatch], task: SinkTask) -> SinkCommit:
+        """Send the rows of one task."""
+
+    def commit(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
+        """All tasks are done."""
+
+    def abort(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
+        """Not all tasks are done; or `commit` failed, with what it was given."""
+
+
+@dataclass(frozen=True)
+class AtLeastOnce:
+    """Rows are visible as soon as a broker has them; nothing is left to commit or to take back."""
+
+    options: SinkOptions
+    columns: SinkColumns
+
+    def write(self, batches: Iterator[pa.RecordBatch], task: SinkTask) -> SinkCommit:
+        """Send the rows; on return brokers have stored them."""
+        from kourou.spark.sink.sending import RowSender
+        from kourou.spark.sink.sink_producer import wait_worker_producer
+
+        worker = wait_worker_producer(self.options)
+        sender = RowSender(self.options, self.columns, worker, task.partition)
+        return SinkCommit(task, sender.send(batches))
+
+    def commit(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
+        """Say how much was written."""
+        _log.info("%s: %s", _what(batch_id), _sum(done))
+
+    def abort(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
+        """Say what is there already, and comes again when the write is done again."""
+        _log.warning("%s failed; stored nevertheless: %s", _what(batch_id), _sum(done))
+
+
+def _what(batch_id: int | None) -> str:
+    return "batch write" if batch_id is None else f"batch {batch_id}"
+
+
+def _sum(done: Sequence[SinkCommit]) -> SinkCounts:
+    from kourou.spark.sink.sending import SinkCounts
+
+    return sum((commit.counts for commit in done), SinkCounts())
+
+
+def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[SinkCommit]:
+    """The tasks that were done: Spark has None for others."""
+    return [message for message in messages if isinstance(message, SinkCommit)]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    @plain_errors()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task."""
+        return self._delivery.write(iterator, SinkTask.current())
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done."""
+        self._delivery.commit(_stored(messages), None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed for good."""
+        self._delivery.abort(_stored(messages), None)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a query; Spark makes a new one for each."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    @plain_errors()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task of a micro-batch."""
+        return self._delivery.write(iterator, SinkTask.current())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks of a micro-batch are done."""
+        self._delivery.commit(_stored(messages), batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """A task of a micro-batch failed for good, or its commit did."""
+        self._delivery.abort(_stored(messages), batchId)
+
+
+def batch_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> BatchWriter:
+    """For DataSource.writer. Whatever is wrong is told here, before a task runs: options and columns in one
+    ConfigError, then whether there is a name server and the topic has a route."""
+    from kourou.spark.sink.sink_start import check_reachable
+
+    if overwrite:
+        raise ConfigError('mode "overwrite": a topic cannot be overwritten; use mode("append")')
+    delivery = _delivery(schema, options)
+    check_reachable(delivery.options)
+    return BatchWriter(delivery)
+
+
+def stream_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> StreamWriter:
+    """For DataSource.streamWriter. Whatever is wrong is told here, as for a batch; Spark calls it to plan
+    each micro-batch and to commit it, so name server and topic are looked for at the first time only."""
+    from kourou.spark.sink.sink_start import check_reachable_once
+
+    if overwrite:
+        raise ConfigError('output mode "complete": a topic cannot be overwritten; use outputMode("update")')
+    delivery = _delivery(schema, options)
+    if plans_writes():
+        check_reachable_once(delivery.options)
+    return StreamWriter(delivery)
+
+
+def _delivery(schema: Any, options: Mapping[str, str]) -> AtLeastOnce:
+    problems: list[str] = []
+    parsed, columns = None, None
+    try:
+        parsed = SinkOptions.parse(options)
+    except ConfigError as error:
+        problems += error.problems
+    # A topic that is wrong is told of once.
+    given = {name.lower(): value for name, value in options.items()}
+    try:
+        columns = SinkColumns.of(schema, given.get("topic"))
+    except ConfigError as error:
+        problems += error.problems
+    if parsed is None:
+        raise ConfigError(*problems)  # the first says whose they are
+    if columns is None:
+        raise refusal("sink", problems)
+    return AtLeastOnce(parsed, columns)

@@ -1,0 +1,44 @@
+"""Whether a write can begin: looked at on the driver, before a task runs."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Final
+
+from kourou.errors import KourouError
+from kourou.spark.sink.sink_options import SinkOptions
+from kourou.spark.sink.sink_producer import WorkerProducer
+
+_PATIENCE_S: Final = 5.0
+"""A stream that runs may meet a name server that is being restarted: so long it is waited for."""
+_PAUSE_S: Final = 0.25
+
+_reached: set[SinkOptions] = set()
+
+
+def check_reachable(options: SinkOptions) -> None:
+    """Whether there is a name server, and topic and errorTopic exist and can be written. Errors say what is
+    missing."""
+    worker = WorkerProducer(options)
+    try:
+        for topic in filter(None, (options.topic, options.error_topic)):
+            check = partial(worker.producer.check_topic, topic, may_create=options.create_topic)
+            worker.portal.call(check)
+    finally:
+        worker.stop()
+
+
+def check_reachable_once(options: SinkOptions, patience_s: float = _PATIENCE_S) -> None:
+    """The same, if this process has not done so for these options; what may pass is looked at again until
+    `patience_s` are over."""
+    deadline = time.monotonic() + patience_s
+    while options not in _reached:
+        try:
+            check_reachable(options)
+        except KourouError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            _reached.add(options)

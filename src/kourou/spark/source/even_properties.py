@@ -1,0 +1,124 @@
+"""EvenProperties: the properties of records whose property strings are all of one form, as a matrix.
+
+Producers of one kind write strings of one form: the same names in the same order, values of the same lengths.
+Then a property is a block of columns, and nothing has to be searched. Means the same as PropertyTable, which
+is for all others. Not here: what properties mean (columns.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kourou.spark.source.property_table import PropertyTable
+from kourou.spark.source.record_spans import RecordSpans
+
+Bytes = NDArray[np.uint8]
+
+_NAME_END: Final = 1
+_PAIR_END: Final = 2
+_BLANK: Final = 0x20
+_ASCII: Final = 0x80
+
+
+class _Block(NamedTuple):
+    """Where in every row the value of one property is."""
+
+    begin: int
+    end: int
+
+
+class EvenProperties:
+    """The properties of some records, row by row; `blocks` are their values, by name."""
+
+    def __init__(self, records: RecordSpans, rows: Bytes, blocks: dict[bytes, _Block]) -> None:
+        self._records = records
+        self._rows = rows
+        self._blocks = blocks
+
+    @classmethod
+    def of(cls, records: RecordSpans) -> EvenProperties | None:
+        """None where the strings differ in form, or are odd in any way."""
+        rows = records.property_rows()
+        if rows is None:
+            return None
+        blocks = _blocks(rows[0].tobytes())
+        if blocks is None:
+            return None
+        # What never changes is the same in all rows; what does must not change the form, and be plain text.
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        is_value = np.zeros(len(low), np.bool_)
+        for begin, end in blocks.values():
+            is_value[begin:end] = True
+        if bool(((low != high) & ~is_value).any()) or bool((low[is_value] <= _PAIR_END).any()):
+            return None
+        return None if int(high.max()) >= _ASCII else cls(records, rows, blocks)
+
+    def column(self, name: str) -> Any:
+        """The values of `name` as strings; null where a record has none."""
+        block = self._blocks.get(name.encode())
+        count = len(self._rows)
+        if block is None:
+            return pa.nulls(count, pa.string())
+        data = np.ascontiguousarray(self._rows[:, block.begin : block.end])
+        return _strings(data.reshape(-1), _offsets(count, [block.end - block.begin]))
+
+    def words(self, name: str) -> Any:
+        """The words of `name`, which blanks separate, as lists; empty where a record has none."""
+        block = self._blocks.get(name.encode())
+        if block is not None and bool((self._rows[:, block.begin : block.end] == _BLANK).any()):
+            return PropertyTable(self._records).words(name)
+        count = len(self._rows)
+        bounds = np.arange(count + 1, dtype=np.int32) if block is not None else np.zeros(count + 1, np.int32)
+        words = self.column(name) if block is not None else pa.array([], pa.string())
+        return pa.ListArray.from_arrays(pa.array(bounds), words)
+
+    def maps(self) -> Any:
+        """All properties of each record, as maps."""
+        return pa.MapArray.from_arrays(*self.pairs())
+
+    def pairs(self) -> tuple[Any, Any, Any]:
+        """Bounds of the rows, names and values of all properties, each name once in a row."""
+        count, names = len(self._rows), list(self._blocks)
+        blocks = [np.arange(begin, end) for begin, end in self._blocks.values()]
+        values = self._rows[:, np.concatenate(blocks)]
+        text = np.frombuffer(b"".join(names) * count, np.uint8)
+        bounds = np.arange(0, (count + 1) * len(names), len(names), dtype=np.int32)
+        return (
+            pa.array(bounds),
+            _strings(text, _offsets(count, list(map(len, names)))),
+            _strings(np.ascontiguousarray(values).reshape(-1), _offsets(count, list(map(len, blocks)))),
+        )
+
+
+def _blocks(string: bytes) -> dict[bytes, _Block] | None:
+    """The values of a property string; None for one that has anything but names with values, each once."""
+    blocks: dict[bytes, _Block] = {}
+    at = 0
+    while at < len(string):
+        end = string.find(_PAIR_END, at)
+        end = len(string) if end < 0 else end
+        name, mark, value = string[at:end].partition(b"\x01")
+        if not name or not mark or not value or name in blocks:
+            return None
+        if min(string[at:end].replace(b"\x01", b"", 1)) <= _PAIR_END:
+            return None
+        blocks[name] = _Block(at + len(name) + 1, end)
+        at = end + 1
+    return blocks or None
+
+
+def _offsets(count: int, lengths: list[int]) -> NDArray[np.int32]:
+    """Where strings begin of which each row has some of these lengths; and where the last one ends."""
+    ends = np.cumsum(lengths, dtype=np.int32)
+    starts = np.arange(count, dtype=np.int32)[:, None] * ends[-1]
+    found: NDArray[np.int32] = np.append(np.int32(0), (starts + ends).reshape(-1)).astype(np.int32)
+    return found
+
+
+def _strings(data: Bytes, offsets: NDArray[np.int32]) -> Any:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)

@@ -1,0 +1,364 @@
+"""SourceOptions: what `spark.read.format("rocketmq")` and `spark.readStream` may be told.
+
+Names are Kafka's where a user would look for them; upper and lower case are the same, as everywhere in
+Spark. Made once, on the driver; workers get it pickled. Not here: what follows from it (planning.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.settings import ClientOptions
+from kourou.client.core.subscription import ExpressionType
+from kourou.errors import ProtocolError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.filter import compile_filter
+from kourou.protocol.names import topic_problem, user_group_problem
+from kourou.protocol.tags import SUB_ALL, parse_tag_expression
+from kourou.spark.option_reader import OptionReader
+from kourou.spark.source.offset_spec import LATEST_POINT, Where, check_order, read_point
+
+_MIB: Final = 1024 * 1024
+_MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
+"""Kafka's."""
+_MAX_PIECE_BYTES: Final = 256 * _MIB
+"""Positions in an Arrow batch have 32 bits, and pieces of both kinds come together in one."""
+SOURCE_OPTION_NAMES: Final = (
+    "namesrv",
+    "nameServer",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "subExpression",
+    "expressionType",
+    "groupId",
+    "includeSystemTopics",
+    "columns",
+    "rowFormat",
+    "includeHeaders",
+    "propertyErrors",
+    "store",
+    "verifyCrc",
+    "fetchBytes",
+    "fetchesInFlight",
+    "fetchRetries",
+    "batchBytes",
+    "pollTimeoutMs",
+    "discoveryIntervalMs",
+    "requestTimeoutMs",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "namespace",
+    "tls",
+)
+"""What the source may be told, as it is written."""
+ENDING_OPTION_NAMES: Final = tuple(name for name in SOURCE_OPTION_NAMES if name.startswith("ending"))
+"""Where a batch ends: a stream has no end."""
+_HINTS: Final = {
+    "path": 'use load() without a path, and option("subscribe", …) for topics, or option("store", …)',
+    "topic": "did you mean subscribe?",
+    "topics": "did you mean subscribe?",
+    "kafka.bootstrap.servers": "did you mean namesrv?",
+    "kafka.group.id": "did you mean groupId?",
+    "groupidprefix": "did you mean groupId?",
+    "pushfilters": (
+        "Spark shares the filters of one use of a DataFrame with its other uses, so that rows were missing; "
+        "narrow the read with subExpression (tags or SQL92), assign, and starting… and ending… options"
+    ),
+}
+"""Names that are right elsewhere, or were right once."""
+PUSH_FILTERS_OPTION: Final = "__kourouPushFilters"
+"""Not for users. Spark (4.3) keeps one plan for all scans of a DataFrame, that of the last filters: rows are
+right only if a DataFrame is scanned once, with one set of filters. `kourou pipeline sql` makes such
+DataFrames, and recognizes them by the text of its query."""
+_ASSIGN_FORM: Final = 'its form is {"topic": {"broker-a": [0, 1]}}'
+_NOT_FOR_STORES: Final = (
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+)
+_NO_TOPICS: Final[tuple[str, ...]] = ()
+_NO_QUEUES: Final[tuple[MessageQueue, ...]] = ()
+_WHICH: Final = ("subscribe", "subscribePattern", "assign")
+WHAT_TO_READ: Final = (*_WHICH, "store")
+"""Options one of which every source has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How clusters are reached. Equal ones share their connections. Secrets are not printed."""
+
+    namesrv: str
+    group: str | None = None
+    credentials: Credentials | None = None
+    namespace: str | None = None
+    tls: bool = False
+    request_timeout_ms: int = 3_000
+
+    def client_options(self) -> ClientOptions:
+        """The same for a client."""
+        return ClientOptions(
+            namesrv=self.namesrv,
+            credentials=self.credentials,
+            namespace=self.namespace,
+            tls=self.tls,
+            request_timeout_ms=self.request_timeout_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What to read, from where to where, and in what pieces."""
+
+    connection: Connection
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    queues: tuple[MessageQueue, ...] = ()
+    """From `assign`; an empty broker name stands for every broker of the topic."""
+    starting: Where | None = None
+    ending: Where = LATEST_POINT
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = _MAX_TRIGGER_DELAY_MS
+    """How long a batch waits for `min_offsets_per_trigger`."""
+    max_bytes_per_trigger: int | None = None
+    min_partitions: int | None = None
+    expression: str = SUB_ALL
+    expression_type: ExpressionType = "TAG"
+    group_id: str | None = None
+    include_system_topics: bool = False
+    columns: str | None = None
+    """Those that are read where there is no `.schema(…)`."""
+    row_format: str = "rocketmq"
+    include_headers: bool = False
+    property_errors: str = "fail"
+    push_filters: bool = False
+    store: str | None = None
+    verify_crc: bool = True
+    """Whether the store source compares each body with its CRC."""
+    fetch_bytes: int = 4 * _MIB
+    fetches_in_flight: int = 2
+    fetch_retries: int = 20
+    """A second apart: enough for a broker that is restarted."""
+    batch_bytes: int = 4 * _MIB
+    """An Arrow batch: larger ones gain nothing, smaller ones cost."""
+    poll_timeout_ms: int = 500
+    """How long a stream waits for messages before it tells Spark that there are none."""
+    discovery_interval_ms: int = 10_000
+    """How often a stream looks for new topics, brokers and queues."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> SourceOptions:
+        """The options as Spark has them. ConfigError names everything that is wrong with them."""
+        reader = OptionReader("source", options, (*SOURCE_OPTION_NAMES, PUSH_FILTERS_OPTION), _HINTS)
+        parsed = cls(
+            **_which(reader),
+            **_from_to(reader),
+            **_filter(reader),
+            **_rows(reader),
+            **_pieces(reader),
+            connection=_connection(reader, environ),
+            group_id=_group(reader),
+            store=reader.text("store") or None,
+            verify_crc=reader.flag("verifyCrc", True),
+        )
+        _check_store(reader)
+        reader.finish()
+        return parsed
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether brokers leave messages out."""
+        return self.expression not in ("", SUB_ALL)
+
+
+# -- groups of options -----------------------------------------------------------------------------
+
+
+def _connection(reader: OptionReader, environ: Mapping[str, str]) -> Connection:
+    return Connection(
+        reader.namesrv(environ, is_needed=not reader.has("store")),
+        reader.text("groupId") or None,
+        reader.credentials(),
+        reader.text("namespace") or None,
+        reader.flag("tls", False),
+        reader.number("requestTimeoutMs", 3_000),
+    )
+
+
+def _check_store(reader: OptionReader) -> None:
+    """Without a broker some things cannot be asked for."""
+    if reader.has("store"):
+        for name in _NOT_FOR_STORES:
+            if reader.has(name):
+                reader.problems.append(
+                    f"{name} is not for the store source; choose by topics and timestamps, or filter the rows"
+                )
+        if reader.text("expressionType").upper() == "SQL92":
+            reader.problems.append(
+                "expressionType=SQL92 needs a broker; filter the store source's rows instead"
+            )
+
+
+def _group(reader: OptionReader) -> str | None:
+    group = reader.text("groupId")
+    if group and (problem := user_group_problem(group)):
+        reader.problems.append(f"option groupId: {problem}")
+    return group or None
+
+
+def _which(reader: OptionReader) -> dict[str, Any]:
+    given = [name for name in _WHICH if reader.has(name)]
+    if len(given) > 1:
+        reader.problems.append(f"{' and '.join(given)} exclude each other: give one of them")
+    if not given and not reader.has("store"):
+        reader.problems.append(
+            "nothing says what to read: give subscribe (topics), subscribePattern (a regular expression) "
+            "or assign (queues)"
+        )
+    return {
+        "topics": reader.value("subscribe", _NO_TOPICS, _topics),
+        "topic_pattern": reader.value("subscribePattern", None, _pattern),
+        "queues": reader.value("assign", _NO_QUEUES, _queues),
+        "include_system_topics": reader.flag("includeSystemTopics", False),
+    }
+
+
+def _from_to(reader: OptionReader) -> dict[str, Any]:
+    starting, ending = read_point(reader, "starting", None), read_point(reader, "ending", LATEST_POINT)
+    check_order(reader, starting, ending)
+    return {
+        "starting": starting,
+        "ending": ending,
+        "fail_on_data_loss": reader.flag("failOnDataLoss", True),
+    }
+
+
+def _filter(reader: OptionReader) -> dict[str, Any]:
+    expression_type = reader.choice("expressionType", "TAG", ("TAG", "SQL92"))
+    is_sql = expression_type == "SQL92"
+    expression = reader.value("subExpression", SUB_ALL, _condition if is_sql else _tags) or SUB_ALL
+    if is_sql and not reader.text("subExpression"):
+        reader.problems.append("expressionType=SQL92 needs a subExpression, such as price > 5")
+    return {
+        "expression": expression,
+        "expression_type": expression_type,
+        "push_filters": reader.flag(PUSH_FILTERS_OPTION, False),
+    }
+
+
+def _rows(reader: OptionReader) -> dict[str, Any]:
+    return {
+        "columns": reader.text("columns") or None,
+        "row_format": reader.choice("rowFormat", "rocketmq", ("rocketmq", "kafka")),
+        "include_headers": reader.flag("includeHeaders", False),
+        "property_errors": reader.choice("propertyErrors", "fail", ("fail", "null")),
+    }
+
+
+def _pieces(reader: OptionReader) -> dict[str, Any]:
+    max_offsets, min_offsets = (
+        reader.number("maxOffsetsPerTrigger", 0),
+        reader.number("minOffsetsPerTrigger", 0),
+    )
+    if max_offsets and min_offsets > max_offsets:
+        reader.problems.append("minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
+    if reader.has("maxTriggerDelay") and not min_offsets:
+        reader.problems.append("maxTriggerDelay says how long to wait for minOffsetsPerTrigger: give both")
+    return {
+        "max_offsets_per_trigger": max_offsets or None,
+        "min_offsets_per_trigger": min_offsets or None,
+        "max_trigger_delay_ms": reader.duration_ms("maxTriggerDelay", _MAX_TRIGGER_DELAY_MS),
+        "max_bytes_per_trigger": reader.size_bytes("maxBytesPerTrigger", 0) or None,
+        "min_partitions": reader.number("minPartitions", 0) or None,
+        "fetch_bytes": reader.size_bytes("fetchBytes", 4 * _MIB, high=_MAX_PIECE_BYTES),
+        "fetches_in_flight": reader.number("fetchesInFlight", 2, high=64),
+        "fetch_retries": reader.number("fetchRetries", 20, low=0),
+        "batch_bytes": reader.size_bytes("batchBytes", 4 * _MIB, high=_MAX_PIECE_BYTES),
+        "poll_timeout_ms": reader.number("pollTimeoutMs", 500, low=0),
+        "discovery_interval_ms": reader.number("discoveryIntervalMs", 10_000, low=0),
+    }
+
+
+# -- single values ---------------------------------------------------------------------------------
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not topics:
+        raise ValueError("it names no topic; several are separated by commas")
+    for topic in topics:
+        if problem := topic_problem(topic):
+            raise ValueError(problem)
+    return topics
+
+
+def _tags(text: str) -> str:
+    return _checked(text, parse_tag_expression)
+
+
+def _condition(text: str) -> str:
+    return _checked(text, compile_filter) if text else text
+
+
+def _checked(text: str, parse: Callable[[str], object]) -> str:
+    try:
+        parse(text)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"it is no regular expression: {error}") from None
+    return text
+
+
+def _queues(text: str) -> tuple[MessageQueue, ...]:
+    """`{"topic": {"broker-a": [0, 1]}}`, or Kafka's `{"topic": [0, 1]}` for every broker."""
+    try:
+        tree = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+    queues = {
+        MessageQueue(topic, broker_name, queue_id)
+        for topic, brokers in (tree.items() if isinstance(tree, dict) else ())
+        for broker_name, ids in (brokers if isinstance(brokers, dict) else {"": brokers}).items()
+        for queue_id in _queue_ids(ids)
+    }
+    if not queues:
+        raise ValueError(_ASSIGN_FORM)
+    return tuple(sorted(queues))
+
+
+def _queue_ids(ids: Any) -> list[int]:
+    found: list[Any] = ids if isinstance(ids, list) else [ids]
+    for queue_id in found:
+        if not isinstance(queue_id, int) or isinstance(queue_id, bool) or not 0 <= queue_id < 1 << 31:
+            raise ValueError(f"{queue_id!r:.80} is no queue id; {_ASSIGN_FORM}")
+    return found

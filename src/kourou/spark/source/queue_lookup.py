@@ -1,0 +1,177 @@
+"""QueueLookup: which queues a source reads, and where a point of its options is in each of them.
+
+Runs on the driver. Not here: which task reads what (planning.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kourou.client.core.namespaces import Namespace
+from kourou.errors import ConfigError, KourouError, NoRouteError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.names import is_inner_topic
+from kourou.spark.source.data_loss import DataLossError
+from kourou.spark.source.offset_spec import Where
+from kourou.spark.source.offsets import EARLIEST, LATEST, QueueOffsets
+from kourou.spark.source.options import SourceOptions
+from kourou.spark.source.source_client import Answers, SourceClient
+from kourou.wording import nearest
+
+
+class QueueLookup:
+    """Asks for one source."""
+
+    def __init__(self, client: SourceClient, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+        namespace = Namespace.of(options.connection.namespace, options.connection.namesrv)
+        # As queues have them: a user may write a topic with its namespace.
+        self._named_topics = {namespace.unwrap(namespace.wrap(topic)) for topic in options.topics}
+        self._named_queues = frozenset(options.queues)
+
+    # -- queues ----------------------------------------------------------------------------------
+
+    def queues(self) -> list[MessageQueue]:
+        """All queues to read now. NoRouteError for a topic that is named and not there."""
+        topics = self._topics()
+        found = self._client.routes(topics)
+        if self._options.topic_pattern is None:
+            for topic in topics:
+                if topic not in found:
+                    raise self._unknown(topic)
+        queues = sorted(queue for queues in found.values() for queue in queues)
+        return self._assigned(queues) if self._options.queues else queues
+
+    def _unknown(self, topic: str) -> NoRouteError:
+        # Topics of RocketMQ's own are meant only by names like theirs.
+        is_inner = is_inner_topic(topic)
+        near = nearest(
+            topic, (name for name in self._client.topic_names() if is_inner_topic(name) == is_inner)
+        )
+        hint = f" (did you mean {near}?)" if near else ""
+        reason = f"the name server does not know it{hint}; create it with `kourou topic create`"
+        return NoRouteError(topic, reason)
+
+    def means(self, queue: MessageQueue) -> bool:
+        """Whether the options mean a queue, be it there now or not: nobody is asked."""
+        options = self._options
+        if options.queues:
+            of_any_broker = MessageQueue(queue.topic, "", queue.queue_id)
+            return not self._named_queues.isdisjoint((queue, of_any_broker))
+        if options.topic_pattern is None:
+            return queue.topic in self._named_topics
+        return bool(re.fullmatch(options.topic_pattern, queue.topic)) and self._is_wanted(queue.topic)
+
+    def _topics(self) -> list[str]:
+        options = self._options
+        if options.queues:
+            return sorted({queue.topic for queue in options.queues})
+        if options.topic_pattern is None:
+            return list(options.topics)
+        matches = re.compile(options.topic_pattern).fullmatch
+        return sorted(
+            topic for topic in self._client.topic_names() if matches(topic) and self._is_wanted(topic)
+        )
+
+    def _is_wanted(self, topic: str) -> bool:
+        """Whether a pattern may mean it: half, delayed and retried messages have to be asked for."""
+        return self._options.include_system_topics or not is_inner_topic(topic)
+
+    def _assigned(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        found = set()
+        for wanted in self._options.queues:
+            matching = {
+                queue
+                for queue in queues
+                if (queue.topic, queue.queue_id) == (wanted.topic, wanted.queue_id)
+                and wanted.broker_name in ("", queue.broker_name)
+            }
+            if not matching:
+                raise ConfigError(
+                    f"option assign: there is no {_shown(wanted)}; {_there_are(wanted.topic, queues)}"
+                )
+            found |= matching
+        return sorted(found)
+
+    # -- points ----------------------------------------------------------------------------------
+
+    def resolve(self, queues: Iterable[MessageQueue], where: Where, *, is_end: bool = False) -> QueueOffsets:
+        """The offset of a point in each queue. KourouError where a broker cannot be asked."""
+        wanted = list(queues)
+        if where.kind == "earliest":
+            return answered(self._client.min_offsets(wanted))
+        if where.kind == "latest":
+            return answered(self._client.max_offsets(wanted))
+        if where.kind == "timestamp":
+            return answered(self._client.offsets_at(wanted, where.timestamp_ms))
+        word = "endingOffsets" if is_end else "startingOffsets"
+        if where.kind == "timestamps":
+            _check_named(where.timestamps_ms, wanted, f"{word}ByTimestamp")
+            return self._by_time(wanted, where.timestamps_ms, is_end=is_end)
+        _check_named(where.offsets, wanted, word)
+        return self._by_queue(wanted, where.offsets, word, is_end=is_end)
+
+    def _by_time(self, queues: list[MessageQueue], times_ms: QueueOffsets, *, is_end: bool) -> QueueOffsets:
+        others = [queue for queue in queues if queue not in times_ms]
+        # Those that are not named are read whole.
+        found = answered(self._client.max_offsets(others) if is_end else self._client.min_offsets(others))
+        for time_ms in set(times_ms.values()):
+            named = [queue for queue in queues if times_ms.get(queue) == time_ms]
+            found |= answered(self._client.offsets_at(named, time_ms))
+        return found
+
+    def _by_queue(
+        self, queues: list[MessageQueue], offsets: QueueOffsets, word: str, *, is_end: bool
+    ) -> QueueOffsets:
+        low = answered(self._client.min_offsets(queues))
+        high = answered(self._client.max_offsets(queues))
+        words = {EARLIEST: low, LATEST: high}
+        found = {}
+        for queue in queues:
+            # Those that are not named are read whole.
+            offset = offsets.get(queue, LATEST if is_end else EARLIEST)
+            found[queue] = (
+                words[offset][queue] if offset in words else self._within(queue, offset, high, word)
+            )
+        return found
+
+    def _within(self, queue: MessageQueue, offset: int, high: QueueOffsets, word: str) -> int:
+        if offset <= high[queue]:
+            return offset
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                queue,
+                high[queue],
+                offset,
+                f"The option {word} says {offset}, but the queue ends at {high[queue]}",
+            )
+        return high[queue]
+
+
+def _check_named(named: Iterable[MessageQueue], queues: list[MessageQueue], option: str) -> None:
+    for queue in named:
+        if queue not in queues:
+            there_are = _there_are(queue.topic, queues)
+            raise ConfigError(f"option {option}: there is no {_shown(queue)} to read; {there_are}")
+
+
+def answered(answers: Answers) -> QueueOffsets:
+    """The answers, if there are all."""
+    offsets: QueueOffsets = {}
+    for queue, answer in answers.items():
+        if isinstance(answer, KourouError):
+            raise KourouError(f"{_shown(queue)} cannot be asked for its offsets: {answer}") from answer
+        offsets[queue] = answer
+    return offsets
+
+
+def _shown(queue: MessageQueue) -> str:
+    broker = f" of broker {queue.broker_name!r}" if queue.broker_name else ""
+    return f"queue {queue.queue_id}{broker}, topic {queue.topic!r}"
+
+
+def _there_are(topic: str, queues: Iterable[MessageQueue]) -> str:
+    names = [f"{queue.broker_name}/{queue.queue_id}" for queue in queues if queue.topic == topic]
+    return f"the topic has {', '.join(names[:20])}" if names else "it is no topic that is read"

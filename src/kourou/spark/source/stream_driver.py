@@ -1,0 +1,295 @@
+"""StreamDriver: where each batch of a stream ends, and how far behind the stream is.
+
+Runs in one process for the life of a query. Spark's checkpoint is the only truth: what is kept here only
+saves questions. Progress is published to the group, if there is one, and never read back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Set
+from typing import Any, Final
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+
+from kourou.errors import KourouError
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.record import record_positions
+from kourou.spark.source.data_loss import GO_ON, DataLossError
+from kourou.spark.source.offset_spec import LATEST_POINT
+from kourou.spark.source.offsets import Positions, QueueOffsets, nested
+from kourou.spark.source.options import SourceOptions
+from kourou.spark.source.planning import limited_end
+from kourou.spark.source.queue_lookup import QueueLookup, answered
+from kourou.spark.source.record_spans import RecordSpans
+from kourou.spark.source.source_client import SourceClient
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S: Final = 0.01
+_LAST_PAUSE_S: Final = 0.05
+_SAMPLE_AGE_S: Final = 60.0
+_PUBLISH_AGAIN_S: Final = 5.0
+"""Brokers that are away are not told of progress at every look."""
+_MAX_LAG_SAMPLES: Final = 64
+"""Queues whose oldest unread message is looked at for one report: a report is no burden."""
+
+
+class StreamDriver:
+    """Decides for one query."""
+
+    def __init__(
+        self,
+        client: SourceClient,
+        options: SourceOptions,
+        clock: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._lookup = QueueLookup(client, options)
+        self._clock = clock
+        self._now_s = now_s
+        self._initial: Positions | None = None
+        self._queues: list[MessageQueue] = []
+        self._looked_at = float("-inf")
+        self._target: QueueOffsets | None = None
+        self._published: QueueOffsets = {}
+        self._publish_from = float("-inf")
+        self._row_bytes: dict[MessageQueue, tuple[float, float]] = {}
+        self._ends: QueueOffsets = {}
+        self._position: QueueOffsets = {}
+        self._failing: Set[MessageQueue] = frozenset()
+        self._left_out: Set[MessageQueue] = frozenset()
+        self._last_batch_at = clock()
+
+    # -- where to begin --------------------------------------------------------------------------
+
+    def initial(self) -> Positions:
+        """Where a query without a checkpoint begins. Asked twice it is the same."""
+        if self._initial is None:
+            queues = self._find_queues()
+            offsets = self._lookup.resolve(queues, self._options.starting or LATEST_POINT)
+            self._initial = Positions(offsets, is_initial=True)
+        return self._initial
+
+    def _find_queues(self) -> list[MessageQueue]:
+        """All queues, asked for every now and then: topics, brokers and queues may be new."""
+        if self._clock() - self._looked_at >= self._options.discovery_interval_ms / 1000:
+            self._queues = self._lookup.queues()
+            self._looked_at = self._clock()
+        return self._queues
+
+    def stop_at_now(self) -> None:
+        """Behind what is there now, nothing is there for this query."""
+        self._looked_at = float("-inf")
+        self._target = answered(self._client.max_offsets(self._find_queues()))
+
+    # -- where a batch ends ----------------------------------------------------------------------
+
+    def default_limit(self) -> ReadLimit:
+        """What Spark passes to `batch_end`."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def batch_end(self, start: Positions, limit: ReadLimit) -> Positions | None:
+        """Where the batch that begins at `start` ends; None if nothing comes within `pollTimeoutMs`."""
+        self._publish(start)
+        deadline = self._clock() + self._options.poll_timeout_ms / 1000
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            end = self._end_now(start, limit)
+            if end is not None:
+                self._position = end.offsets
+                self._last_batch_at = self._clock()
+                return end
+            # Nothing comes any more where the end is fixed.
+            if self._target is not None or self._clock() >= deadline:
+                self._position = start.offsets
+                return None
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _LAST_PAUSE_S)
+
+    def _end_now(self, start: Positions, limit: ReadLimit) -> Positions | None:
+        ends = self._available(start)
+        moved = self._moved_begins(start, ends)
+        began = self._new_begins(start, ends) | moved
+        begin = start.offsets | began
+        available = {queue: max(begin[queue], ends.get(queue, 0)) for queue in begin}
+        # What was moved is noted at once, by a batch of nothing if need be: at the next look the queue may
+        # have grown past the old position, and nobody would know.
+        if not moved and self._waits_for_more(sum(available.values()) - sum(begin.values())):
+            return None
+        end = limited_end(begin, available, **self._limits(begin, available, limit))
+        # A queue that is new and empty would make a batch of nothing.
+        if not moved and all(end[queue] == begin[queue] for queue in begin):
+            return None
+        if start.is_initial:
+            began = begin
+        return Positions(end, began)
+
+    def _waits_for_more(self, rows: int) -> bool:
+        """Whether a batch of so many rows is too small for now. What is there in the end is read anyway."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or rows >= least or self._target is not None:
+            return False
+        return self._clock() - self._last_batch_at < self._options.max_trigger_delay_ms / 1000
+
+    def _available(self, start: Positions) -> QueueOffsets:
+        """Where the queues end, as far as brokers can be asked; the others have nothing for now."""
+        meant = self._still_meant(start)
+        if self._target is not None:
+            self._ends = self._target
+            return self._target
+        try:
+            queues = self._find_queues()
+        except KourouError as error:
+            _log.warning("no look for new queues: %s", error)
+            self._looked_at = self._clock()  # a name server that is away is not asked at every look
+            queues = self._queues
+        wanted = sorted({*queues, *meant})
+        answers = self._client.max_offsets(wanted)
+        failed = {queue: answer for queue, answer in answers.items() if isinstance(answer, KourouError)}
+        if failed.keys() - self._failing:  # told once, not at every look
+            queue, reason = next(iter(failed.items()))
+            _log.warning("%d of %d queues do not answer: %s: %s", len(failed), len(wanted), queue, reason)
+        self._failing = failed.keys()
+        self._ends = {queue: answer for queue, answer in answers.items() if isinstance(answer, int)}
+        return self._ends
+
+    def _still_meant(self, start: Positions) -> list[MessageQueue]:
+        """The queues of `start` that the options mean. Others were read with other options; they stay in the
+        checkpoint as they are, so that whoever means them again goes on from there."""
+        meant = list(filter(self._lookup.means, start.offsets))
+        left_out = start.offsets.keys() - set(meant)
+        if left_out - self._left_out:  # told once, not at every look
+            _log.warning(
+                "%d of %d queues in the checkpoint are not read: the options do not mean them any more: %s",
+                len(left_out),
+                len(start.offsets),
+                ", ".join(sorted({queue.topic for queue in left_out})),
+            )
+        self._left_out = left_out
+        return meant
+
+    def _new_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
+        """Queues that were not there before are read from their first message on."""
+        new = [queue for queue, end in ends.items() if end and queue not in start.offsets]
+        begins = self._client.min_offsets(new)
+        return {queue: low for queue, low in begins.items() if isinstance(low, int) and low < ends[queue]}
+
+    def _moved_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
+        """Queues that end before the offset that the query is at: made anew, or cut off."""
+        moved = [queue for queue, end in ends.items() if end < start.offsets.get(queue, end)]
+        if moved and self._options.fail_on_data_loss:
+            raise _moved_error(moved[0], start, ends)
+        answers = self._client.min_offsets(moved)
+        # A broker that went away in this moment is asked again at the next look; so is one that contradicts
+        # itself, or each look would make a batch of nothing.
+        begins = {
+            queue: low
+            for queue, low in answers.items()
+            if isinstance(low, int) and low < start.offsets[queue]
+        }
+        for queue in begins:
+            _log.warning("%s", str(_moved_error(queue, start, ends)).removesuffix(f"; {GO_ON}"))
+        return begins
+
+    def _limits(self, begin: QueueOffsets, available: QueueOffsets, limit: ReadLimit) -> dict[str, Any]:
+        if isinstance(limit, ReadAllAvailable):
+            return {}
+        max_rows, max_bytes = self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger
+        if isinstance(limit, ReadMaxRows):
+            max_rows = min(limit.max_rows, max_rows or limit.max_rows)
+        if isinstance(limit, ReadMaxBytes):
+            max_bytes = min(limit.max_bytes, max_bytes or limit.max_bytes)
+        sizes = self._sizes(begin, available) if max_bytes is not None else None
+        return {"max_rows": max_rows, "max_bytes": max_bytes, "row_bytes": sizes}
+
+    def _sizes(self, begin: QueueOffsets, available: QueueOffsets) -> Mapping[MessageQueue, float]:
+        """About how large messages are, by a few of each queue."""
+        now = self._clock()
+        wanted = {
+            queue: offset
+            for queue, offset in begin.items()
+            if offset < available[queue]
+            and now - self._row_bytes.get(queue, (0.0, float("-inf")))[1] > _SAMPLE_AGE_S
+        }
+        for queue, result in self._client.samples(wanted).items():
+            count = len(record_positions(result.body)) - 1
+            if count:
+                self._row_bytes[queue] = len(result.body) / count, now
+        return {queue: size for queue, (size, _) in self._row_bytes.items()}
+
+    # -- what others see -------------------------------------------------------------------------
+
+    def _publish(self, start: Positions) -> None:
+        """Tell the group's progress to the brokers: all before `start` is in Spark's checkpoint."""
+        if self._options.group_id is None or start.is_initial:
+            return
+        new = {
+            queue: at
+            for queue, at in start.offsets.items()
+            if self._published.get(queue) != at and self._lookup.means(queue)
+        }
+        if not new or self._clock() < self._publish_from:
+            return
+        told = self._client.publish(new)
+        self._published |= told
+        if len(told) < len(new):
+            self._publish_from = self._clock() + _PUBLISH_AGAIN_S
+
+    def report(self) -> dict[str, Any] | None:
+        """Ends of all queues, and the lag behind them, in messages, bytes (about) and seconds, as it will be
+        once the batch that was planned last is read."""
+        if not self._ends:
+            return None
+        behind = {
+            queue: end - self._position[queue]
+            for queue, end in self._ends.items()
+            if queue in self._position and end > self._position[queue]
+        }
+        lags = self._lags(behind)
+        return {
+            **Positions(self._ends).to_json(),
+            "lag": {
+                "messages": sum(behind.values()),
+                "bytes": sum(lag["bytes"] for lag in lags.values()),
+                "seconds": max((lag["seconds"] for lag in lags.values()), default=0.0),
+                "queues": nested(lags),
+            },
+        }
+
+    def _lags(self, behind: QueueOffsets) -> dict[MessageQueue, dict[str, Any]]:
+        """The lag of each queue, by the next few messages of those that are behind most: how long ago the
+        first of them was stored, and how large they are."""
+        most = sorted(behind, key=lambda queue: -behind[queue])[:_MAX_LAG_SAMPLES]
+        samples = self._client.samples({queue: self._position[queue] for queue in most})
+        found = {queue: RecordSpans.of(result.body) for queue, result in samples.items() if result.body}
+        sizes = {queue: len(records.raw) / len(records) for queue, records in found.items()}
+        usual = sum(sizes.values()) / len(sizes) if sizes else 0.0
+        return {
+            queue: {
+                "messages": behind.get(queue, 0),
+                "bytes": round(behind.get(queue, 0) * sizes.get(queue, usual)),
+                "seconds": self._age_s(found[queue]) if queue in found else 0.0,
+            }
+            for queue in self._ends
+        }
+
+    def _age_s(self, records: RecordSpans) -> float:
+        return round(max(0.0, self._now_s() - int(records.store_timestamps[0]) / 1000), 3)
+
+
+def _moved_error(queue: MessageQueue, start: Positions, ends: QueueOffsets) -> DataLossError:
+    at, end = start.offsets[queue], ends[queue]
+    cause = (
+        f"The query is at offset {at}, but the queue ends at {end}: the topic was deleted and made anew, or "
+        "its broker lost its last messages"
+    )
+    return DataLossError(queue, end, at, cause)

@@ -1,0 +1,206 @@
+"""Batch bodies made of columns are those that messages made of rows would be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.errors import MessageRefusedError
+from kourou.protocol.batch import BatchEntry, split_batch
+from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.message import Message
+from kourou.protocol.properties import decode_properties
+from tests.spark.sink_kit import STRING, pa, record_batch, schema_of
+
+from kourou.spark.sink.batch_entries import (  # isort: skip (the kit skips without pyarrow)
+    encode_entries,
+    encode_properties,
+    odd_values,
+)
+from kourou.spark.sink.invalid_rows import row_message  # isort: skip
+from kourou.spark.sink.sink_batches import ParcelPlan, Parcel, Refused, Scene, Single  # isort: skip
+from kourou.spark.sink.row_ids import RowIds  # isort: skip
+from kourou.spark.sink.sink_columns import Rows, SinkColumns  # isort: skip
+from kourou.spark.sink.sink_errors import RowPlace, RowRefusedError  # isort: skip
+from kourou.spark.sink.sink_options import SinkOptions  # isort: skip
+
+NAMES = ["topic", "value", "keys", "tags", "properties", "sharding_key", "delay_ms"]
+OPTIONS = SinkOptions(namesrv="127.0.0.1:1", max_message_bytes=300, batch_bytes=1_000, batch_rows=7)
+
+texts = st.text(max_size=6) | st.sampled_from(
+    ["", " ", "*", "a||b", "a b", "x\x01y", "x\x02y", "KEYS", "日本", "x" * 300]
+)
+rows_of = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from(["A", "B", "%RETRY%g", "no good", "SCHEDULE_TOPIC_XXXX", None]),
+        "value": st.none() | st.binary(max_size=12) | st.just(b"x" * 250) | st.just(b"x" * 400),
+        "keys": st.none() | st.lists(texts | st.none(), max_size=3),
+        "tags": st.none() | texts,
+        "properties": st.none() | st.dictionaries(texts, texts | st.none(), max_size=3),
+        "sharding_key": st.none(),
+        "delay_ms": st.none() | st.sampled_from([0, 5, -5]),
+    }
+)
+many = st.lists(rows_of, min_size=1, max_size=12)
+
+
+def columns(rows: list[dict[str, Any]]) -> Rows:
+    schema = schema_of(NAMES)
+    return SinkColumns.of(schema, None).rows(record_batch(schema, rows))
+
+
+def reference(row: dict[str, Any], *, drop: bool = False) -> Message | None:
+    """The message that a row is, made part by part; None for one that no broker takes."""
+    options = SinkOptions(namesrv="-", max_message_bytes=300, drop_reserved_properties=drop)
+    try:
+        return row_message(columns([row]), 0, options, RowPlace(0, 0, None))
+    except RowRefusedError:
+        return None
+
+
+def content(entry: BatchEntry) -> tuple[bytes, dict[str, str]]:
+    properties = decode_properties(entry.raw_properties.decode())
+    properties.pop("UNIQ_KEY")
+    return entry.body, properties
+
+
+@given(many, st.booleans())
+def test_rows_that_are_not_odd_are_what_a_message_of_them_is(rows: list[dict[str, Any]], drop: bool) -> None:
+    arrays = columns(rows)
+    ids = [f"{number:032d}" for number in range(len(rows))]
+    properties = encode_properties(arrays, pa.array(ids).cast(pa.large_binary()), drop_reserved=drop)
+    is_odd = odd_values(arrays, alone_bytes=301) | properties.is_odd
+    entries = encode_entries(arrays.value, properties.texts)
+    for number, row in enumerate(rows):
+        expected = reference({**row, "topic": "A"}, drop=drop)
+        if not is_odd[number]:
+            assert expected is not None, row
+            (entry,) = split_batch(entries.body(number, number + 1))
+            assert content(entry) == (expected.body, dict(expected.properties))
+            assert decode_properties(entry.raw_properties.decode())["UNIQ_KEY"] == ids[number]
+        elif expected is not None:
+            assert row["delay_ms"], row  # only what travels alone is odd and right
+
+
+@given(st.lists(many, min_size=1, max_size=3))
+def test_every_row_is_in_one_parcel_and_no_parcel_is_too_large(batches: list[list[dict[str, Any]]]) -> None:
+    plan = ParcelPlan(OPTIONS, lambda topic: [], RowIds())
+    first_row = 0
+    for rows in batches:
+        seen: list[int] = []
+        for parcel in plan.parcels(Scene(columns(rows), 4, first_row)):
+            if isinstance(parcel, Parcel):
+                numbers = [int(number) for number in parcel.numbers[parcel.first : parcel.end]]
+                assert {rows[number]["topic"] for number in numbers} == {parcel.topic}
+                assert parcel.count <= 7 and (parcel.size_bytes <= 1_000 or parcel.count == 1)
+                bodies = [entry.body for entry in split_batch(parcel.body())]
+                assert bodies == [rows[number]["value"] for number in numbers]
+                assert parcel.place().row == first_row + numbers[0]
+            else:
+                numbers = [parcel.row]
+                if isinstance(parcel, Single):
+                    assert parcel.message == reference(rows[parcel.row])
+                else:
+                    assert isinstance(parcel, Refused)
+                    assert parcel.error.place.row == first_row + parcel.row
+                    assert reference(rows[parcel.row]) is None
+            seen += numbers
+        assert sorted(seen) == list(range(len(rows)))
+        first_row += len(rows)
+
+
+QUEUES = [MessageQueue("A", broker, number) for broker in ("b", "a") for number in (0, 1)]
+
+
+def asked_queue(row: dict[str, Any]) -> MessageQueue | None:
+    """The queue that a row with an id asks for, by looking at all of them."""
+    found = [queue for queue in QUEUES if queue.queue_id == row["queue_id"]]
+    return min((q for q in found if row["broker"] in (None, q.broker_name)), key=str, default=None)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "value": st.just(b"x"),
+                "queue_id": st.sampled_from([0, 1, 9, -1, None]),
+                "broker": st.sampled_from(["a", "b", "c", None]),
+            }
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_rows_go_to_the_queue_they_ask_for_in_their_order(rows: list[dict[str, Any]]) -> None:
+    schema = schema_of(["value", "queue_id", "broker"])
+    arrays = SinkColumns.of(schema, "A").rows(record_batch(schema, rows))
+    options = SinkOptions(namesrv="-", topic="A")
+    got: dict[int, MessageQueue | None] = {}
+    refused: set[int] = set()
+    for parcel in ParcelPlan(options, lambda topic: QUEUES, RowIds()).parcels(Scene(arrays, 0, 0)):
+        if isinstance(parcel, Refused):
+            refused.add(parcel.row)
+        else:
+            assert isinstance(parcel, Parcel)
+            numbers = [int(number) for number in parcel.numbers[parcel.first : parcel.end]]
+            assert numbers == sorted(numbers)
+            got |= dict.fromkeys(numbers, parcel.queue)
+    assert {number for number, row in enumerate(rows) if row["queue_id"] in (9, -1)} <= refused
+    for number, row in enumerate(rows):
+        expected = None if row["queue_id"] is None else asked_queue(row)
+        assert (number in refused) is (row["queue_id"] is not None and expected is None)
+        assert number in refused or got[number] == expected
+
+
+@given(st.lists(st.none() | st.sampled_from(["a", "b", "c", "order-1", "日本"]), min_size=1, max_size=12))
+def test_rows_with_a_sharding_key_go_where_other_clients_send_it(keys: list[str | None]) -> None:
+    schema = schema_of(["value", "sharding_key"])
+    rows = [{"value": b"%d" % number, "sharding_key": key} for number, key in enumerate(keys)]
+    arrays = SinkColumns.of(schema, "A").rows(record_batch(schema, rows))
+    plan = ParcelPlan(SinkOptions(namesrv="-", topic="A"), lambda topic: QUEUES, RowIds())
+    for parcel in plan.parcels(Scene(arrays, 0, 0)):
+        assert isinstance(parcel, Parcel)
+        for number in parcel.numbers[parcel.first : parcel.end]:
+            key = keys[int(number)]
+            expected = None if key is None else select_by_hash(QUEUES, Message("A", b"-"), key)
+            assert parcel.queue == expected
+
+
+def test_slices_of_larger_batches() -> None:
+    schema = schema_of(NAMES)
+    rows = [
+        {"topic": "A", "value": b"%d" % number, "keys": [f"k{number}"], "properties": {"n": str(number)}}
+        for number in range(10)
+    ]
+    part = record_batch(schema, rows).slice(3, 4)
+    arrays = SinkColumns.of(schema, None).rows(part)
+    properties = encode_properties(arrays, RowIds().column(4), drop_reserved=False)
+    entries = encode_entries(arrays.value, properties.texts)
+    assert not properties.is_odd.any()
+    assert [content(entry) for entry in split_batch(entries.body(0, 4))] == [
+        (b"%d" % number, {"KEYS": f"k{number}", "n": str(number)}) for number in range(3, 7)
+    ]
+
+
+def test_large_types_of_arrow_are_taken_too() -> None:
+    schema = schema_of(["value", "key"], {"value": STRING})
+    arrays = [pa.array(["x", "y"], pa.large_string()), pa.array(["k", None], pa.large_string())]
+    rows = SinkColumns.of(schema, "A").rows(pa.RecordBatch.from_arrays(arrays, ["value", "key"]))
+    properties = encode_properties(rows, RowIds().column(2), drop_reserved=False)
+    entries = split_batch(encode_entries(rows.value, properties.texts).body(0, 2))
+    assert [content(entry) for entry in entries] == [(b"x", {"KEYS": "k"}), (b"y", {})]
+
+
+def test_a_refusal_keeps_its_words_through_pickle() -> None:
+    import pickle
+
+    error = RowRefusedError(RowPlace(1, 7, "A", "k", 9), "it is too long")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (
+        RowRefusedError,
+        "partition 1, rows 7 to 9, topic 'A', keys 'k': it is too long",
+    )
+    assert not isinstance(again, MessageRefusedError)
