@@ -65,7 +65,7 @@ def _addresses(given: str | None) -> str:
 
 def send(namesrv: str, topic: str, count: int) -> None:
     """Send so many messages, one after the other."""
-    from kourou.cli.admin.forms import send_result
+    from kourou.cli.admin.formatting import send_result
     from kourou.client.sync.producer import Producer
     from kourou.errors import MessageRefusedError
     from kourou.protocol.message import Message
@@ -87,7 +87,7 @@ def consume(namesrv: str, topic: str) -> None:
 
     def show(message: MessageExt) -> None:
         from kourou.admin.messages.message_view import MessageView
-        from kourou.cli.admin.forms import message_ext
+        from kourou.cli.admin.formatting import message_ext
 
         line = f"Receive New Messages: [{message_ext(MessageView.of(message))}]"
         with printing:

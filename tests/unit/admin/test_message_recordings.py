@@ -14,7 +14,8 @@ import pytest
 from kourou.admin.messages import message_reading
 from kourou.admin.messages.message_reading import QueuePlace
 from kourou.admin.session import Admin
-from kourou.cli.admin import message_print_commands, message_report
+from kourou.cli.admin.message import message_report
+from kourou.cli.admin.message import print_commands as message_print_commands
 from kourou.errors import ResponseError
 from kourou.protocol.codes import RequestCode
 from tests.golden.mqadmin import VERSIONS, Recording, recordings, run_replayed

@@ -1,6 +1,6 @@
 """Commands about brokers: their state and their configuration.
 
-What is done to them is in broker_care.py, how 5.x brokers read in broker_reading.py.
+What is done to them is in maintenance_commands.py, how 5.x brokers read in broker_reading.py.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kourou.admin.brokers import (
 )
 from kourou.admin.clusters import prober, timed_send
 from kourou.admin.targets import Outcome
-from kourou.cli.admin.broker_care import BROKER_CARE_COMMANDS
 from kourou.cli.admin.broker_reading import BROKER_READING_COMMANDS
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
-from kourou.cli.admin.forms import human_time, plain_time, send_result
+from kourou.cli.admin.formatting import human_time, plain_time, send_result
+from kourou.cli.admin.maintenance_commands import BROKER_CARE_COMMANDS
 from kourou.cli.admin.options import UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (

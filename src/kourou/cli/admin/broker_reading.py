@@ -15,7 +15,7 @@ from kourou.admin.reading import (
 )
 from kourou.admin.targets import Outcome
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import plain_time
+from kourou.cli.admin.formatting import plain_time
 from kourou.cli.admin.java_json import pretty_json
 from kourou.cli.admin.options import UsageError, required
 from kourou.cli.admin.screen import Screen

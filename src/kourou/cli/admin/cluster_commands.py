@@ -15,7 +15,7 @@ from kourou.admin.clusters import BrokerSummary, SendTimes, cluster_list, measur
 from kourou.admin.session import BrokerAddress
 from kourou.admin.targets import brokers_of
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
-from kourou.cli.admin.forms import truth
+from kourou.cli.admin.formatting import truth
 from kourou.cli.admin.options import UsageError, flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.client.producer.producer import AsyncProducer

@@ -10,7 +10,7 @@ from kourou.admin.connections import consumer_connection, producer_connection, p
 from kourou.admin.group_offsets import ClientOffset, client_offsets
 from kourou.admin.running_info import ClientStatus, GroupStatus, client_status, group_status
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import cut, or_null
+from kourou.cli.admin.formatting import cut, or_null
 from kourou.cli.admin.options import flag, required, value
 from kourou.cli.admin.running_info_text import running_info_text
 from kourou.cli.admin.screen import Screen

@@ -18,7 +18,7 @@ from kourou.admin.groups import (
 from kourou.admin.targets import Outcome
 from kourou.admin.topics import TopicDeletion, delete_topic
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import group_config, retry_policy, text_map, truth
+from kourou.cli.admin.formatting import group_config, retry_policy, text_map, truth
 from kourou.cli.admin.options import Given, UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import BROKER_OR_CLUSTER, EITHER, chosen_masters, show_outcomes

@@ -16,7 +16,7 @@ from kourou.admin.group_offsets import (
     reset_queue,
 )
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import cut, parse_time, truth
+from kourou.cli.admin.formatting import cut, parse_time, truth
 from kourou.cli.admin.options import Given, Option, UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen
 

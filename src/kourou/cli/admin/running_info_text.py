@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from kourou.admin.running_info import RunningInfo
-from kourou.cli.admin.forms import truth
+from kourou.cli.admin.formatting import truth
 from kourou.protocol.bodies import ConsumeStatus, MessageQueue, PopProcessQueueInfo, ProcessQueueInfo
 
 

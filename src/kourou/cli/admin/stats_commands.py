@@ -27,7 +27,7 @@ from kourou.admin.monitoring import (
 from kourou.admin.running_info import with_client_ips
 from kourou.admin.topic_stats import TopicFlow, TopicFlows, all_flows
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import cut, java_message_queue, plain_time
+from kourou.cli.admin.formatting import cut, java_message_queue, plain_time
 from kourou.cli.admin.options import flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.protocol.bodies import ConsumeType, MessageQueue

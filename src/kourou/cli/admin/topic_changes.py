@@ -21,7 +21,7 @@ from kourou.admin.topics import (
     delete_topic,
 )
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import topic_config
+from kourou.cli.admin.formatting import topic_config
 from kourou.cli.admin.options import Given, UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (

@@ -15,7 +15,7 @@ from kourou.admin.topics import (
     topics_with_groups,
 )
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import cut, human_time
+from kourou.cli.admin.formatting import cut, human_time
 from kourou.cli.admin.java_json import pretty_json
 from kourou.cli.admin.options import UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen

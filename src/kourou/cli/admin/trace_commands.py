@@ -6,9 +6,9 @@ from typing import Final
 
 from kourou.admin.messages.message_queries import FOR_EVER_MS, MAX_FOUND
 from kourou.admin.messages.trace import MessageTraces, TraceEvent, message_traces
-from kourou.cli.admin import forms
+from kourou.cli.admin import formatting as forms
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.message_query_commands import time_of
+from kourou.cli.admin.message.query_commands import time_of
 from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen
 from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin import forms
+from kourou.cli.admin import formatting as forms
 from kourou.cli.admin.options import UsageError
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.protocol.bodies import (

@@ -10,7 +10,7 @@ from typing import Final
 from kourou.admin.messages.consume_queue import query_consume_queue
 from kourou.admin.messages.message_track import MessageTrack, track_with_clients
 from kourou.admin.messages.messages import find_message, is_offset_id
-from kourou.cli.admin import forms
+from kourou.cli.admin import formatting as forms
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen

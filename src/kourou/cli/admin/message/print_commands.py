@@ -20,9 +20,9 @@ from kourou.admin.messages.message_reading import (
     subscription_of,
 )
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin import forms
+from kourou.cli.admin import formatting as forms
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.message_report import body_text
+from kourou.cli.admin.message.message_report import body_text
 from kourou.cli.admin.options import Given, Option, UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.client.pull.pulls import PullStatus

@@ -11,7 +11,7 @@ from typing import Final
 
 from kourou.admin.messages.message_track import MessageTrack, track
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin import forms
+from kourou.cli.admin import formatting as forms
 from kourou.cli.admin.command import Call
 from kourou.cli.admin.options import Option, UsageError
 from kourou.cli.admin.screen import Screen

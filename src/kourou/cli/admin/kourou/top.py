@@ -9,7 +9,7 @@ from typing import Final
 
 from kourou.admin.top import TopView, watch
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import plain_time
+from kourou.cli.admin.formatting import plain_time
 from kourou.cli.admin.options import Given, UsageError, flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.wording import counted
@@ -56,7 +56,7 @@ def _interval_s(given: Given) -> float:
 def _show(found: TopView, screen: Screen) -> None:
     if screen.is_terminal:
         # Only here: what the import of rich takes would be part of every command.
-        from kourou.cli.admin.kourou_top_live import show_live
+        from kourou.cli.admin.kourou.top_live import show_live
 
         show_live(f"{plain_time(found.timestamp_ms)}  {_sum(found)}", _tables(found), screen, _most(screen))
     else:

@@ -17,9 +17,9 @@ from kourou.admin.messages.message_reading import message_at, queue_place
 from kourou.admin.messages.message_sending import SentMessage
 from kourou.admin.messages.messages import consume_directly, find_message, resend
 from kourou.admin.running_info import RunningInfo, running_info
-from kourou.cli.admin import forms
+from kourou.cli.admin import formatting as forms
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.message_report import (
+from kourou.cli.admin.message.message_report import (
     BODY_PATH,
     MessageReport,
     body_text,

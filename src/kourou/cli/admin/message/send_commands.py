@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kourou.admin.messages.message_sending import SentMessage, TimedSend, check_send_rt, send_message
-from kourou.cli.admin import forms
+from kourou.cli.admin import formatting as forms
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import UsageError, required, value
 from kourou.cli.admin.screen import Screen

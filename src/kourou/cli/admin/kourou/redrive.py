@@ -18,7 +18,7 @@ from kourou.admin.messages.redrive import (
     redrive,
 )
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.forms import cut, parse_time, plain_time
+from kourou.cli.admin.formatting import cut, parse_time, plain_time
 from kourou.cli.admin.options import Given, UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.errors import ConfigError, FilterSyntaxError, KourouError
