@@ -185,8 +185,8 @@ def spark_suites() -> Iterator[Task]:
     yield suite(
         "spark: unit tests", [path for each in unit for path in found(each)], **options, expected_s=60
     )
-    own_jvms = [path for name in _JVM_FILES for path in found(f"tests/spark/test_{name}.py")]
-    shared = [path for path in found("tests/spark/test_*.py") if path not in own_jvms]
+    own_jvms = [path for name in _JVM_FILES for path in found(f"tests/spark/**/test_{name}.py")]
+    shared = [path for path in found("tests/spark/**/test_*.py") if path not in own_jvms]
     own_jvms += found("tests/e2e/test_demo.py")
     yield suite("spark: one session", ("-m", "spark", *shared), **options, expected_s=300)
     yield suite("spark: processes", ("-m", "spark", *own_jvms), **options, expected_s=200)
@@ -246,7 +246,7 @@ def nightly_tasks() -> list[Task]:
         ),
         suite(
             "spark: kills",
-            ("-m", "spark and not nightly", *found("tests/spark/test_*kill*.py")),
+            ("-m", "spark and not nightly", *found("tests/spark/**/test_*kill*.py")),
             env=_SPARK,
             after=after,
             expected_s=600,

@@ -20,7 +20,7 @@ from benchmarks._broker_loadgen import Loadgen
 from benchmarks._page_cache import available_bytes
 
 if TYPE_CHECKING:
-    from tests.interop.process import ServerProcess
+    from tests.interop.kit.process import ServerProcess
 
 OURS = "Kourou"
 PYTHON_ALONE = "Kourou, Python alone"
@@ -140,8 +140,8 @@ def launch(
     settings: Mapping[str, str] | None = None,
 ) -> RunningPeer:
     """Launch a broker and return at once; on a store of its own, or on the one that is given."""
-    from tests.interop import apache
-    from tests.interop.kourou_broker import launch_kourou_broker
+    from tests.interop.kit import apache
+    from tests.interop.kit.kourou_broker import launch_kourou_broker
 
     properties = {**STORE, "flushDiskType": f"{flush.upper()}_FLUSH", **(settings or {})}
     if store is not None:
@@ -206,7 +206,7 @@ class Launcher:
 
     @staticmethod
     def _namesrv(stack: ExitStack, folder: Path) -> str:
-        from tests.interop.kourou_namesrv import launch_kourou_namesrv
+        from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 
         return stack.enter_context(launch_kourou_namesrv(folder)).wait_ready().address
 
@@ -280,7 +280,7 @@ def _column(word: str) -> str:
 
 def available(asked: str) -> list[str]:
     """The peers of a list such as `5.5.0,4.9.7`; none of Apache's where Java is missing."""
-    from tests.interop import artifacts
+    from tests.interop.kit import artifacts
 
     versions = [word for word in asked.split(",") if word and word != "none"]
     missing = artifacts.missing_tools() if versions else None

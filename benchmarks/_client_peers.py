@@ -97,7 +97,7 @@ class JavaClient:
     name = JAVA
 
     def __init__(self, namesrv: str, folder: Path) -> None:
-        from tests.interop import apache
+        from tests.interop.kit import apache
 
         self._namesrv = namesrv
         *words, class_path = apache.java_command("server-5.5.0", folder, JVM_OPTIONS)
@@ -119,7 +119,7 @@ class JavaClient:
 
 
 def _compiled(folder: Path, class_path: str) -> Path:
-    from tests.interop import artifacts
+    from tests.interop.kit import artifacts
 
     classes = folder / "classes"
     javac = artifacts.java_tool("javac") or "javac"

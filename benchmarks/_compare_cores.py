@@ -100,8 +100,8 @@ def _servers(name: str, launcher: Launcher) -> Iterator[list[Loadgen]]:
 
 @contextmanager
 def _standalone(launcher: Launcher, python: str, settings: dict[str, str]) -> Iterator[list[Loadgen]]:
-    from tests.interop.ports import free_broker_port, free_port
-    from tests.interop.process import ServerProcess
+    from tests.interop.kit.ports import free_broker_port, free_port
+    from tests.interop.kit.process import ServerProcess
 
     with tempfile.TemporaryDirectory(dir=launcher.folder) as text:
         first = free_broker_port()

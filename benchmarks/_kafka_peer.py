@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.interop.process import ServerProcess
+    from tests.interop.kit.process import ServerProcess
 
 KAFKA_VERSION = "4.1.0"
 SPARK_KAFKA_VERSION = "4.1.1"
@@ -52,9 +52,9 @@ def spark_jars() -> str:
 def launch_kafka(work_dir: Path, partitions: int) -> ServerProcess:
     """Launch a broker that is its own controller; topics are made at their first use. All that it writes
     stays below work_dir."""
-    from tests.interop import artifacts
-    from tests.interop.ports import free_port
-    from tests.interop.process import ServerProcess
+    from tests.interop.kit import artifacts
+    from tests.interop.kit.ports import free_port
+    from tests.interop.kit.process import ServerProcess
 
     java = artifacts.java_tool("java")
     if java is None:
@@ -99,7 +99,7 @@ def _settings(home: Path, port: int, controller_port: int, partitions: int) -> s
 
 def _resolved(name: str, artifacts_wanted: tuple[str, ...], *, is_alone: bool = False) -> Path:
     """The folder with these jars; Maven is called only the first time."""
-    from tests.interop import artifacts
+    from tests.interop.kit import artifacts
 
     pom = _pom(artifacts_wanted, is_alone=is_alone)
     folder = artifacts.cache_dir() / f"{name}-{hashlib.sha256(pom.encode()).hexdigest()[:12]}"

@@ -64,7 +64,7 @@ class OfficialProgram:
 
 def check_java() -> None:
     """RowLeftOut where these programs cannot run."""
-    from tests.interop import artifacts
+    from tests.interop.kit import artifacts
 
     missing = artifacts.missing_tools()
     if missing:
@@ -79,7 +79,7 @@ def reported(text: str, word: str) -> list[float]:
 @contextmanager
 def running(program: str, words: list[str]) -> Iterator[OfficialProgram]:
     """Start a program of the package; the end of the `with` kills it."""
-    from tests.interop import apache
+    from tests.interop.kit import apache
 
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)

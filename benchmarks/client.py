@@ -122,8 +122,8 @@ def prepare(broker: RunningPeer, wanted: list[Row], backlog: int) -> None:
 
 def run(options: argparse.Namespace, folder: Path) -> str:
     """Start everything, measure everything; the report."""
-    from tests.interop import artifacts
-    from tests.interop.kourou_namesrv import launch_kourou_namesrv
+    from tests.interop.kit import artifacts
+    from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 
     with ExitStack() as stack:
         namesrv = stack.enter_context(launch_kourou_namesrv(folder)).wait_ready().address

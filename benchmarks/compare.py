@@ -145,7 +145,7 @@ def file_stem(scale: Scale, texts: list[str]) -> str:
 
 def available_peers(words: list[str]) -> list[str]:
     """The columns; without Apache's where Java is missing."""
-    from tests.interop import artifacts
+    from tests.interop.kit import artifacts
 
     wanted = [word for word in words if word != "none"]
     kourous = [word for word in wanted if word == PYTHON_WORD or word.startswith(CHECKOUT_WORD)]

@@ -136,7 +136,7 @@ def _transactions_per_s(peer: Peer, seconds: float) -> float:
 
 def run(options: argparse.Namespace, folder: Path) -> str:
     """Start everything, measure everything; the report."""
-    from tests.interop.kourou_namesrv import launch_kourou_namesrv
+    from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 
     program = build(folder)
     with ExitStack() as stack:

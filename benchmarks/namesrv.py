@@ -89,8 +89,8 @@ def _better(one: Row, other: Row) -> Row:
 
 def run_one(version: str, work_dir: Path, options: argparse.Namespace) -> list[Row]:
     """Start a server, ours when no version is given, measure it, stop it."""
-    from tests.interop import apache
-    from tests.interop.kourou_namesrv import launch_kourou_namesrv
+    from tests.interop.kit import apache
+    from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 
     if version:
         server = apache.start_namesrv(version, work_dir, jvm_options=JVM_OPTIONS)
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def _apache_versions(asked: str) -> list[str]:
-    from tests.interop import artifacts
+    from tests.interop.kit import artifacts
 
     if asked == "none":
         return []

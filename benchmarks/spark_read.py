@@ -38,7 +38,7 @@ from benchmarks.spark_sink import rate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from tests.interop.process import ServerProcess
+    from tests.interop.kit.process import ServerProcess
 
 RESULTS = Path(__file__).parent / "results"
 MASTER = "local[2]"
@@ -147,7 +147,7 @@ def _batch_times(frame: DataFrame, batches: int) -> list[float]:
 
 def run(options: argparse.Namespace, folder: Path) -> str:
     """Start everything, measure everything; the report."""
-    from tests.interop.kourou_namesrv import launch_kourou_namesrv
+    from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 
     from kourou.spark.session import local_session
 
@@ -181,7 +181,7 @@ def _measure_size(
     kafka: ServerProcess,
 ) -> None:
     """With a broker of its own: its store's folder has these rows and no others."""
-    from tests.interop.kourou_broker import launch_kourou_broker
+    from tests.interop.kit.kourou_broker import launch_kourou_broker
 
     topic = f"SparkRead{size_bytes}"
     store = folder / "store"

@@ -90,8 +90,8 @@ def measure(spark: SparkSession, namesrv: str, options: argparse.Namespace) -> l
 
 def run(options: argparse.Namespace, folder: Path) -> str:
     """Start everything, measure everything; the report."""
-    from tests.interop.kourou_broker import launch_kourou_broker
-    from tests.interop.kourou_namesrv import launch_kourou_namesrv
+    from tests.interop.kit.kourou_broker import launch_kourou_broker
+    from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 
     from kourou import Message, Producer
     from kourou.spark.session import local_session

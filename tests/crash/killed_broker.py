@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kourou.transport.client import RemotingClient
 from tests.e2e.server_process import START_SECONDS, ServerProcess
-from tests.interop.ports import free_port
+from tests.interop.kit.ports import free_port
 
 _REPOSITORY = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.client.pull_kit import ClusterThread, cluster_thread
+from tests.e2e.client.kit.pull_kit import ClusterThread, cluster_thread
 from tests.e2e.server_process import START_SECONDS, ServerProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

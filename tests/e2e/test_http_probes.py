@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.server_process import START_SECONDS, ServerProcess
-from tests.interop.ports import free_port
+from tests.interop.kit.ports import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks._broker_loadgen import Loadgen, LoadgenError, build
 
-from tests.interop.kourou_broker import launch_kourou_broker
+from tests.interop.kit.kourou_broker import launch_kourou_broker
 from tests.needed import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]

@@ -12,11 +12,11 @@ import pytest
 # Two whole outputs are compared there.
 pytest.register_assert_rewrite(f"{__package__}.broker_pair")
 
-from . import apache, artifacts, go_client  # noqa: E402
-from .client_kit import ADAPTERS, LANES_OF_KITS, ClientKit, kits_at  # noqa: E402
-from .java_session import CLIENT_SETS, AdminSession, ClientSession  # noqa: E402
-from .lanes import ALL_LANES, KOUROU, Lane, Lanes  # noqa: E402
-from .messaging_session import GO, Messaging, go_messaging, java_messaging  # noqa: E402
+from tests.interop.kit import apache, artifacts, go_client  # noqa: E402
+from tests.interop.kit.client_kit import ADAPTERS, LANES_OF_KITS, ClientKit, kits_at  # noqa: E402
+from tests.interop.kit.java_session import CLIENT_SETS, AdminSession, ClientSession  # noqa: E402
+from tests.interop.kit.lanes import ALL_LANES, KOUROU, Lane, Lanes  # noqa: E402
+from tests.interop.kit.messaging_session import GO, Messaging, go_messaging, java_messaging  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,14 +12,23 @@ from typing import Final
 
 import pytest
 
-from . import apache, wire
-from .broker_pair import CLIENT_OF, GROUP, MESSAGES, PRODUCER_GROUP, TOPIC, BrokerPair, Side, running_pair
-from .cluster import wait_until
-from .java_session import AdminSession
-from .kourou_broker import BASELINE_VERSION
-from .kourou_namesrv import IS_BASELINE
-from .messaging_session import Messaging, bodies
-from .mqadmin_output import configuration, masked, without_moments
+from tests.interop.kit import apache, wire
+from tests.interop.kit.broker_pair import (
+    CLIENT_OF,
+    GROUP,
+    MESSAGES,
+    PRODUCER_GROUP,
+    TOPIC,
+    BrokerPair,
+    Side,
+    running_pair,
+)
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.java_session import AdminSession
+from tests.interop.kit.kourou_broker import BASELINE_VERSION
+from tests.interop.kit.kourou_namesrv import IS_BASELINE
+from tests.interop.kit.messaging_session import Messaging, bodies
+from tests.interop.kit.mqadmin_output import configuration, masked, without_moments
 
 pytestmark = pytest.mark.interop
 

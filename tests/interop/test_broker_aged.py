@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from . import wire
-from .broker_cluster import BrokerCluster, running_broker
-from .java_session import CLIENT_SETS
-from .messaging_session import CLIENTS, Fields, Messaging, bodies
+from tests.interop.kit import wire
+from tests.interop.kit.broker_cluster import BrokerCluster, running_broker
+from tests.interop.kit.java_session import CLIENT_SETS
+from tests.interop.kit.messaging_session import CLIENTS, Fields, Messaging, bodies
 
 pytestmark = pytest.mark.interop
 

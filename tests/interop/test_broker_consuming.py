@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from . import apache
-from .broker_cluster import BrokerCluster, running_broker
-from .cluster import wait_until
-from .java_session import CLIENT_SETS
-from .kourou_broker import BROKER_NAME
-from .messaging_session import CLIENTS, GO, Fields, Messaging, bodies
+from tests.interop.kit import apache
+from tests.interop.kit.broker_cluster import BrokerCluster, running_broker
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.java_session import CLIENT_SETS
+from tests.interop.kit.kourou_broker import BROKER_NAME
+from tests.interop.kit.messaging_session import CLIENTS, GO, Fields, Messaging, bodies
 
 pytestmark = pytest.mark.interop
 

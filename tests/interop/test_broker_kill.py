@@ -15,10 +15,9 @@ from typing import Final
 import pytest
 
 from tests.crash.rounds import NIGHTLY, summaries, time_left
-
-from .broker_cluster import BrokerCluster, running_broker
-from .cluster import wait_until
-from .messaging_session import Messaging
+from tests.interop.kit.broker_cluster import BrokerCluster, running_broker
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.messaging_session import Messaging
 
 pytestmark = [pytest.mark.interop, pytest.mark.crash]
 

@@ -12,10 +12,17 @@ from typing import Final
 
 import pytest
 
-from .broker_cluster import BrokerCluster, running_broker
-from .cluster import wait_until
-from .java_session import CLIENT_SETS
-from .messaging_session import CLIENTS, CommandFailed, Fields, Messaging, bodies, java_messaging
+from tests.interop.kit.broker_cluster import BrokerCluster, running_broker
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.java_session import CLIENT_SETS
+from tests.interop.kit.messaging_session import (
+    CLIENTS,
+    CommandFailed,
+    Fields,
+    Messaging,
+    bodies,
+    java_messaging,
+)
 
 pytestmark = pytest.mark.interop
 

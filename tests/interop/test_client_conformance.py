@@ -24,11 +24,17 @@ from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.names import dlq_topic
-
-from .client_kit import ClientKit, Inbox, together, until
-from .client_messages import names, now_ms, select_by_number, send_all, send_around, send_colours
-from .kourou_broker import BROKER_NAME
-from .lanes import DELAY_LEVELS_S, KOUROU
+from tests.interop.kit.client_kit import ClientKit, Inbox, together, until
+from tests.interop.kit.client_messages import (
+    names,
+    now_ms,
+    select_by_number,
+    send_all,
+    send_around,
+    send_colours,
+)
+from tests.interop.kit.kourou_broker import BROKER_NAME
+from tests.interop.kit.lanes import DELAY_LEVELS_S, KOUROU
 
 pytestmark = pytest.mark.interop
 

@@ -12,10 +12,9 @@ from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
 from kourou.client.pull.pulls import PullStatus
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
-
-from .client_kit import ClientKit
-from .client_messages import names, send_all, send_around, send_colours
-from .kourou_broker import BROKER_NAME
+from tests.interop.kit.client_kit import ClientKit
+from tests.interop.kit.client_messages import names, send_all, send_around, send_colours
+from tests.interop.kit.kourou_broker import BROKER_NAME
 
 pytestmark = pytest.mark.interop
 

@@ -22,13 +22,12 @@ from kourou.client.core.strategies import (
 from kourou.client.push.consume_result import ConsumeResult
 from kourou.client.sync.push_consumer import PushConsumer
 from kourou.protocol.message import MessageExt
-
-from .broker_cluster import BrokerCluster
-from .cluster import wait_until
-from .java_session import AdminSession
-from .kourou_broker import BROKER_NAME
-from .lanes import KOUROU, Lanes
-from .messaging_session import Messaging, bodies
+from tests.interop.kit.broker_cluster import BrokerCluster
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.java_session import AdminSession
+from tests.interop.kit.kourou_broker import BROKER_NAME
+from tests.interop.kit.lanes import KOUROU, Lanes
+from tests.interop.kit.messaging_session import Messaging, bodies
 
 pytestmark = pytest.mark.interop
 

@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kourou import Message, MessageExt, Producer, PushConsumer
+from tests.interop.kit import apache
+from tests.interop.kit.broker_cluster import BrokerCluster
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.lanes import Lanes
 from tests.unit.admin.command_line import Result
 from tests.unit.cli.daily.command_line import run_kourou
-
-from . import apache
-from .broker_cluster import BrokerCluster
-from .cluster import wait_until
-from .lanes import Lanes
 
 pytestmark = pytest.mark.interop
 

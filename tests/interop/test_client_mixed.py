@@ -13,10 +13,9 @@ from kourou.client.producer.queue_selectors import select_by_hash
 from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.message import Message, MessageExt
-
-from .client_kit import ClientKit, Inbox, kits_at, together, until
-from .lanes import KOUROU, Lanes
-from .transactions import TransactionProducer, start_producer
+from tests.interop.kit.client_kit import ClientKit, Inbox, kits_at, together, until
+from tests.interop.kit.lanes import KOUROU, Lanes
+from tests.interop.kit.transactions import TransactionProducer, start_producer
 
 pytestmark = pytest.mark.interop
 

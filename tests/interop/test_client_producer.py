@@ -21,9 +21,8 @@ from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.record import decode_records
 from kourou.transport.client import RemotingClient
-
-from . import apache
-from .lanes import Lanes
+from tests.interop.kit import apache
+from tests.interop.kit.lanes import Lanes
 
 pytestmark = pytest.mark.interop
 

@@ -10,8 +10,7 @@ import pytest
 
 from kourou import Message, Producer
 from kourou.testing import LocalCluster
-
-from .artifacts import java_tool, resolve
+from tests.interop.kit.artifacts import java_tool, resolve
 
 pytestmark = pytest.mark.interop
 

@@ -19,10 +19,9 @@ from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.record import decode_records
 from kourou.transport.client import RemotingClient
-
-from .apache import start_broker
-from .kourou_namesrv import launch_kourou_namesrv
-from .ports import free_broker_port
+from tests.interop.kit.apache import start_broker
+from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
+from tests.interop.kit.ports import free_broker_port
 
 pytestmark = pytest.mark.interop
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from .lanes import DELAY_LEVELS_S, Lane, every_lane, for_lanes, lanes_of
-from .messaging_session import CommandFailed, Fields, bodies
+from tests.interop.kit.lanes import DELAY_LEVELS_S, Lane, every_lane, for_lanes, lanes_of
+from tests.interop.kit.messaging_session import CommandFailed, Fields, bodies
 
 pytestmark = pytest.mark.interop
 

@@ -16,12 +16,11 @@ from typing import Final
 import pytest
 
 from kourou.protocol.names import dlq_topic
-
-from . import wire
-from .broker_cluster import BrokerCluster
-from .cluster import wait_until
-from .lanes import Lane, every_lane
-from .messaging_session import Fields, bodies
+from tests.interop.kit import wire
+from tests.interop.kit.broker_cluster import BrokerCluster
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.lanes import Lane, every_lane
+from tests.interop.kit.messaging_session import Fields, bodies
 
 pytestmark = pytest.mark.interop
 

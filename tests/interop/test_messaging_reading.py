@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from .cluster import wait_until
-from .lanes import JAVA_LANES, Lane, every_java_lane, every_lane
-from .messaging_session import Fields, bodies
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.lanes import JAVA_LANES, Lane, every_java_lane, every_lane
+from tests.interop.kit.messaging_session import Fields, bodies
 
 pytestmark = pytest.mark.interop
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from .lanes import JAVA_LANES, Lane, lane_params
-from .messaging_session import CommandFailed, Fields
+from tests.interop.kit.lanes import JAVA_LANES, Lane, lane_params
+from tests.interop.kit.messaging_session import CommandFailed, Fields
 
 pytestmark = pytest.mark.interop
 

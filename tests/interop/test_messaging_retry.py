@@ -16,12 +16,11 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from kourou.protocol.names import dlq_topic, retry_topic
-
-from . import wire
-from .cluster import wait_until
-from .lanes import DELAY_LEVELS_S, Lane, every_java_lane, every_lane
-from .messaging_session import CommandFailed, Fields, bodies
-from .mqadmin_output import permissions
+from tests.interop.kit import wire
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.lanes import DELAY_LEVELS_S, Lane, every_java_lane, every_lane
+from tests.interop.kit.messaging_session import CommandFailed, Fields, bodies
+from tests.interop.kit.mqadmin_output import permissions
 
 pytestmark = pytest.mark.interop
 

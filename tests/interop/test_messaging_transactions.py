@@ -17,12 +17,11 @@ import pytest
 
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
-
-from .broker_cluster import BrokerCluster
-from .cluster import wait_until
-from .lanes import KOUROU, PROPERTIES, Lane, every_java_lane, every_lane
-from .messaging_session import GO, CommandFailed, Fields, bodies
-from .transactions import TransactionProducer, start_producer
+from tests.interop.kit.broker_cluster import BrokerCluster
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.lanes import KOUROU, PROPERTIES, Lane, every_java_lane, every_lane
+from tests.interop.kit.messaging_session import GO, CommandFailed, Fields, bodies
+from tests.interop.kit.transactions import TransactionProducer, start_producer
 
 pytestmark = pytest.mark.interop
 

@@ -15,13 +15,13 @@ from typing import Final
 
 import pytest
 
-from . import wire
-from .cluster import wait_until
-from .java_session import AdminSession
-from .lanes import LAUNCHERS, PROPERTIES, Lane, every_lane
-from .messaging_session import CommandFailed, Fields, bodies
-from .ports import free_broker_port
-from .process import ServerProcess
+from tests.interop.kit import wire
+from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.java_session import AdminSession
+from tests.interop.kit.lanes import LAUNCHERS, PROPERTIES, Lane, every_lane
+from tests.interop.kit.messaging_session import CommandFailed, Fields, bodies
+from tests.interop.kit.ports import free_broker_port
+from tests.interop.kit.process import ServerProcess
 
 pytestmark = pytest.mark.interop
 

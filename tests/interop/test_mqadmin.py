@@ -17,14 +17,21 @@ from unittest import mock
 import pytest
 
 from kourou.cli.admin.run import FORMAT_VARIABLE
+from tests.interop.kit import apache
+from tests.interop.kit.broker_pair import (
+    CLIENT_OF,
+    GROUP,
+    PRODUCER_GROUP,
+    TOPIC,
+    BrokerPair,
+    Side,
+    running_pair,
+)
+from tests.interop.kit.java_session import AdminSession
+from tests.interop.kit.kourou_namesrv import IS_BASELINE
+from tests.interop.kit.messaging_session import Messaging
+from tests.interop.kit.mqadmin_output import allocation, configuration, route, without_moments
 from tests.unit.admin.command_line import Result, run_now
-
-from . import apache
-from .broker_pair import CLIENT_OF, GROUP, PRODUCER_GROUP, TOPIC, BrokerPair, Side, running_pair
-from .java_session import AdminSession
-from .kourou_namesrv import IS_BASELINE
-from .messaging_session import Messaging
-from .mqadmin_output import allocation, configuration, route, without_moments
 
 pytestmark = [
     pytest.mark.interop,

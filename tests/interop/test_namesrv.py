@@ -14,11 +14,11 @@ from typing import Final
 
 import pytest
 
-from . import apache
-from .cluster import BROKER_NAMES, Cluster, create_topic, running_cluster, wait_route
-from .java_session import CLIENT_SETS, AdminResult, AdminSession, ClientSession
-from .kourou_namesrv import IS_BASELINE
-from .mqadmin_output import (
+from tests.interop.kit import apache
+from tests.interop.kit.cluster import BROKER_NAMES, Cluster, create_topic, running_cluster, wait_route
+from tests.interop.kit.java_session import CLIENT_SETS, AdminResult, AdminSession, ClientSession
+from tests.interop.kit.kourou_namesrv import IS_BASELINE
+from tests.interop.kit.mqadmin_output import (
     allocation,
     configuration,
     masked,
@@ -27,7 +27,7 @@ from .mqadmin_output import (
     sorted_lines,
     without_figures,
 )
-from .process import ServerProcess
+from tests.interop.kit.process import ServerProcess
 
 pytestmark = pytest.mark.interop
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from .cluster import (
+from tests.interop.kit.cluster import (
     Cluster,
     create_topic,
     route_brokers,
@@ -18,8 +18,8 @@ from .cluster import (
     wait_route,
     wait_until,
 )
-from .java_session import AdminSession, ClientSession
-from .process import ServerProcess
+from tests.interop.kit.java_session import AdminSession, ClientSession
+from tests.interop.kit.process import ServerProcess
 
 pytestmark = pytest.mark.interop
 

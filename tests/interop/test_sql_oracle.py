@@ -17,11 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.interop.kit import apache
+from tests.interop.kit.sql_oracle import SqlOracle
+from tests.interop.kit.sql_texts import PROPERTIES, conditions, expressions, garbage
 from tests.unit.protocol.filter.test_apache_results import STRICTER, TABLE, result
-
-from . import apache
-from .sql_oracle import SqlOracle
-from .sql_texts import PROPERTIES, conditions, expressions, garbage
 
 pytestmark = pytest.mark.interop
 

@@ -15,12 +15,11 @@ import pytest
 from kourou.protocol.message_id import encode_host
 from kourou.store.check.check_report import Finding
 from kourou.store.delay_levels import SCHEDULE_TOPIC
-
-from . import apache
-from .kourou_namesrv import launch_namesrv_under_test
-from .ports import free_broker_port
-from .store_session import Fields, StoreSession
-from .store_story import (
+from tests.interop.kit import apache
+from tests.interop.kit.kourou_namesrv import launch_namesrv_under_test
+from tests.interop.kit.ports import free_broker_port
+from tests.interop.kit.store_session import Fields, StoreSession
+from tests.interop.kit.store_story import (
     APACHE_STATIONS,
     CLEAN_APACHE,
     CLEAN_OURS,
@@ -33,7 +32,7 @@ from .store_story import (
     Seen,
     Story,
 )
-from .store_writer import (
+from tests.interop.kit.store_writer import (
     BUSY_TOPIC,
     COMMIT_TARGET,
     DELAY_OFFSETS,

@@ -15,7 +15,7 @@ from tests.needed import need_module
 
 need_module("pyspark")
 
-from tests.spark.source_kit import send  # noqa: E402
+from tests.spark.kit.source_kit import send  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

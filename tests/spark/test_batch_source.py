@@ -25,8 +25,8 @@ from kourou.spark.source.data_source import FilteringReader, RocketmqDataSource 
 from kourou.spark.source.options import PUSH_FILTERS_OPTION  # noqa: E402
 from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
-from tests.spark.reference_rows import reference_row  # noqa: E402
-from tests.spark.source_kit import ALL, PLACE, places, read_batch, schema_of, send, source  # noqa: E402
+from tests.spark.kit.reference_rows import reference_row  # noqa: E402
+from tests.spark.kit.source_kit import ALL, PLACE, places, read_batch, schema_of, send, source  # noqa: E402
 
 
 @pytest.fixture(scope="module")

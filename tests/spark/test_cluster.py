@@ -29,9 +29,9 @@ from kourou.spark import cluster as cluster_module
 from kourou.spark.cluster import StandaloneCluster, standalone_cluster
 from kourou.spark.java import find_java
 from kourou.testing import LocalCluster
-from tests.spark import driver_main
 from tests.spark.conftest import need_spark
-from tests.spark.driver_process import SMALL, WAIT_S, DriverProcess, wait_for
+from tests.spark.kit import driver_main
+from tests.spark.kit.driver_process import SMALL, WAIT_S, DriverProcess, wait_for
 
 pytestmark = pytest.mark.slow
 SOURCES = Path(kourou.__file__).parents[1]

@@ -18,12 +18,12 @@ from kourou import Message, Producer
 from kourou.spark.java import find_java
 from kourou.spark.worker_python import quick_python
 from kourou.testing import LocalCluster
-from tests.interop.ports import free_port
-from tests.interop.process import ServerProcess
+from tests.interop.kit.ports import free_port
+from tests.interop.kit.process import ServerProcess
 from tests.needed import need_module
-from tests.spark import driver_main
 from tests.spark.conftest import need_spark
-from tests.spark.driver_process import SMALL, DriverProcess
+from tests.spark.kit import driver_main
+from tests.spark.kit.driver_process import SMALL, DriverProcess
 
 pytestmark = pytest.mark.slow
 COUNT = 4_000

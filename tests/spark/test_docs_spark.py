@@ -54,7 +54,7 @@ def test_defaults_are_those_of_the_table() -> None:
 
 @pytest.mark.slow
 def test_the_programs_run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.spark.source_kit import send
+    from tests.spark.kit.source_kit import send
 
     assert len(PROGRAMS) >= 5
     with LocalCluster(store=tmp_path / "mq") as mq:

@@ -11,9 +11,9 @@ import pytest
 from kourou import Message, Producer
 from kourou.testing import LocalCluster
 from tests.crash.rounds import NIGHTLY
-from tests.spark import driver_main
 from tests.spark.conftest import need_spark
-from tests.spark.driver_process import DriverProcess, wait_for
+from tests.spark.kit import driver_main
+from tests.spark.kit.driver_process import DriverProcess, wait_for
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 COUNT = 30_000

@@ -22,10 +22,10 @@ from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
 from kourou.transport.dispatcher import Dispatcher  # noqa: E402
 from kourou.transport.request import Request  # noqa: E402
-from tests.interop import apache, artifacts  # noqa: E402
-from tests.interop.cluster import wait_until  # noqa: E402
-from tests.spark.sink_kit import write  # noqa: E402
-from tests.spark.source_kit import StreamRun, read_batch, source  # noqa: E402
+from tests.interop.kit import apache, artifacts  # noqa: E402
+from tests.interop.kit.cluster import wait_until  # noqa: E402
+from tests.spark.kit.sink_kit import write  # noqa: E402
+from tests.spark.kit.source_kit import StreamRun, read_batch, source  # noqa: E402
 
 KEYS = {"accessKey": "spark-user", "secretKey": "spark-secret"}
 SIGNER = Credentials("spark-user", "spark-secret")

@@ -17,7 +17,7 @@ from kourou.errors import NoNameServerError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing import LocalCluster, UnknownTopicError
-from tests.spark.sink_kit import BINARY, STRING, write
+from tests.spark.kit.sink_kit import BINARY, STRING, write
 
 from kourou.spark.sink.invalid_rows import KEPT_BYTES  # isort: skip (the kit skips where there is no pyarrow)
 from kourou.spark.sink.sink_errors import RowRefusedError, SinkRowError  # isort: skip
@@ -252,7 +252,7 @@ def test_a_broker_that_stays_away_is_given_up_with_the_rows_named() -> None:
         from kourou.spark.sink.data_sink import AtLeastOnce, SinkTask
         from kourou.spark.sink.sink_columns import SinkColumns
         from kourou.spark.sink.sink_options import SinkOptions
-        from tests.spark.sink_kit import record_batch, schema_of
+        from tests.spark.kit.sink_kit import record_batch, schema_of
 
         schema = schema_of(["value", "key"])
         delivery = AtLeastOnce(SinkOptions.parse(where), SinkColumns.of(schema, "Orders"))

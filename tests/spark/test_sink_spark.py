@@ -18,7 +18,7 @@ from kourou import PullConsumer
 from kourou.protocol.record import decode_records
 from kourou.testing import LocalCluster
 from tests.crash.killed_broker import KilledBroker
-from tests.interop.kourou_namesrv import launch_kourou_namesrv
+from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 from tests.needed import need_module
 
 need_module("pyspark")

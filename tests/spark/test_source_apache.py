@@ -25,8 +25,8 @@ from kourou.admin.topics import create_topic, topic_names  # noqa: E402
 from kourou.errors import ResponseError  # noqa: E402
 from kourou.protocol.bodies import TopicConfig  # noqa: E402
 from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
-from tests.interop import apache, artifacts  # noqa: E402
-from tests.spark.source_kit import ALL, StreamRun, read_batch, source  # noqa: E402
+from tests.interop.kit import apache, artifacts  # noqa: E402
+from tests.spark.kit.source_kit import ALL, StreamRun, read_batch, source  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,9 @@ import pytest
 
 from kourou import Message, Producer
 from kourou.testing import LocalCluster
-from tests.spark import driver_main
 from tests.spark.conftest import need_spark
-from tests.spark.driver_process import DriverProcess, wait_for
+from tests.spark.kit import driver_main
+from tests.spark.kit.driver_process import DriverProcess, wait_for
 
 # test_driver_kill.py has the steps of a batch; this one has the numbers.
 pytestmark = [pytest.mark.nightly, pytest.mark.slow]

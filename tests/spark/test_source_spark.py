@@ -20,8 +20,8 @@ from kourou.admin.topics import delete_topic
 from kourou.testing import LocalCluster
 from tests.crash.killed_broker import KilledBroker
 from tests.golden.stores import extract_store, manifest
-from tests.interop.kourou_namesrv import launch_kourou_namesrv
-from tests.spark.driver_process import wait_for
+from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
+from tests.spark.kit.driver_process import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ def mq() -> Iterator[LocalCluster]:
 
 
 def send(mq: LocalCluster, topic: str, bodies: list[bytes], **where: Any) -> None:
-    from tests.spark.source_kit import send as send_to_queue
+    from tests.spark.kit.source_kit import send as send_to_queue
 
     send_to_queue(mq, topic, bodies, **where)
 

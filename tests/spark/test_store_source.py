@@ -19,7 +19,7 @@ from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic 
 from kourou.spark.source.data_source import RocketmqDataSource  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
 from tests.golden.stores import VERSIONS, extract_store, manifest  # noqa: E402
-from tests.spark.source_kit import ALL, read_batch, schema_of, send  # noqa: E402
+from tests.spark.kit.source_kit import ALL, read_batch, schema_of, send  # noqa: E402
 
 EVERYTHING = schema_of(*ALL.names, "offset_msg_id", "phy_offset", "flag", "sys_flag", "store_host")
 SOME = schema_of("topic", "queue_id", "queue_offset", "phy_offset", "value")

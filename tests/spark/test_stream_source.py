@@ -28,7 +28,7 @@ from kourou.spark.source.data_source import RocketmqStreamReader  # noqa: E402
 from kourou.spark.source.queue_lookup import QueueLookup  # noqa: E402
 from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from kourou.testing import LocalCluster  # noqa: E402
-from tests.spark.source_kit import PLACE, StreamRun, places, send, source  # noqa: E402
+from tests.spark.kit.source_kit import PLACE, StreamRun, places, send, source  # noqa: E402
 
 LOG_FILE_BYTES = 64 * 1024
 TIMEOUT_S = 30

@@ -21,8 +21,17 @@ from kourou.errors import KourouError, NoNameServerError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import broker_config, cluster
-from tests.e2e.client.fault_kit import QUICK, FaultyCluster, faulty_cluster
-from tests.e2e.client.push_kit import GROUP, TOPIC, Notes, consuming, make_topic, send, stored_offset, until
+from tests.e2e.client.kit.fault_kit import QUICK, FaultyCluster, faulty_cluster
+from tests.e2e.client.kit.push_kit import (
+    GROUP,
+    TOPIC,
+    Notes,
+    consuming,
+    make_topic,
+    send,
+    stored_offset,
+    until,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

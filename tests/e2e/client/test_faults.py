@@ -26,8 +26,8 @@ from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
 from kourou.testing.tcp_proxy import Direction, TcpProxy
-from tests.e2e.client.fault_kit import QUICK, SLACK_S, FaultyCluster, ends_within, faulty_cluster
-from tests.e2e.client.push_kit import GROUP, TOPIC, Notes, until
+from tests.e2e.client.kit.fault_kit import QUICK, SLACK_S, FaultyCluster, ends_within, faulty_cluster
+from tests.e2e.client.kit.push_kit import GROUP, TOPIC, Notes, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

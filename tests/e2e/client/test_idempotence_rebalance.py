@@ -13,7 +13,7 @@ import pytest
 from kourou import ConsumeContext, MessageExt, MessageQueue, idempotent
 from kourou.client.idempotence.idempotence_stores import MemoryStore
 from kourou.testing.cluster import cluster
-from tests.e2e.client.push_kit import TOPIC, consumer_of, make_topic, queues_of, send, until
+from tests.e2e.client.kit.push_kit import TOPIC, consumer_of, make_topic, queues_of, send, until
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.client.pull_kit import cluster_thread
-from tests.e2e.client.push_kit import make_topic
+from tests.e2e.client.kit.pull_kit import cluster_thread
+from tests.e2e.client.kit.push_kit import make_topic
 
 pytestmark = pytest.mark.e2e
 

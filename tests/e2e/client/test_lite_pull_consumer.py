@@ -26,7 +26,7 @@ from kourou.protocol.headers.command_header import CommandHeader
 from kourou.protocol.headers.offsets import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.pull_kit import TOPIC, numbered, put, until
+from tests.e2e.client.kit.pull_kit import TOPIC, numbered, put, until
 
 pytestmark = pytest.mark.e2e
 

@@ -13,8 +13,8 @@ import pytest
 
 from kourou import AsyncProducer, Message, MessageExt, Producer, PushConsumer
 from kourou.testing.cluster import cluster
-from tests.e2e.client.pull_kit import ClusterThread, cluster_thread
-from tests.e2e.client.push_kit import consumer_of, make_topic, until
+from tests.e2e.client.kit.pull_kit import ClusterThread, cluster_thread
+from tests.e2e.client.kit.push_kit import consumer_of, make_topic, until
 from tests.needed import need_module
 
 pytestmark = pytest.mark.e2e

@@ -28,7 +28,7 @@ from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import Message
 from kourou.testing.cluster import cluster
 from tests.e2e.broker.transaction_kit import stored, until
-from tests.e2e.client.producer_kit import TOPIC, all_stored, linked_broker, pair, producing
+from tests.e2e.client.kit.producer_kit import TOPIC, all_stored, linked_broker, pair, producing
 
 pytestmark = pytest.mark.e2e
 

@@ -12,8 +12,8 @@ from kourou.client.producer.send_result import SendStatus
 from kourou.errors import HeaderFieldError, SendFailedError
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.message import Message
-from tests.e2e.client.producer_kit import TOPIC, producing
-from tests.e2e.client.scripted_broker import refused, scripted, silent, stored
+from tests.e2e.client.kit.producer_kit import TOPIC, producing
+from tests.e2e.client.kit.scripted_broker import refused, scripted, silent, stored
 
 pytestmark = pytest.mark.e2e
 

@@ -14,7 +14,7 @@ from kourou.client.transactions.transaction_producer import AsyncTransactionProd
 from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import cluster
-from tests.e2e.client.producer_kit import all_stored
+from tests.e2e.client.kit.producer_kit import all_stored
 
 pytestmark = pytest.mark.e2e
 

@@ -18,8 +18,8 @@ from kourou.client.transactions.transaction_producer import AsyncTransactionProd
 from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.message import Message
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.producer_kit import TOPIC, all_stored
-from tests.e2e.client.scripted_broker import scripted, stored
+from tests.e2e.client.kit.producer_kit import TOPIC, all_stored
+from tests.e2e.client.kit.scripted_broker import scripted, stored
 
 pytestmark = pytest.mark.e2e
 

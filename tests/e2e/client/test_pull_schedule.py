@@ -11,7 +11,7 @@ from kourou.client.pull.pull_schedule import AsyncPullSchedule, PullContext
 from kourou.client.pull.pulls import PullStatus
 from kourou.errors import ClientStateError
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.pull_kit import TOPIC, numbered, put, until
+from tests.e2e.client.kit.pull_kit import TOPIC, numbered, put, until
 
 pytestmark = pytest.mark.e2e
 

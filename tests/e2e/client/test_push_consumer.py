@@ -12,7 +12,7 @@ from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.errors import ClientError, ClientStateError, NoNameServerError
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import cluster
-from tests.e2e.client.push_kit import (
+from tests.e2e.client.kit.push_kit import (
     GROUP,
     TOPIC,
     Notes,

@@ -12,7 +12,7 @@ from kourou.client.push.local_offsets import LocalOffsets
 from kourou.errors import StorageError
 from kourou.protocol.bodies import MessageQueue
 from kourou.testing.cluster import cluster
-from tests.e2e.client.push_kit import (
+from tests.e2e.client.kit.push_kit import (
     GROUP,
     TOPIC,
     Notes,

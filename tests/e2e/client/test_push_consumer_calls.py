@@ -36,7 +36,7 @@ from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_records
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.broker.broker_kit import pull_header
-from tests.e2e.client.push_kit import (
+from tests.e2e.client.kit.push_kit import (
     GROUP,
     TOPIC,
     Notes,

@@ -28,7 +28,7 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers.offsets import UpdateConsumerOffsetRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.push_kit import (
+from tests.e2e.client.kit.push_kit import (
     GROUP,
     LIMIT_S,
     TOPIC,

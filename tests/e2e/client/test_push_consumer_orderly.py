@@ -12,7 +12,7 @@ from kourou.protocol.bodies import LockBatchRequestBody, MessageQueue, encode_bo
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.push_kit import (
+from tests.e2e.client.kit.push_kit import (
     GROUP,
     TOPIC,
     Notes,

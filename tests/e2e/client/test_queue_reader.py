@@ -14,7 +14,7 @@ from kourou.client.pull.queue_reader import QueueChunk, QueueReader
 from kourou.errors import NoRouteError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.pull_kit import TOPIC, numbered, put, until
+from tests.e2e.client.kit.pull_kit import TOPIC, numbered, put, until
 
 pytestmark = pytest.mark.e2e
 

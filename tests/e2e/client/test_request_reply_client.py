@@ -16,7 +16,7 @@ from kourou.errors import ClientStateError, MessageRefusedError, NoReplyError, N
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import cluster
 from tests.e2e.broker.transaction_kit import until
-from tests.e2e.client.producer_kit import TOPIC, all_stored, linked_broker, pair, producing
+from tests.e2e.client.kit.producer_kit import TOPIC, all_stored, linked_broker, pair, producing
 
 pytestmark = pytest.mark.e2e
 

@@ -12,7 +12,7 @@ from kourou import AsyncProducer, AsyncPushConsumer, Message, MessageExt
 from kourou.admin.group_offsets import reset_offsets
 from kourou.admin.session import Admin
 from kourou.testing.cluster import cluster
-from tests.e2e.client.push_kit import make_topic
+from tests.e2e.client.kit.push_kit import make_topic
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.client.pull_kit import cluster_thread
-from tests.e2e.client.push_kit import make_topic
+from tests.e2e.client.kit.pull_kit import cluster_thread
+from tests.e2e.client.kit.push_kit import make_topic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -24,6 +24,6 @@ def test_starts_and_stops_of_every_client_leave_nothing_open(tmp_path: Path, kin
         running.run(lambda cluster: make_topic(cluster, queues=1))
         running.put([b"first"])
         arguments = (kind, running.namesrv_addr, str(count), str(tmp_path / "offsets"))
-        command = [sys.executable, "-W", "error", "-m", "tests.e2e.client.lives", *arguments]
+        command = [sys.executable, "-W", "error", "-m", "tests.e2e.client.kit.lives", *arguments]
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10 + 3 * count)
     assert (ran.returncode, ran.stderr) == (0, "")

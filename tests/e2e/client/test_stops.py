@@ -26,8 +26,8 @@ from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import ClientStateError
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import cluster
-from tests.e2e.client.pull_kit import ClusterThread, cluster_thread
-from tests.e2e.client.push_kit import (
+from tests.e2e.client.kit.pull_kit import ClusterThread, cluster_thread
+from tests.e2e.client.kit.push_kit import (
     GROUP,
     TOPIC,
     Notes,

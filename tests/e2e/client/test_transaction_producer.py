@@ -22,8 +22,8 @@ from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import Cluster, cluster
 from kourou.transport.request import Request
 from tests.e2e.broker.transaction_kit import halves, until
-from tests.e2e.client.producer_kit import TOPIC, all_stored, linked_broker, pair
-from tests.e2e.client.scripted_broker import scripted, stored
+from tests.e2e.client.kit.producer_kit import TOPIC, all_stored, linked_broker, pair
+from tests.e2e.client.kit.scripted_broker import scripted, stored
 
 pytestmark = pytest.mark.e2e
 

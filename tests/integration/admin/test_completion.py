@@ -16,7 +16,7 @@ import pytest
 from kourou.cli.admin.command import AdminCommand, MissingCommand
 from kourou.cli.admin.registry import all_commands
 from kourou.testing.cluster import cluster
-from tests.e2e.client.push_kit import make_topic
+from tests.e2e.client.kit.push_kit import make_topic
 from tests.unit.admin.command_line import run_line
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

@@ -18,7 +18,7 @@ from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.push_kit import make_topic, until
+from tests.e2e.client.kit.push_kit import make_topic, until
 from tests.integration.admin.gone_broker import register
 from tests.integration.admin.on_terminal import run_on_terminal
 from tests.unit.admin.command_line import run_line

@@ -10,7 +10,7 @@ import pytest
 
 from kourou.store.kernel import MODULE
 from tests.integration.kernel.kernel_kit import fed_broker, install
-from tests.interop.ports import free_port
+from tests.interop.kit.ports import free_port
 
 
 async def test_a_broker_warns_of_a_kernel_that_does_not_fit(

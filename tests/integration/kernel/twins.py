@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from kourou.protocol.header_binary import encode_binary_head
 from tests.golden.frames import recorded_frames
 from tests.integration.kernel.kernel_kit import FedBroker, fed_broker
-from tests.interop.ports import free_port
+from tests.interop.kit.ports import free_port
 
 T = TypeVar("T")
 HOSTS = ("127.0.0.1", "127.0.0.2")

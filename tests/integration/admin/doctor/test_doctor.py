@@ -38,7 +38,7 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.clock import FakeClock
 from kourou.testing.cluster import Cluster, broker_config, cluster
-from tests.e2e.client.push_kit import Notes, call, make_topic, until
+from tests.e2e.client.kit.push_kit import Notes, call, make_topic, until
 from tests.integration.admin.gone_broker import register
 from tests.unit.admin.command_line import run_line
 from tests.unit.cli.daily.command_line import run_kourou

@@ -19,7 +19,7 @@ from kourou.protocol.bodies import LockBatchRequestBody, MessageQueue, encode_bo
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.push_kit import Notes, call, make_topic, until
+from tests.e2e.client.kit.push_kit import Notes, call, make_topic, until
 from tests.integration.admin.on_terminal import run_on_terminal
 from tests.unit.admin.command_line import Result, run_line
 

@@ -30,7 +30,7 @@ from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.settings import ConnectionLimits
 from tests.e2e.broker.broker_kit import config, send_header
-from tests.interop.ports import free_port
+from tests.interop.kit.ports import free_port
 from tests.unit.store.message_stores import read_queue
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

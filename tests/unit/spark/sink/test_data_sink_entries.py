@@ -13,7 +13,7 @@ from kourou.protocol.batch import BatchEntry, split_batch
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
 from kourou.protocol.properties import decode_properties
-from tests.spark.sink_kit import STRING, pa, record_batch, schema_of
+from tests.spark.kit.sink_kit import STRING, pa, record_batch, schema_of
 
 from kourou.spark.sink.batch_entries import (  # isort: skip (the kit skips without pyarrow)
     encode_entries,

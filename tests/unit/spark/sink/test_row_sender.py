@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kourou.protocol.message import Message
-from tests.spark.sink_kit import record_batch, schema_of
+from tests.spark.kit.sink_kit import record_batch, schema_of
 
 from kourou.spark.sink.sending import RowSender, SinkCounts  # isort: skip (the kit skips without pyarrow)
 from kourou.spark.sink.sink_columns import SinkColumns  # isort: skip

@@ -9,7 +9,7 @@ import pytest
 from kourou.client.core.credentials import Credentials
 from kourou.errors import ConfigError
 from kourou.spark.sink.sink_options import SinkOptions
-from tests.spark.sink_kit import INT, pickles, schema_of, types
+from tests.spark.kit.sink_kit import INT, pickles, schema_of, types
 
 from kourou.spark.sink.data_sink import batch_writer, stream_writer  # isort: skip (the kit skips without PySpark)
 from kourou.spark.sink.sink_columns import SinkColumns  # isort: skip

@@ -26,7 +26,7 @@ pa = pytest.importorskip("pyarrow")
 from kourou.spark.source import columns  # noqa: E402
 from kourou.spark.source.arrow_batches import BatchBuilder  # noqa: E402
 from kourou.spark.source.record_spans import RecordSpans, record_bounds  # noqa: E402
-from tests.spark.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
+from tests.spark.kit.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 COMPRESSED_BITS = 0x701

@@ -15,7 +15,7 @@ from kourou.spark.source.arrow_pieces import pieces  # noqa: E402
 from kourou.spark.source.even_properties import EvenProperties  # noqa: E402
 from kourou.spark.source.property_table import PropertyTable  # noqa: E402
 from kourou.spark.source.record_spans import RecordSpans  # noqa: E402
-from tests.spark.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
+from tests.spark.kit.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 BUILDER = BatchBuilder(SCHEMA)
