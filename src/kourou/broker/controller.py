@@ -59,8 +59,8 @@ from kourou.store.settings import FlushDiskType
 from kourou.store.steps import run_steps
 from kourou.transport.addresses import join_address
 from kourou.transport.client import RemotingClient
-from kourou.transport.configured import client_settings, server_settings, start_probes
 from kourou.transport.connection import Connection
+from kourou.transport.from_config import client_settings, server_settings, start_probes
 from kourou.transport.passes import Passes
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner

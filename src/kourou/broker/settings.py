@@ -1,6 +1,6 @@
 """From a broker's configuration to the settings of its parts: store, retention, limits of pulls.
 
-Not here: the sockets (transport/configured.py).
+Not here: the sockets (transport/from_config.py).
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from kourou.namesrv.state import Clock, NamesrvState
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.client import RemotingClient
-from kourou.transport.configured import client_settings, server_settings, start_probes
 from kourou.transport.connection import Connection
 from kourou.transport.dispatcher import run_request
+from kourou.transport.from_config import client_settings, server_settings, start_probes
 from kourou.transport.request import Request
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner

@@ -1,4 +1,4 @@
-"""From a component's configuration to what its server and its client are told."""
+"""Transport settings from a component's configuration."""
 
 from __future__ import annotations
 
