@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
+# September 2001 in milliseconds; the same number as seconds lies 30,000 years ahead.
+EARLIEST_TIME_MS: Final = 10**12
 # Linux: CLOCK_MONOTONIC stands still in suspend, CLOCK_BOOTTIME does not. Elsewhere the former runs on.
 _MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
@@ -33,6 +35,16 @@ class Clock:
     def monotonic_ns(self) -> int:
         """The monotonic time in nanoseconds."""
         return _monotonic_ns()
+
+
+def seconds_hint(time_ms: int) -> str | None:
+    """What to say of a time in milliseconds that was probably given in seconds; None if it was not.
+
+    >>> seconds_hint(1794948102), seconds_hint(1794948102000)
+    ('1794948102 looks like seconds', None)
+    """
+    is_likely = time_ms < EARLIEST_TIME_MS <= time_ms * 1000
+    return f"{time_ms} looks like seconds" if is_likely else None
 
 
 def wall_ms() -> int:

@@ -64,8 +64,12 @@ def test_the_programs_run(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
         send(mq, "orders", [b"two pens"], tags="pens", queue_id=1, properties={"amount": "3"})
         store = next(iter((tmp_path / "mq").rglob("commitlog"))).parent
         names = {"spark": spark, "namesrv": mq.namesrv, "folder": str(tmp_path), "store": str(store)}
+        beginning, *programs = PROGRAMS
+        given = {**names}
+        exec(beginning, given)
+        assert given["spark"] is spark and given["namesrv"] == "127.0.0.1:9876"
         try:
-            for program in PROGRAMS:
+            for program in programs:
                 exec(program, names)
         finally:
             spark.sql("DROP TABLE IF EXISTS received")

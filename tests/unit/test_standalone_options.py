@@ -80,3 +80,11 @@ def test_keys_in_the_brokers_file_are_taken_up_and_options_win(tmp_path: Path) -
     config, _ = broker_config(options(tmp_path), 0, "127.0.0.1:1")
     assert (config.broker_name, config.flush_disk_type) == ("broker-a", "SYNC_FLUSH")
     assert config.broker_config_path == str(tmp_path / "broker-a.properties")
+
+
+def test_a_key_in_the_brokers_file_that_an_option_sets_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "broker-a.properties"
+    path.write_text("flushDiskType=SYNC_FLUSH\nlistenPort=4\n")
+    config, notes = broker_config(options(tmp_path), 0, "127.0.0.1:1")
+    assert config.listen_port != 4
+    assert notes == [f"{path}:2: listenPort=4 is not used: --broker-port sets it"]

@@ -1,4 +1,4 @@
-"""What to do about an answer that says that there is no such topic or group."""
+"""What to do about an answer that says that there is no such topic or group, or no such request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Final
 from kourou.admin.groups import group_configs
 from kourou.admin.session import Admin
 from kourou.errors import KourouError, ResponseError
-from kourou.protocol.codes import ResponseCode
+from kourou.protocol.bodies import ClusterInfo
+from kourou.protocol.bodies.codec import decode_body
+from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_inner_topic, is_retry_topic, retry_topic
 from kourou.wording import nearest
 
@@ -22,8 +24,10 @@ _NOT_THERE: Final = (
 async def advice_on(
     admin: Admin, error: ResponseError, *, topic: str | None = None, group: str | None = None
 ) -> str:
-    """The next step after `error`, to be written behind it: the names that were probably meant, or that no
-    broker is registered. Empty if both names are there, or nothing can be found out."""
+    """The next step after `error`, to be appended to it: the names that were probably meant, that no broker
+    is registered, or that the address is a name server's. Empty if none of these applies."""
+    if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return await _namesrv_instead(admin, error.address)
     if error.code not in _NOT_THERE and f"[{group}]" not in error.remark:
         return ""
     try:
@@ -51,3 +55,15 @@ async def advice_on(
             else "; create it with updateTopic, or start the broker that has it"
         )
     return ""
+
+
+async def _namesrv_instead(admin: Admin, address: str) -> str:
+    """Only name servers can list a cluster. Empty for a server of another kind."""
+    try:
+        answer = await admin.call(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+        table = decode_body(answer.body, ClusterInfo).broker_addr_table
+    except KourouError:
+        return ""
+    brokers = sorted(address for broker in table.values() for address in broker.broker_addrs.values())
+    known = f"its brokers are {', '.join(brokers)}" if brokers else "no broker is registered there"
+    return f"; {address} is a name server, not a broker; {known}"

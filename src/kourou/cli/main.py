@@ -45,6 +45,7 @@ _DAILY: Final = {
 
 # Words that other programs have for the start and end of servers, with the command of ours.
 _OTHER_PROGRAMS: Final = {
+    "status": "kourou ready",
     "start": "kourou standalone",
     "stop": "mqshutdown standalone",
     "shutdown": "mqshutdown standalone",
@@ -88,6 +89,7 @@ class _Commands(OneLineGroup):
 
     def meant_command(self, ctx: click.Context, word: str) -> str | None:
         """The command that a mistyped word probably means; those of `kourou admin` are known here too."""
+        from kourou.cli.admin.command import AdminCommand
         from kourou.cli.admin.registry import all_commands, find
 
         if word in _OTHER_PROGRAMS:
@@ -96,7 +98,9 @@ class _Commands(OneLineGroup):
             return f"kourou admin {command.name}"
         if (meant := super().meant_command(ctx, word)) is not None:
             return meant
-        of_admin = nearest(word, (command.name for command in all_commands()))
+        # Not those that this version lacks.
+        there = (command.name for command in all_commands() if isinstance(command, AdminCommand))
+        of_admin = nearest(word, there)
         return of_admin and f"kourou admin {of_admin}"
 
     def _load_groups(self) -> None:

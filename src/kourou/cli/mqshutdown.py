@@ -66,7 +66,9 @@ def _wait_until(done: Callable[[], bool], deadline: float) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point."""
-    parser = ApacheParser(PROGRAM, "Stop the servers that you run on this machine.")
+    parser = ApacheParser(
+        PROGRAM, "Stop all servers of one kind that you run on this machine, found by their pid files."
+    )
     parser.add_argument("component", choices=COMPONENTS, help="what to stop")
     component: str = parser.parse_args(arguments).component
 

@@ -62,5 +62,5 @@ def parse_duration_ms(option: str, text: str) -> int:
     """`500ms`, `30s`, `5m`, `1h`, `7d`. ConfigError: it is none."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip().lower())
     if match is None:
-        raise ConfigError(f"{option} {text}: must be a time such as 30s, 5m, 1h or 7d")
+        raise ConfigError(f"{option} {text}: must be a time such as 30s, 5m, 1h or 2d")
     return round(float(match[1]) * _TIME_MS[match[2]])

@@ -118,7 +118,7 @@ def _meant_options(word: str, command: click.Command) -> list[str]:
         name.removeprefix("--")
         for option in command.params
         if isinstance(option, click.Option) and not option.hidden
-        for name in option.opts
+        for name in (*option.opts, *option.secondary_opts)
         if name.startswith("--")
     ]
     bare = word.lstrip("-")

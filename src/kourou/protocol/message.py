@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kourou.argument_types import is_int, wrong_type
+from kourou.clock import EARLIEST_TIME_MS, seconds_hint
 from kourou.errors import MessageRefusedError
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.compression import MAX_BODY_BYTES, inflate_body
@@ -33,8 +34,6 @@ from kourou.protocol.properties import (
 _TRANSACTION_MASK: Final = MessageSysFlag.TRANSACTION_MASK.value
 _NO_FLAG: Final = 0
 _TAGS: Final = MessageConst.PROPERTY_TAGS
-# September 2001 in milliseconds; the same number as seconds lies 30,000 years ahead.
-_EARLIEST_TIME_MS: Final = 10**12
 
 
 class Message:
@@ -309,10 +308,8 @@ def _time_ms(value: Any) -> int:
         return _delay("deliver_time_ms", int(value.timestamp() * 1000))
     if not is_int(value):
         raise wrong_type("deliver_time_ms", "an int or a datetime", value)
-    if 0 <= value < _EARLIEST_TIME_MS:
-        hint = "for a delay from now give delay_time_ms"
-        if value * 1000 >= _EARLIEST_TIME_MS:
-            hint = f"{value} looks like seconds"
+    if 0 <= value < EARLIEST_TIME_MS:
+        hint = seconds_hint(value) or "for a delay from now give delay_time_ms"
         raise MessageRefusedError(
             f"deliver_time_ms is a time, in milliseconds since 1970 or as a datetime, not {value}: {hint}"
         )

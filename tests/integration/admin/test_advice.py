@@ -68,6 +68,11 @@ async def test_the_address_of_a_broker_is_no_name_server(tmp_path: Path) -> None
         advice = f"{broker} is broker broker-a, not a name server; its name server is {namesrv}"
         assert await problem_of(broker, "topicList") == f"topicList: {advice}"
         assert await problem_of(broker, "getNamesrvConfig") == f"getNamesrvConfig: {advice}"
+        for words in (("getBrokerConfig", "-b", namesrv), ("updateTopic", "-t", "New", "-b", namesrv)):
+            assert (await problem_of(namesrv, *words)).endswith(
+                f" not supported (from {namesrv}); {namesrv} is a name server, not a broker; "
+                f"its brokers are {broker}"
+            )
         async with AsyncProducer("P", namesrv=broker) as producer:
             with pytest.raises(NoNameServerError, match=f"^{re.escape(advice)}$"):
                 await producer.send(Message(TOPIC, b"x"))

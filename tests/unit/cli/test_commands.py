@@ -371,6 +371,11 @@ def test_a_mistyped_group_of_commands_is_recognised() -> None:
         (["topiclist"], "kourou: No such command 'topiclist'. Did you mean 'kourou admin topicList'?"),
         (["docter"], "kourou: No such command 'docter'. Did you mean 'kourou admin doctor'?"),
         (["stroe"], "kourou: No such command 'stroe'. Did you mean 'store'?"),
+        (["status"], "kourou: No such command 'status'. Did you mean 'kourou ready'?"),
+        (
+            ["tail", "T", "--no-folow"],
+            "kourou tail: No such option '--no-folow'. Did you mean '--no-follow'?",
+        ),
         (["stop"], "kourou: No such command 'stop'. Did you mean 'mqshutdown standalone'?"),
         (["shutdown"], "kourou: No such command 'shutdown'. Did you mean 'mqshutdown standalone'?"),
         (["start"], "kourou: No such command 'start'. Did you mean 'kourou standalone'?"),

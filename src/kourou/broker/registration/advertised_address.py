@@ -12,6 +12,9 @@ from kourou.config.host import is_loopback
 from kourou.transport.addresses import join_address
 
 TIMEOUT_MS: Final = 500
+_REMEDY: Final = (
+    "set brokerIP1 to an address that clients can reach (kourou broker, kourou standalone: --advertise)"
+)
 
 
 async def reach_warning(bind_address: str, host: str, port: int, timeout_ms: int = TIMEOUT_MS) -> str | None:
@@ -19,11 +22,11 @@ async def reach_warning(bind_address: str, host: str, port: int, timeout_ms: int
     None when nothing seems to be."""
     address = f"the advertised address {join_address(host, port)}"
     if is_loopback(host) and not is_loopback(bind_address):
-        return f"{address} is reachable from this machine only; set brokerIP1, or --advertise"
+        return f"{address} is reachable from this machine only; {_REMEDY}"
     problem = await _connect_problem(host, port, timeout_ms)
     if problem is None:
         return None
-    return f"{address} cannot be reached from here: {problem}; set brokerIP1, or --advertise"
+    return f"{address} cannot be reached from here: {problem}; {_REMEDY}"
 
 
 async def _connect_problem(host: str, port: int, timeout_ms: int) -> str | None:

@@ -217,7 +217,10 @@ class BrokerOuterApi:
         # Said once, until it works again: a name server may be away for hours.
         if address not in self._failing:
             self._failing.add(address)
-            _log.warning("not registered with name server %s, retrying: %s", address, error)
+            hint = ""
+            if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                hint = "; it is not a name server: check namesrvAddr"
+            _log.warning("not registered with name server %s, retrying: %s%s", address, error, hint)
 
     # -- leaving ---------------------------------------------------------------------------------
 

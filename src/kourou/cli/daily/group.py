@@ -258,7 +258,8 @@ def _show_group(session: Session, view: _GroupView, has_holders: bool) -> None:
     "to",
     required=True,
     metavar="WHERE",
-    help="earliest, latest, -10m (before now), 2026-11-17T12:30, or milliseconds since 1970.",
+    help="earliest, latest, -10m (before now), 2026-11-17T12:30 (local time unless a zone is given), or "
+    "milliseconds since 1970.",
 )
 @YES_OPTION
 @cluster_command

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from kourou.cli.option_types import parse_duration_ms
+from kourou.clock import seconds_hint
 from kourou.errors import ConfigError
 
 EARLIEST: Final = "earliest"
@@ -30,6 +31,8 @@ def parse_moment_ms(option: str, text: str, now_ms: int | None = None) -> int:
     try:
         if text.isascii() and text.isdigit() and len(text) != len(_DAY):
             shown_time(int(text))  # raises where there is no such year
+            if hint := seconds_hint(int(text)):
+                raise ConfigError(f"{option} {text}: must be in milliseconds since 1970: {hint}")
             return int(text)
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

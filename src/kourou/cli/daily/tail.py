@@ -39,7 +39,8 @@ Keeps = Callable[[MessageExt], bool]
     "--from",
     "begin",
     metavar="WHERE",
-    help="earliest, latest, -10m (before now), 2026-11-17T12:30, or milliseconds since 1970.",
+    help="earliest, latest, -10m (before now), 2026-11-17T12:30 (local time unless a zone is given), or "
+    "milliseconds since 1970.",
 )
 @click.option(
     "--last", type=IntRange(0), metavar="N", help="Begin with the last N messages; 10 if not given."
@@ -92,6 +93,8 @@ async def tail(
     where = _begin(begin, last)
     keeps = _filter(keys, properties, sql, grep)
     await existing_route(session.admin, topic, may_create=True)
+    if tags is not None and "," in tags:
+        session.note(f"--tag {tags}: this is one tag; several tags are separated by ||, as in 'TagA || TagB'")
     printer = _Printer(session, count, raw=raw)
     reading = Tail(
         session.admin,

@@ -44,12 +44,13 @@ _STORED_WITHIN_S: Final = 3.0
 _DEATH_SEEN_S: Final = 1.0
 _BY_HAND: Final = (
     ("a cluster that stays", "standalone --brokers 2"),
-    ("its topics and their queues", "admin topicStatus -n 127.0.0.1:9876 -t TopicTest"),
-    ("how far a group is", "admin consumerProgress -n 127.0.0.1:9876 -g GROUP"),
-    ("dead letters back", "admin redrive -n 127.0.0.1:9876 -g GROUP"),
-    ("replay", "admin resetOffsetByTime -n 127.0.0.1:9876 -g GROUP -t TOPIC -s yyyy-MM-dd#HH:mm:ss:SSS"),
+    ("some messages", "quickstart producer --count 20"),
+    ("topics and their queues", "topic list"),
+    ("messages, old and new", "tail TopicTest"),
+    ("a consumer", "quickstart consumer"),
+    ("how far its group is", "group list"),
     ("SQL over topics", 'pipeline sql -n 127.0.0.1:9876 "SELECT count(*) FROM TopicTest"'),
-    ("is a cluster well?", "admin doctor -n 127.0.0.1:9876"),
+    ("is the cluster healthy?", "admin doctor -n 127.0.0.1:9876"),
     ("every other command", "admin help"),
 )
 

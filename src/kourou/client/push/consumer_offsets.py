@@ -108,7 +108,14 @@ class BrokerOffsets:
             # Told once: it is tried again every few seconds.
             level = logging.DEBUG if queue in self._unheard else logging.WARNING
             self._unheard.add(queue)
-            _log.log(level, "group %s: offset %d of %s: %s", self._group, consumer_offset, queue, error)
+            _log.log(
+                level,
+                "group %s: cannot store offset %d of %s, retrying: %s",
+                self._group,
+                consumer_offset,
+                queue,
+                error,
+            )
         else:
             self._unheard.discard(queue)
 

@@ -1,6 +1,6 @@
 """Where a command is told to begin or end, checked before Spark starts.
 
-Mistakes are told by the command's own option: nobody who typed `--from` knows what `startingTimestamp` is.
+Mistakes are reported by the name of the command's own option, not by the source's (`startingTimestamp`).
 Not here: how the source reads a time (offset_spec.py).
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kourou.clock import seconds_hint
 from kourou.errors import ConfigError
 from kourou.spark.option_reader import OptionReader
 from kourou.spark.source.offset_spec import read_point
@@ -24,7 +25,8 @@ def parse_time_ms(option: str, text: str, accepted: str = A_TIME) -> int:
     reader = OptionReader("source", {_TIMESTAMP: text}, (), {})
     point = read_point(reader, "starting", None)
     if point is None:
-        raise ConfigError(f"{option} {text}: must be {accepted}")
+        hint = seconds_hint(int(text)) if text.isascii() and text.isdigit() else None
+        raise ConfigError(f"{option} {text}: must be {accepted}{f'; {hint}' if hint else ''}")
     return point.timestamp_ms
 
 

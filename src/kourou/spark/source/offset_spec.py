@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from kourou.clock import seconds_hint
 from kourou.protocol.bodies import MessageQueue
 from kourou.spark.option_reader import OptionReader
 from kourou.spark.source.offsets import OFFSETS_FORM, QueueOffsets, parse_by_queue, parse_offsets
@@ -116,18 +117,25 @@ def _when_by_queue(text: str) -> Where:
     return Where("timestamps", timestamps_ms=parse_by_queue(text, _queue_time, _TIMES_FORM))
 
 
+class _SecondsError(ValueError):
+    """A time that was probably given in seconds."""
+
+
 def _queue_time(value: Any, where: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    is_number = isinstance(value, int) and not isinstance(value, bool)
     try:
-        return _milliseconds(value if isinstance(value, str) else "")
+        return _milliseconds(str(value) if is_number or isinstance(value, str) else "")
+    except _SecondsError as error:
+        raise ValueError(f"{where}: {error}") from None
     except ValueError:
-        raise ValueError(f"{where}: {value!r:.80} is no time; it is {_TIME}") from None
+        raise ValueError(f"{where}: {value!r:.80} is not a time; it is {_TIME}") from None
 
 
 def _milliseconds(text: str) -> int:
     """Milliseconds since 1970, or a time in ISO 8601; without a zone it is UTC."""
     if text.isascii() and text.isdigit():
+        if hint := seconds_hint(int(text)):
+            raise _SecondsError(f"it is in milliseconds since 1970: {hint}")
         return int(text)
     try:
         when = datetime.fromisoformat(text)

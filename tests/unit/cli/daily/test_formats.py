@@ -46,6 +46,11 @@ def test_times_that_are_not(text: str) -> None:
         parse_moment_ms("--from", text, NOW_MS)
 
 
+def test_a_time_in_seconds_is_refused() -> None:
+    with pytest.raises(ConfigError, match="in milliseconds since 1970: 1794948102 looks like seconds"):
+        parse_moment_ms("--to", "1794948102", NOW_MS)
+
+
 def test_a_time_that_is_shown_is_understood() -> None:
     assert parse_moment_ms("--from", shown_time(NOW_MS + 7)) == NOW_MS + 7
     assert shown_time(0) == "-"

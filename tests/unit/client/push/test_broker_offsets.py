@@ -94,4 +94,4 @@ async def test_what_a_broker_did_not_take_is_told_once(caplog: pytest.LogCapture
         while not telling.done():
             await broker.let_all()
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
-    assert "group CG: offset 3 of" in caplog.text
+    assert "group CG: cannot store offset 3 of" in caplog.text

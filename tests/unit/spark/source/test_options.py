@@ -176,9 +176,14 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"startingOffsetsByTimestamp": "1700000000000"}, "the form is"),
         (
             {"startingOffsetsByTimestamp": '{"orders": {"b": {"0": "soon"}}}'},
-            "'soon' is no time; it is a number",
+            "'soon' is not a time; it is a number",
         ),
-        ({"endingOffsetsByTimestamp": '{"orders": {"b": {"0": -1}}}'}, "-1 is no time"),
+        ({"endingOffsetsByTimestamp": '{"orders": {"b": {"0": -1}}}'}, "-1 is not a time"),
+        ({"startingTimestamp": "1794948102"}, "milliseconds since 1970: 1794948102 looks like seconds"),
+        (
+            {"startingOffsetsByTimestamp": '{"orders": {"b": {"0": 1794948102}}}'},
+            "milliseconds since 1970: 1794948102 looks like seconds",
+        ),
         ({"endingOffsetsByTimestamp": "{}", "endingTimestamp": "1"}, "exclude each other"),
         ({"minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"}, "is more than maxOffsetsPerTrigger"),
         ({"maxTriggerDelay": "1h"}, "give both"),
