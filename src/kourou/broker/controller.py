@@ -48,7 +48,7 @@ from kourou.broker.transactions.transaction_recovery import recover as recover_t
 from kourou.broker.transactions.transactions import Transactions
 from kourou.clock import Clock
 from kourou.config.broker import SLAVE, BrokerConfig
-from kourou.config.store_keys import NO_SLAVES
+from kourou.config.store_without_effect import NO_SLAVES
 from kourou.errors import ConfigError
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
