@@ -57,11 +57,11 @@ class Producer:
             **SendMessageProcessor(services, transactions.recent).processors(),
             **end_transaction_processor.processors(services, transactions),
         }
-        self._passes = services.passes
+        self._cycles = services.cycles
         self._serialize_type = serialize_type
         self._opaque = 0
         self._connection = Connection(
-            self._passes, Dispatcher(processors), ConnectionLimits(), InboundBudget(1 << 30)
+            self._cycles, Dispatcher(processors), ConnectionLimits(), InboundBudget(1 << 30)
         )
         self._transport = MemoryTransport(self._connection)
 
@@ -113,7 +113,7 @@ class Producer:
         """The same, with the CPU time of the broker before them."""
         start = process_time()
         self._connection.data_received(data)
-        self._passes.close()
+        self._cycles.close()
         return process_time() - start, self._transport.commands()
 
 

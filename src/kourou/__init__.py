@@ -1,18 +1,17 @@
-"""Kourou: RocketMQ in Python.
+"""Kourou: RocketMQ in Python. The names of everyday use; more are in `kourou.client` and `kourou.errors`.
 
-Names here are loaded on first use, so that `import kourou` stays light.
+They are loaded on first use, so that `import kourou` stays light.
 """
 
 from __future__ import annotations
 
 import atexit
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from types import FrameType
+from kourou.lazy_exports import lazy_exports
 
+if TYPE_CHECKING:
     from kourou.client.core.credentials import Credentials
     from kourou.client.idempotence.idempotence import idempotent
     from kourou.client.producer.producer import AsyncProducer
@@ -34,6 +33,34 @@ if TYPE_CHECKING:
     from kourou.namesrv.server import NameServer
     from kourou.protocol.bodies.message_queue import MessageQueue
     from kourou.protocol.message import Message, MessageExt
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "kourou.client.core.credentials": ("Credentials",),
+            "kourou.client.idempotence.idempotence": ("idempotent",),
+            "kourou.client.producer.producer": ("AsyncProducer",),
+            "kourou.client.producer.send_result": ("SendResult", "SendStatus"),
+            "kourou.client.pull.lite_pull_consumer": ("AsyncLitePullConsumer",),
+            "kourou.client.pull.pull_consumer": ("AsyncPullConsumer",),
+            "kourou.client.pull.queue_reader": ("QueueReader",),
+            "kourou.client.push.consume_result": ("ConsumeContext", "ConsumeResult"),
+            "kourou.client.push.push_consumer": ("AsyncPushConsumer",),
+            "kourou.client.sync.lite_pull_consumer": ("LitePullConsumer",),
+            "kourou.client.sync.producer": ("Producer",),
+            "kourou.client.sync.pull_consumer": ("PullConsumer",),
+            "kourou.client.sync.push_consumer": ("PushConsumer",),
+            "kourou.client.sync.transaction_producer": ("TransactionProducer",),
+            "kourou.client.transactions.transaction_producer": ("AsyncTransactionProducer",),
+            "kourou.client.transactions.transaction_state": ("TransactionState",),
+            "kourou.embed": ("Broker",),
+            "kourou.errors": ("KourouError",),
+            "kourou.namesrv.server": ("NameServer",),
+            "kourou.protocol.bodies.message_queue": ("MessageQueue",),
+            "kourou.protocol.message": ("Message", "MessageExt"),
+        },
+        see_also=("kourou.client", "kourou.testing", "kourou.errors", "kourou.embed"),
+    )
 
 __version__ = "0.1.0"
 __all__ = [
@@ -64,78 +91,11 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {
-    "AsyncLitePullConsumer": "kourou.client.pull.lite_pull_consumer",
-    "AsyncProducer": "kourou.client.producer.producer",
-    "AsyncPullConsumer": "kourou.client.pull.pull_consumer",
-    "AsyncPushConsumer": "kourou.client.push.push_consumer",
-    "AsyncTransactionProducer": "kourou.client.transactions.transaction_producer",
-    "Broker": "kourou.embed",
-    "ConsumeContext": "kourou.client.push.consume_result",
-    "ConsumeResult": "kourou.client.push.consume_result",
-    "Credentials": "kourou.client.core.credentials",
-    "KourouError": "kourou.errors",
-    "LitePullConsumer": "kourou.client.sync.lite_pull_consumer",
-    "Message": "kourou.protocol.message",
-    "MessageExt": "kourou.protocol.message",
-    "MessageQueue": "kourou.protocol.bodies.message_queue",
-    "NameServer": "kourou.namesrv.server",
-    "Producer": "kourou.client.sync.producer",
-    "PullConsumer": "kourou.client.sync.pull_consumer",
-    "PushConsumer": "kourou.client.sync.push_consumer",
-    "QueueReader": "kourou.client.pull.queue_reader",
-    "SendResult": "kourou.client.producer.send_result",
-    "SendStatus": "kourou.client.producer.send_result",
-    "TransactionProducer": "kourou.client.sync.transaction_producer",
-    "TransactionState": "kourou.client.transactions.transaction_state",
-    "idempotent": "kourou.client.idempotence.idempotence",
-}
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise _no_attribute(name, sys._getframe(1))
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-_MODULES = ("kourou.testing", "kourou.errors", "kourou.embed")
-
-
-def _no_attribute(name: str, caller: FrameType) -> Exception:
-    """The error for a name that does not exist. `from kourou import NAME` would replace an AttributeError by
-    an ImportError without the hint, so it gets an ImportError here."""
-    from opcode import opname
-
-    if opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM":
-        return ImportError(f"cannot import name '{name}' from 'kourou'{_hint(name)}", name=name)
-    # Python itself looks for such names, and for a submodule before it loads that: no hint is seen.
-    is_probe = name.startswith("__") or caller.f_globals.get("__name__") == "importlib._bootstrap"
-    return AttributeError(f"module 'kourou' has no attribute '{name}'{'' if is_probe else _hint(name)}")
-
-
-def _hint(name: str) -> str:
-    from kourou.wording import suggestion
-
-    for module in _MODULES:
-        found = import_module(module)
-        if name in getattr(found, "__all__", dir(found)):
-            return f"; it is in {module}: from {module} import {name}"
-    if longer := [known for known in __all__ if known.endswith(name) and not known.startswith("Async")]:
-        return f"; did you mean {' or '.join(longer)}?"
-    return suggestion(name, __all__) or f"; it offers {', '.join(__all__)}"
-
-
-def _stand_still() -> None:
+def _park_event_loops() -> None:
     if (event_loop := sys.modules.get("kourou.transport.event_loop")) is not None:
         event_loop.park_all()
 
 
-# Here, and not where it is needed: what is registered first is called last, after all that stops clients.
-atexit.register(_stand_still)
+# Registered here, before anything else: atexit calls it last, after everything that stops clients.
+atexit.register(_park_event_loops)

@@ -15,6 +15,7 @@ from kourou.broker.controller import BrokerController as Broker
 from kourou.broker.hooks import BrokerHooks, GivenUpTransaction, PullContext, SendContext, TransactionEnd
 from kourou.config import BrokerConfig, NamesrvConfig
 from kourou.namesrv.server import NameServer
+from kourou.protocol.codes import ResponseCode
 
 __all__ = [
     "Broker",
@@ -24,6 +25,7 @@ __all__ = [
     "NameServer",
     "NamesrvConfig",
     "PullContext",
+    "ResponseCode",
     "SendContext",
     "TransactionEnd",
 ]

@@ -48,10 +48,10 @@ class Life:
             self.undone.add(half.stored_body)
             self.broker.transactions.roll_back(half, None)
         if self.chance.random() < 0.7:
-            self.broker.passes.close()
+            self.broker.cycles.close()
 
     def _some_open(self) -> MessageExt | None:
-        self.broker.passes.close()
+        self.broker.cycles.close()
         is_open = set(self.broker.open_halves())
         halves = [half for half in self.broker.halves() if half.queue_offset in is_open]
         return self.chance.choice(halves) if halves else None
@@ -60,7 +60,7 @@ class Life:
         await self.broker.check()
 
     async def flush(self) -> None:
-        self.broker.passes.close()
+        self.broker.cycles.close()
         self.broker.store.flush()
 
     async def note(self) -> None:

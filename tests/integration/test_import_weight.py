@@ -13,10 +13,10 @@ def test_importing_kourou_stays_light() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_servers_do_not_load_the_texts() -> None:
+def test_servers_load_only_the_keys_of_their_component() -> None:
     program = (
-        "import sys, kourou.cli.mqbroker, kourou.config.broker_loader, kourou.cli.main\n"
-        "names = ('meanings', 'reference')\n"
+        "import sys, kourou.cli.mqnamesrv, kourou.config.namesrv_loader, kourou.cli.main\n"
+        "names = ('broker', 'broker_settings', 'reference')\n"
         "print([name for name in names if f'kourou.config.{name}' in sys.modules])\n"
     )
     ran = subprocess.run(

@@ -28,6 +28,8 @@ def test_the_public_names() -> None:
         "RocketmqDataSource",
         "StreamLag",
         "local_session",
+        "open_archive",
+        "read_lake",
         "register",
         "stream_lag",
     ]

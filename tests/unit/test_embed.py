@@ -14,6 +14,7 @@ def test_the_public_names_are_these_and_documented() -> None:
         "NameServer",
         "NamesrvConfig",
         "PullContext",
+        "ResponseCode",
         "SendContext",
         "TransactionEnd",
     ]

@@ -28,13 +28,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "argument_types": set(),
     "clock": set(),
     "errors": set(),
+    "lazy_exports": set(),
     "config": set(),
     "logs": set(),
     "pidfile": set(),
     "wording": set(),
 }
 # "" is the root itself: __version__ and lazy names.
-OPEN_TO_ALL = {"argument_types", "clock", "errors", "config", "wording", ""}
+OPEN_TO_ALL = {"argument_types", "clock", "errors", "config", "lazy_exports", "wording", ""}
 
 
 def reachable(layer: str) -> set[str]:

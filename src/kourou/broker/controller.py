@@ -33,7 +33,7 @@ from kourou.broker.services import BrokerServices
 from kourou.broker.settings import store_config, store_host, store_root
 from kourou.broker.stats.broker_stats import BrokerStatsManager
 from kourou.broker.stats.store_stats import StoreStats
-from kourou.broker.storage.commit_cycle import PassEnd
+from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import FlushService
 from kourou.broker.storage.retention_service import RetentionService
@@ -48,7 +48,7 @@ from kourou.broker.transactions.transaction_recovery import recover as recover_t
 from kourou.broker.transactions.transactions import Transactions
 from kourou.clock import Clock
 from kourou.config.broker import SLAVE, BrokerConfig
-from kourou.config.store_keys import NO_SLAVES
+from kourou.config.store_without_effect import NO_SLAVES
 from kourou.errors import ConfigError
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
@@ -60,8 +60,8 @@ from kourou.store.steps import run_steps
 from kourou.transport.addresses import join_address
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import Connection
+from kourou.transport.cycles import Cycles
 from kourou.transport.from_config import client_settings, server_settings, start_probes
-from kourou.transport.passes import Passes
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
 
@@ -202,8 +202,8 @@ class BrokerController:
             processors,
             server_settings(self._config),
             on_close=self._closed,
-            passes=services.passes,
-            runs=sends.run_taker(self._kernel.kernel),
+            cycles=services.cycles,
+            bulk=sends.bulk_handler(self._kernel.kernel),
         )
         await self._server.start()
         self._client = RemotingClient(client_settings(self._config, self._config.connect_timeout_millis))
@@ -232,23 +232,23 @@ class BrokerController:
         stats = BrokerStatsManager(
             config.broker_cluster_name, clock.monotonic_ms(), topics.is_system, wall_ms=now_ms()
         )
-        pass_end = PassEnd(
+        commit_cycle = CommitCycle(
             store,
             sync_flush_timeout_ms=config.sync_flush_timeout,
             waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
             count_failed=stats.put_failed,
             monotonic_ms=clock.monotonic_ms,
         )
-        passes = Passes(begin=pass_end.begin, end=pass_end.end, after=self._passed, failed=tasks.fail)
-        holds = PullRequestHoldService(store.queues.find, passes.open, self._resume)
+        cycles = Cycles(begin=commit_cycle.begin, end=commit_cycle.end, after=self._passed, failed=tasks.fail)
+        holds = PullRequestHoldService(store.queues.find, cycles.open, self._resume)
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
         store.dispatcher.on_arrival.append(holds.arrived)
         return BrokerServices(
             config=config,
             files=self._files,
             store=store,
-            passes=passes,
-            pass_end=pass_end,
+            cycles=cycles,
+            commit_cycle=commit_cycle,
             topics=topics,
             groups=SubscriptionGroupManager(
                 self._table_file(folder, "subscriptionGroup.json"), self._current_config, now_ms
@@ -335,7 +335,7 @@ class BrokerController:
 
     def _scan_clients(self) -> None:
         services = self.services
-        services.passes.open()
+        services.cycles.open()
         expired_ms, now_ms = services.config.channel_expired_timeout, self._clock.monotonic_ms()
         services.producers.scan(now_ms, expired_ms)
         services.consumers.scan(now_ms, expired_ms)
@@ -350,8 +350,8 @@ class BrokerController:
         config.persist(properties)
         services.config = config
         services.store.appender.max_message_bytes = config.max_message_size
-        services.pass_end.waits_for_flush = config.flush_disk_type == FlushDiskType.SYNC_FLUSH.value
-        services.pass_end.sync_flush_timeout_ms = config.sync_flush_timeout
+        services.commit_cycle.waits_for_flush = config.flush_disk_type == FlushDiskType.SYNC_FLUSH.value
+        services.commit_cycle.sync_flush_timeout_ms = config.sync_flush_timeout
         if services.config.broker_permission != before.broker_permission:
             services.register_soon(None)
         if services.config.namesrv_addr != before.namesrv_addr and self._out_api is not None:
@@ -408,15 +408,15 @@ class BrokerController:
         await services.tasks.stop()
         if self._client is not None:
             await self._client.stop()
-        services.passes.close()
+        services.cycles.close()
 
     async def _drain(self) -> None:
         """Answer the pulls that wait for messages, and the senders that wait for the disk."""
         services = self.services
         services.holds.wake_all()
         await services.requests.wait_idle(_NO_LIMIT_S)
-        services.passes.close()
-        while services.pass_end.is_waiting:  # noqa: ASYNC110 (the store knows no events)
+        services.cycles.close()
+        while services.commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)
             await asyncio.sleep(_DRAIN_LOOK_S)
 
     def _close_store(self) -> None:

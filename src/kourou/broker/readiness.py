@@ -32,7 +32,7 @@ _BORN_HOST: Final = encode_host("127.0.0.1", 0)
 async def why_not_ready(services: BrokerServices, out_api: BrokerOuterApi) -> str | None:
     """Why clients cannot send to this broker now, in one line; None: they can."""
     why_not = _why_closed(services) or _why_unable(services) or _why_unknown(services, out_api)
-    if why_not is None and services.pass_end.write_problem is not None:
+    if why_not is None and services.commit_cycle.write_problem is not None:
         return await _why_not_stored(services)
     return why_not
 
@@ -53,10 +53,10 @@ def _why_unable(services: BrokerServices) -> str | None:
     refusal = services.store.appender.refusal
     if refusal is not None:
         return str(refusal)
-    if services.pass_end.is_late:
+    if services.commit_cycle.is_late:
         return "the disk is slow: a sync takes longer than syncFlushTimeout"
     try:
-        services.pass_end.check_room()
+        services.commit_cycle.check_room()
     except RequestError as error:
         return str(error)
     return None
@@ -86,4 +86,4 @@ async def _why_not_stored(services: BrokerServices) -> str | None:
     except PutRefusedError as error:
         return str(error)
     status = await stored
-    return None if status is PutStatus.PUT_OK else (services.pass_end.write_problem or status.remark)
+    return None if status is PutStatus.PUT_OK else (services.commit_cycle.write_problem or status.remark)

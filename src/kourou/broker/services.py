@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kourou.broker.groups.rebalance_lock import RebalanceLockManager
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.stats.broker_stats import BrokerStatsManager
-    from kourou.broker.storage.commit_cycle import PassEnd
+    from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kourou.store.disk.files import Files
     from kourou.store.kernel import KernelChoice
     from kourou.store.message_store import MessageStore
-    from kourou.transport.passes import Passes
+    from kourou.transport.cycles import Cycles
     from kourou.transport.request import Request
     from kourou.transport.tasks import TaskOwner
 
@@ -48,8 +48,8 @@ class BrokerServices:
     config: BrokerConfig
     files: Files
     store: MessageStore
-    passes: Passes
-    pass_end: PassEnd
+    cycles: Cycles
+    commit_cycle: CommitCycle
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager

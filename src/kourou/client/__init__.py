@@ -1,1 +1,136 @@
-"""Clients for any RocketMQ: producers and consumers for asyncio, and the same without it."""
+"""Producers and consumers for any RocketMQ: for asyncio, and sync façades over them.
+
+The clients themselves are names of `kourou`; here are the other public ones: hooks, strategies, selectors,
+stores of `@idempotent`, results. `kourou.client.otel` is public too; all other modules may change. Names are
+loaded on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kourou.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from kourou.client.core.lag import Lag, lag
+    from kourou.client.core.strategies import (
+        AllocateAveragely,
+        AllocateAveragelyByCircle,
+        AllocateByConfig,
+        AllocateByMachineRoom,
+        AllocateConsistentHash,
+        AllocateMachineRoomNearby,
+        AllocateStrategy,
+    )
+    from kourou.client.idempotence.idempotence import (
+        Claim,
+        IdempotenceStore,
+        TransactionalStore,
+        business_key,
+        unique_id_key,
+    )
+    from kourou.client.idempotence.idempotence_database import DbApiStore
+    from kourou.client.idempotence.idempotence_stores import MemoryStore, RedisStore, SqliteStore
+    from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, SendContext
+    from kourou.client.producer.producer_stats import ProducerStats
+    from kourou.client.producer.queue_selectors import (
+        QueueSelector,
+        select_by_hash,
+        select_by_machine_room,
+        select_by_random,
+    )
+    from kourou.client.pull.lite_pull_consumer import LitePullStats
+    from kourou.client.pull.pull_schedule import AsyncPullSchedule, PullContext
+    from kourou.client.pull.pulls import PullResult, PullStatus
+    from kourou.client.pull.queue_reader import QueueChunk
+    from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook
+    from kourou.client.push.consumer_stats import ConsumerStats, TopicStats
+    from kourou.client.transactions.transaction_producer import Transaction, TransactionSendResult
+    from kourou.protocol.compression import CompressionType
+    from kourou.transport.settings import ClientTlsConfig
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "kourou.client.core.lag": ("Lag", "lag"),
+            "kourou.client.core.strategies": (
+                "AllocateAveragely",
+                "AllocateAveragelyByCircle",
+                "AllocateByConfig",
+                "AllocateByMachineRoom",
+                "AllocateConsistentHash",
+                "AllocateMachineRoomNearby",
+                "AllocateStrategy",
+            ),
+            "kourou.client.idempotence.idempotence": (
+                "Claim",
+                "IdempotenceStore",
+                "TransactionalStore",
+                "business_key",
+                "unique_id_key",
+            ),
+            "kourou.client.idempotence.idempotence_database": ("DbApiStore",),
+            "kourou.client.idempotence.idempotence_stores": ("MemoryStore", "RedisStore", "SqliteStore"),
+            "kourou.client.producer.producer_hooks": ("EndTransactionContext", "ProducerHook", "SendContext"),
+            "kourou.client.producer.producer_stats": ("ProducerStats",),
+            "kourou.client.producer.queue_selectors": (
+                "QueueSelector",
+                "select_by_hash",
+                "select_by_machine_room",
+                "select_by_random",
+            ),
+            "kourou.client.pull.lite_pull_consumer": ("LitePullStats",),
+            "kourou.client.pull.pull_schedule": ("AsyncPullSchedule", "PullContext"),
+            "kourou.client.pull.pulls": ("PullResult", "PullStatus"),
+            "kourou.client.pull.queue_reader": ("QueueChunk",),
+            "kourou.client.push.consume_hooks": ("ConsumeHookContext", "ConsumerHook"),
+            "kourou.client.push.consumer_stats": ("ConsumerStats", "TopicStats"),
+            "kourou.client.transactions.transaction_producer": ("Transaction", "TransactionSendResult"),
+            "kourou.protocol.compression": ("CompressionType",),
+            "kourou.transport.settings": ("ClientTlsConfig",),
+        },
+        see_also=("kourou", "kourou.errors", "kourou.client.otel"),
+    )
+
+__all__ = [
+    "AllocateAveragely",
+    "AllocateAveragelyByCircle",
+    "AllocateByConfig",
+    "AllocateByMachineRoom",
+    "AllocateConsistentHash",
+    "AllocateMachineRoomNearby",
+    "AllocateStrategy",
+    "AsyncPullSchedule",
+    "Claim",
+    "ClientTlsConfig",
+    "CompressionType",
+    "ConsumeHookContext",
+    "ConsumerHook",
+    "ConsumerStats",
+    "DbApiStore",
+    "EndTransactionContext",
+    "IdempotenceStore",
+    "Lag",
+    "LitePullStats",
+    "MemoryStore",
+    "ProducerHook",
+    "ProducerStats",
+    "PullContext",
+    "PullResult",
+    "PullStatus",
+    "QueueChunk",
+    "QueueSelector",
+    "RedisStore",
+    "SendContext",
+    "SqliteStore",
+    "TopicStats",
+    "Transaction",
+    "TransactionSendResult",
+    "TransactionalStore",
+    "business_key",
+    "lag",
+    "select_by_hash",
+    "select_by_machine_room",
+    "select_by_random",
+    "unique_id_key",
+]

@@ -1,8 +1,9 @@
 """BrokerConfig: every key of a broker.
 
-Keys that are honoured are attributes, RocketMQ's name in Python's spelling; the rest is kept so that
-a config request shows what the file says. Not here: the keys' defaults (broker_keys.py,
-store_keys.py), reading them (broker_loader.py), what the parts of a broker are told (broker/settings.py).
+Keys that are honoured are attributes, RocketMQ's name in Python's spelling; the others are kept so
+that a config request shows what the file says.
+Not here: the keys (broker_settings.py, store_settings.py, remoting.py), reading them
+(broker_loader.py), the settings of a broker's parts (broker/settings.py).
 """
 
 from __future__ import annotations
@@ -13,17 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from kourou.config.broker_keys import BROKER_KEYS
 from kourou.config.broker_settings import BrokerSettings
+from kourou.config.broker_without_effect import BROKER_KEYS_WITHOUT_EFFECT
 from kourou.config.component import ComponentConfig, attributes_of
 from kourou.config.host import advertised_address, host_name
-from kourou.config.keys import Key, KeyTable, Value, ValueType, setting, settings_of
-from kourou.config.remoting import CLIENT_KEYS, RemotingSettings, TlsSettings
-from kourou.config.store_keys import STORE_KEYS
+from kourou.config.keys import Key, KeyTable, Value, settings_of
+from kourou.config.remoting import CLIENT_KEYS_WITHOUT_EFFECT, RemotingSettings
 from kourou.config.store_settings import StoreSettings
+from kourou.config.store_without_effect import STORE_KEYS_WITHOUT_EFFECT
 
-# Clients find a broker through the name servers; this is where Apache's listens.
-LISTEN_PORT: Final = 10_911
 MASTER_ID: Final = 0
 SYNC_MASTER: Final = "SYNC_MASTER"
 SLAVE: Final = "SLAVE"
@@ -31,30 +30,12 @@ SLAVE: Final = "SLAVE"
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(BrokerSettings, StoreSettings, RemotingSettings, ComponentConfig):
-    """What a broker may be told. Paths are absolute once loaded from a file or options.
+    """The configuration of a broker. Paths are absolute once loaded from a file or options.
 
-    Name and addresses that are not given are found out when it is made.
+    Name and addresses that are not given are filled in.
     """
 
-    # Paths, and TLS, which nobody may weaken from outside.
-    NEVER_BY_REQUEST = frozenset(
-        {
-            "configBlackList",
-            "brokerConfigPath",
-            "rocketmqHome",
-            "storePathRootDir",
-            "storePathCommitLog",
-            "readOnlyCommitLogStorePaths",
-            *settings_of(TlsSettings),
-        }
-    )
-
-    listen_port: int = setting(
-        Key("listenPort", ValueType.INT, LISTEN_PORT, low=0, high=65_535, important=True)
-    )
-    # Log and data folder. Apache has no default and refuses to start without.
-    rocketmq_home: str | None = setting(Key("rocketmqHome", ValueType.STRING, important=True))
-    # Values of keys that are known and without effect, where they are not the default.
+    # Values of keys without effect, where they are not the default.
     without_effect: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +62,7 @@ class BrokerConfig(BrokerSettings, StoreSettings, RemotingSettings, ComponentCon
 
     @classmethod
     def known_keys(cls) -> KeyTable:
-        """The keys a broker honours, or has a word for."""
+        """The keys of a broker, those without effect included."""
         return _known_keys()
 
     @classmethod
@@ -111,17 +92,15 @@ def _known_keys() -> KeyTable:
 
 @functools.cache
 def _other_keys() -> KeyTable:
-    from kourou.config.namesrv import namesrv_keys
+    from kourou.config.namesrv import NamesrvConfig
     from kourou.config.other_keys import OTHER_KEYS
 
-    return KeyTable([*namesrv_keys(), *OTHER_KEYS])
+    return KeyTable([*NamesrvConfig.known_keys(), *OTHER_KEYS])
 
 
-@functools.cache
 def without_effect_keys() -> tuple[Key, ...]:
-    """Keys of brokers that have no attribute: each says what happens instead."""
-    honoured = settings_of(BrokerConfig)
-    return tuple(key for key in (*BROKER_KEYS, *STORE_KEYS, *CLIENT_KEYS) if key.name not in honoured)
+    """Keys of a broker that have no attribute, each with what happens instead."""
+    return (*BROKER_KEYS_WITHOUT_EFFECT, *STORE_KEYS_WITHOUT_EFFECT, *CLIENT_KEYS_WITHOUT_EFFECT)
 
 
 def split_values(values: Mapping[str, Value]) -> tuple[dict[str, Value], dict[str, Value]]:

@@ -1,6 +1,6 @@
 """A broker's configuration from its file, the TLS file, options and the environment.
 
-Order of weight: options, file, environment, defaults. A file may serve name server and broker.
+Order of precedence: options, file, environment, defaults. A file may serve name server and broker.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kourou.config.broker import LISTEN_PORT, MASTER_ID, SYNC_MASTER, BrokerConfig, split_values
+from kourou.config.broker import MASTER_ID, SYNC_MASTER, BrokerConfig, split_values
+from kourou.config.broker_settings import LISTEN_PORT
 from kourou.config.component import attributes_of
 from kourou.config.home import ROCKETMQ_HOME, data_home
 from kourou.config.properties_file import read_properties
 from kourou.config.settings import Settings, SettingsReader
-from kourou.config.store_keys import NO_REPLICATION
+from kourou.config.store_without_effect import NO_REPLICATION
 from kourou.config.tls_file import read_tls_file
 
 NAMESRV_ADDR: Final = "NAMESRV_ADDR"
 _PATHS: Final = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
-# What documents of RocketMQ 3 and 4 write and take for a number of messages.
+# Documents of RocketMQ 3 and 4 use this value as a number of messages.
 _MISREAD_QUEUE_SIZE: Final = 300_000
 _UNIT_BYTES: Final = 20
 
@@ -33,8 +34,8 @@ def load_broker_config(
 ) -> tuple[BrokerConfig, list[str]]:
     """Read the configuration; also returns notes for the operator, one line each.
 
-    `overrides` are RocketMQ keys with their text, from options; `option_names` says from which, where
-    that is not --set. ConfigError holds every problem.
+    `overrides` are RocketMQ keys with their text, from options; `option_names` gives the option of a
+    key that was not set by --set. ConfigError holds every problem.
     """
     environ = environ or {}
     reader = SettingsReader(BrokerConfig.known_keys(), BrokerConfig.other_keys)
@@ -60,7 +61,7 @@ def load_broker_config(
 
 
 def _check_together(settings: Settings) -> None:
-    """What no key alone can know, and what a value leaves out that is taken all the same."""
+    """Checks across keys, and notes about values that are accepted but not honoured in full."""
     values, given, notes = settings.values, settings.given, settings.notes
     if values.get("fetchNamesrvAddrByAddressServer") and not values.get("rmqAddressServerDomain"):
         settings.problems.append(
@@ -76,13 +77,13 @@ def _check_together(settings: Settings) -> None:
 
 
 def _replication_notes(settings: Settings) -> Iterator[str]:
-    """What is said of slaves, which there are none of."""
+    """Notes about replication, which is not implemented."""
     values, given = settings.values, settings.given
     if values.get("brokerRole") == SYNC_MASTER:
         yield f"{given['brokerRole']} works as ASYNC_MASTER: {NO_REPLICATION}"
     if values.get("slaveReadEnable"):
         yield f"{given['slaveReadEnable']} has no effect: {NO_REPLICATION}"
-    # One above listenPort is what every broker says, and prints.
+    # One above listenPort is what every broker prints.
     usual = int(str(values.get("listenPort", LISTEN_PORT))) + 1
     if values.get("haListenPort") not in (None, usual):
         yield f"{given['haListenPort']} has no effect: {NO_REPLICATION}"

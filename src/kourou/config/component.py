@@ -1,4 +1,4 @@
-"""ComponentConfig: what the configurations of all components can do: be shown, changed, saved.
+"""ComponentConfig: what the configurations of all components have in common: show, change, save.
 
 Not here: their keys (namesrv.py, broker.py), reading them from files (the loaders).
 """
@@ -11,9 +11,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from kourou.config.keys import BadValueError, Key, KeyTable, Value, format_value, settings_of
+from kourou.config.keys import STRING, BadValueError, Key, KeyTable, Value, format_value, setting, settings_of
 from kourou.config.properties import format_properties
 from kourou.config.properties_file import update_file
 from kourou.config.settings import SettingsReader
@@ -25,19 +25,27 @@ from kourou.wording import nearest
 class ComponentConfig:
     """Base of a component's configuration; its settings are the fields of the class.
 
-    Made by a program, attributes and their values are checked: ConfigError holds every problem.
+    Attributes and values set by a program are checked: ConfigError holds every problem.
     """
 
-    # Whatever configBlackList says: keys that no request may change.
-    NEVER_BY_REQUEST: ClassVar[frozenset[str]] = frozenset()
-
+    # Apache has no default and refuses to start without it.
+    rocketmq_home: str | None = setting(
+        "Home folder",
+        "rocketmqHome",
+        STRING,
+        None,
+        "The folder of logs and data: `ROCKETMQ_HOME`, or `~/.local/share/kourou`, if not set.",
+        live=False,
+        protected=True,
+        important=True,
+    )
+    # Each component declares the key, with its own default.
     config_black_list: str = ""
-    # The other entries of the file, those of another component for example: shown and kept, as
-    # Apache does.
+    # Other entries of the file, such as those of another component: shown and kept, as in Apache.
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def __new__(cls, **values: object) -> Self:
-        """Python would name a wrong attribute, but not the right one."""
+        """Python's own error would name a wrong attribute, but not suggest the right one."""
         known = {field.name for field in dataclasses.fields(cls)}
         problems = [_no_attribute(cls, name) for name in values if name not in known]
         if problems:
@@ -61,7 +69,7 @@ class ComponentConfig:
 
     @classmethod
     def known_keys(cls) -> KeyTable:
-        """The keys the component honours, or has a word for."""
+        """The component's keys, those without effect included."""
         config_type: type = cls
         return KeyTable(key for _, key in settings_of(config_type).values())
 
@@ -71,16 +79,16 @@ class ComponentConfig:
         """Keys of the other components, and of parts that are not here."""
 
     def to_properties(self) -> str:
-        """The configuration as a config request is answered: sorted `key=value` lines, no secrets."""
+        """The response to a config request: sorted `key=value` lines, no secrets."""
         return self._properties
 
     @functools.cached_property
     def _properties(self) -> str:
-        # Made once: the values never change, and monitoring asks for them often.
+        # Cached: the values never change, and monitoring tools request them often.
         return format_properties(self.texts())
 
     def texts(self, *, important: bool = False) -> dict[str, str]:
-        """Key to text of everything to be shown; with `important` only what an operator looks for first."""
+        """Key to text of everything shown; with `important` only what an operator looks at first."""
         texts = {} if important else dict(self.extra)
         for key, value in self.values():
             if _is_shown(key, value) and (not important or key.important or value != key.default):
@@ -94,11 +102,10 @@ class ComponentConfig:
             yield key, getattr(self, attribute)
 
     def updated(self, properties: Mapping[str, str]) -> Self:
-        """A copy with new values. A key that nobody knows is UnknownKeyError, a bad value ConfigError;
-        keys of other components are ignored, as Apache does.
+        """A copy with new values. An unknown key raises UnknownKeyError, a bad value ConfigError; keys of
+        other components are ignored, as in Apache.
 
-        Entries that came from the file without being ours are changed too, so that the file and
-        the answer agree.
+        Entries of the file that are not ours are changed, too, so that the file and the response agree.
         """
         reader = SettingsReader(self.known_keys(), self.other_keys)
         reader.read_values(properties, "request")
@@ -115,14 +122,17 @@ class ComponentConfig:
 
     @property
     def black_list(self) -> frozenset[str]:
-        """Keys that a request to change the configuration may not name: `configBlackList` and more."""
-        asked = {name.strip() for name in self.config_black_list.split(";") if name.strip()}
-        return frozenset(asked | self.NEVER_BY_REQUEST)
+        """Keys that no request may change: those of `configBlackList` and the protected ones."""
+        config_type: type = type(self)
+        listed = {name.strip() for name in self.config_black_list.split(";") if name.strip()}
+        return frozenset(
+            listed | {name for name, (_, key) in settings_of(config_type).items() if key.protected}
+        )
 
     def persist(self, changes: Mapping[str, str]) -> None:
         """Write changed keys to the file they are saved in; on return they are on disk.
 
-        Only keys that mean something are written; comments and other lines of the file stay.
+        Only known keys are written; comments and other lines of the file stay.
         """
         known = dict(self._known(changes))
         if known and self.saved_in is not None:
@@ -155,7 +165,7 @@ def _value_problem(attribute: str, key: Key, value: object) -> str | None:
 
 
 def _no_attribute(config_type: type[ComponentConfig], name: str) -> str:
-    """What to write instead; files have RocketMQ's keys, programs write them in Python's spelling."""
+    """Suggest the right attribute: files have RocketMQ's keys, programs their snake_case form."""
     keyed: type = config_type
     attributes = {field.name for field in dataclasses.fields(config_type)}
     by_key = {key_name: attribute for key_name, (attribute, _) in settings_of(keyed).items()}

@@ -1,7 +1,9 @@
-"""Configuration keys: name, type, default, and what Kourou does where it does not honour one.
+"""Configuration keys: name, type, default, range, documentation.
 
-A component's honoured keys are the fields of its frozen dataclass, made with `setting()`; keys that
-are known and nothing more stand in tables (`broker_keys.py`, `store_keys.py`, `other_keys.py`).
+A key is declared once. One that is honoured is a field of its component's frozen dataclass, declared
+with `setting()` (`broker_settings.py`, `store_settings.py`, `remoting.py`, `namesrv.py`); one that is
+accepted without effect stands in a table with what happens instead (`broker_without_effect.py`,
+`store_without_effect.py`, `other_keys.py`). Parser, checks and reference are derived from these.
 Not here: reading a file against the keys (settings.py).
 """
 
@@ -31,6 +33,9 @@ class ValueType(Enum):
     ENUM = "one of a list"
 
 
+BOOL, INT, LONG, DOUBLE = ValueType.BOOL, ValueType.INT, ValueType.LONG, ValueType.DOUBLE
+STRING, ENUM = ValueType.STRING, ValueType.ENUM
+
 _RANGES: Final = {ValueType.INT: (-(2**31), 2**31 - 1), ValueType.LONG: (-(2**63), 2**63 - 1)}
 
 _PYTHON_TYPES: Final[Mapping[ValueType, tuple[type, ...]]] = {
@@ -46,7 +51,7 @@ _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]
 
 
 class BadValueError(ValueError):
-    """A value that its key does not allow; the text says what is allowed."""
+    """A value that its key does not allow; the message states what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +61,46 @@ class Key:
     name: str
     type: ValueType
     default: Value = None
-    # Where Kourou does not honour the key: what it does instead, in one line.
+    # For a key without effect: what Kourou does instead, in one line.
     instead: str = ""
+    # The section and the text of the key in docs/configuration.md.
+    section: str = ""
+    doc: str = ""
+    # Whether a change by request takes effect at once; otherwise at the next start.
+    live: bool = True
+    # Never changed by request, whatever configBlackList contains.
+    protected: bool = False
     # Spellings of older RocketMQ versions and documents that mean this key.
     old_names: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
-    # A number outside low..high is moved to the nearer end with a word, not refused: Apache does
-    # so in silence, and its files must start here.
+    # A number outside low..high is clamped with a note, not refused: Apache clamps silently, and its
+    # files must start here.
     clamped: bool = False
     choices: tuple[str, ...] = ()
-    # Kept in files, left out of what is answered or printed.
+    # Kept in files, left out of responses and output.
     secret: bool = False
     # Shown by -m.
     important: bool = False
     # Printed even when it has its default; the others only when they were set.
     shown: bool = True
-    # Why any value but the default is refused, or those of `refused_choices` if it has some: one that
-    # promises what is not there must not be passed over with a note.
+    # Why any value but the default is refused, or those of `refused_choices` if there are some: a
+    # value that promises a missing feature must not be accepted with a note.
     refused: str = ""
     refused_choices: tuple[str, ...] = ()
-    # For text with a form of its own: what a value must be, or None where this one is.
+    # For text with a syntax of its own: returns what a value must be, or None if it is valid.
     check: Callable[[str], str | None] | None = None
 
     def parse(self, text: str) -> Value:
-        """Turn text into a value of the key's type; BadValueError says what is allowed."""
+        """Turn text into a value of the key's type; BadValueError states what is allowed."""
         value = self._parse(text.strip())
         if self.refused and value != self.default and value in (self.refused_choices or (value,)):
             raise BadValueError(self.refused)
         return value
 
     def check_value(self, value: object) -> None:
-        """BadValueError if a value that comes from a program is none of the key's; None is one where it
-        is the default. What `refused` says is left to those who start something with it."""
+        """Raise BadValueError if a value set by a program is not one of the key's; None is allowed where
+        it is the default. `refused` is not checked here, but where the configuration is used."""
         if value is None and self.default is None:
             return
         if not isinstance(value, _PYTHON_TYPES[self.type]) or isinstance(value, bool) is not self._is_bool:
@@ -113,7 +125,7 @@ class Key:
 
     @property
     def allowed(self) -> str:
-        """What a value may be, for an error message."""
+        """The allowed values, for an error message."""
         if self.type is ValueType.ENUM:
             return " or ".join(self.choices)
         if self.type in _RANGES:
@@ -126,7 +138,7 @@ class Key:
         return self.type is ValueType.BOOL
 
     def clamp(self, value: Value) -> Value:
-        """The value, moved into the range of a key that says so."""
+        """The value, moved into the range if the key is clamped."""
         if not self.clamped or not isinstance(value, int):
             return value
         low, high = self._range()
@@ -137,7 +149,7 @@ class Key:
         return (low if self.low is None else self.low, high if self.high is None else self.high)
 
     def _parse_bool(self, text: str) -> bool:
-        # Java takes everything but "true" for false; a typo must not switch something off in silence.
+        # Java takes everything but "true" for false; a typo must not switch something off silently.
         if text.lower() not in ("true", "false"):
             raise self._bad(text)
         return text.lower() == "true"
@@ -218,8 +230,8 @@ class KeyTable:
         return nearest(name, self._keys, likeness=0.75)
 
 
-def keys(value_type: ValueType, instead: str = "", /, **defaults: Value) -> tuple[Key, ...]:
-    """Several keys of one type, name to default, that share the reason why they are not honoured."""
+def keys(value_type: ValueType, instead: str, /, **defaults: Value) -> tuple[Key, ...]:
+    """Several keys of one type without effect, name to default, with what happens instead."""
     return tuple(Key(name, value_type, default, instead) for name, default in defaults.items())
 
 
@@ -232,13 +244,20 @@ def attribute_name(key_name: str) -> str:
     return _WORD_START.sub("_", key_name).lower()
 
 
-def setting(key: Key) -> Any:
+def setting(
+    section: str, name: str, value_type: ValueType, default: Value, doc: str, /, **options: Any
+) -> Any:
+    """Declare a key that is honoured: a dataclass field for its value. `options` are fields of `Key`."""
+    return key_field(Key(name, value_type, default, section=section, doc=doc, **options))
+
+
+def key_field(key: Key) -> Any:
     """A dataclass field that holds the value of a key."""
     return dataclasses.field(default=key.default, repr=not key.secret, metadata={"key": key})
 
 
 @functools.cache
 def settings_of(config_type: type) -> Mapping[str, tuple[str, Key]]:
-    """Key name to attribute and key, for every field of a dataclass made with `setting()`."""
+    """Key name to attribute and key, for every field of a dataclass that holds a key's value."""
     fields = [field for field in dataclasses.fields(config_type) if "key" in field.metadata]
     return {field.metadata["key"].name: (field.name, field.metadata["key"]) for field in fields}

@@ -1,7 +1,7 @@
 """A name server's configuration from its file, the TLS file, options and the environment.
 
-Order of weight: options, file, environment, defaults. A file may serve name server and broker;
-the broker's keys in it are named in one note.
+Order of precedence: options, file, environment, defaults. A file may serve name server and broker;
+the broker's keys in it are listed in one note.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kourou.config.component import attributes_of
 from kourou.config.home import ROCKETMQ_HOME, data_home
-from kourou.config.namesrv import NamesrvConfig, namesrv_keys
+from kourou.config.namesrv import NamesrvConfig
 from kourou.config.properties_file import read_properties
 from kourou.config.settings import Settings, SettingsReader
 from kourou.config.tls_file import read_tls_file
@@ -26,10 +26,10 @@ def load_namesrv_config(
 ) -> tuple[NamesrvConfig, list[str]]:
     """Read the configuration; also returns notes for the operator, one line each.
 
-    `overrides` are RocketMQ keys with their text, from options; `option_names` says from which, where
-    that is not --set. ConfigError holds every problem.
+    `overrides` are RocketMQ keys with their text, from options; `option_names` gives the option of a
+    key that was not set by --set. ConfigError holds every problem.
     """
-    reader = SettingsReader(namesrv_keys(), NamesrvConfig.other_keys)
+    reader = SettingsReader(NamesrvConfig.known_keys(), NamesrvConfig.other_keys)
     if path is not None:
         reader.read_file(read_properties(path), str(path))
     read_tls_file(reader)
@@ -44,7 +44,7 @@ def load_namesrv_config(
 
 
 def _note_foreign(settings: Settings, source: str) -> None:
-    """Say once which keys are not for a name server: a broker's file may be here by mistake."""
+    """List once the keys that are not for a name server: it may have a broker's file by mistake."""
     names = list(dict.fromkeys(settings.foreign))
     if names:
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

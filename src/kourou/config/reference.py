@@ -1,88 +1,106 @@
-"""docs/configuration.md, made from the keys: `python -m kourou.config.reference [FILE]`.
+"""docs/configuration.md, generated from the keys: `python -m kourou.config.reference [FILE]`.
 
-A test compares the file with what this makes. Not here: what the keys mean (meanings.py).
+A test compares the file with the result. Not here: what a key means, which its declaration states.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from kourou.config.broker import BrokerConfig
-from kourou.config.keys import Key, KeyTable, ValueType, format_value
-from kourou.config.meanings import AT_START, BROKER, CLIENT, NAMESRV, SHARED, VARIABLES
+from kourou.config.broker_settings import BrokerSettings
+from kourou.config.component import ComponentConfig
+from kourou.config.keys import Key, KeyTable, ValueType, format_value, settings_of
 from kourou.config.namesrv import NamesrvConfig
 from kourou.config.other_keys import OTHER_KEYS
+from kourou.config.remoting import RemotingServerSettings, TlsSettings
+from kourou.config.store_settings import StoreSettings
 
 _INTRODUCTION: Final = """\
 # Configuration
 
-Made from the code by `make docs`; a test keeps it so. Names and defaults are RocketMQ's, unless it is said.
+Generated from the code by `make docs`. Names and defaults are RocketMQ's unless noted.
 
-A server reads `key=value` lines from the file of `-c`, in Java's form of properties files. Options weigh \
-more than the file, the file more than the environment. `--set key=value` sets any key of a broker. \
-`mqbroker -c FILE -p` prints what is in force, `-m` its important part. A program that runs a server \
-itself uses the same keys as attributes: `listenPort` is `listen_port` ([embedding.md](embedding.md)).
+A server reads `key=value` lines from the file given by `-c`, a Java properties file. Options take \
+precedence over the file, and the file over the environment. `--set key=value` sets any key of a broker. \
+`mqbroker -c FILE -p` prints the values in force, `-m` the important ones. A program that embeds a server \
+uses the same keys as attributes: `listenPort` is `listen_port` ([embedding.md](embedding.md)).
 
-An unknown key is reported with the nearest one that is known, a bad value with file, line and what is \
-allowed; all problems together, and nothing is started. A key without effect is accepted, with a line that \
-says what happens instead.
+An unknown key is reported together with the most similar known one, a bad value with file, line and the \
+allowed values. All problems are reported together, and nothing is started. A key without effect is \
+accepted, with a note about what happens instead.
 
-`mqadmin updateBrokerConfig` and `updateNamesrvConfig` change keys while a server runs and write them into \
-its file. *At start* says that the next start honours the change; all other keys are honoured at once.
+`mqadmin updateBrokerConfig` and `updateNamesrvConfig` change keys of a running server and save them to its \
+file. *At start* marks keys whose change takes effect at the next start; all others take effect at once.
 """
-_HEAD: Final = "| key | default | means |\n|---|---|---|"
+_CLIENTS: Final = """\
+The Python client takes its options as keywords: [client-options.md](client-options.md). These keys may \
+stand in a file (`config_file=`, `mqadmin --config`), which is read again every 2 minutes; the TLS keys \
+above that begin with `tls.client.` in the file of `mqadmin --tls-config`.
+"""
+_HEAD: Final = "| key | default | meaning |\n|---|---|---|"
 _NO_EFFECT_HEAD: Final = "| key | default | instead |\n|---|---|---|"
+
+# Keys of a client's file (`config_file=`, `mqadmin --config`); everything else is a keyword (client.md).
+_CLIENT_KEYS: Final[Mapping[str, str]] = {
+    "rocketmq.namesrv.addr": "Name servers, `host:port` separated by `;`.",
+    "rocketmq.namesrv.domain": "Without these: the host of an HTTP address service.",
+    "rocketmq.namesrv.domain.subgroup": "The last part of its address; `nsaddr` if not set.",
+}
+_VARIABLES: Final[Mapping[str, str]] = {
+    "NAMESRV_ADDR": "Name servers of brokers, clients and `mqadmin`, unless given otherwise.",
+    "ROCKETMQ_HOME": "`rocketmqHome` if it is not set. `mqadmin` reads `conf/tools.yml` in it.",
+    "ROCKETMQ_NAMESRV_DOMAIN": "`rocketmq.namesrv.domain` of clients.",
+    "ROCKETMQ_NAMESRV_DOMAIN_SUBGROUP": "`rocketmq.namesrv.domain.subgroup` of clients.",
+    "KOUROU_CONTEXT": "The saved context that commands use ([commands.md](commands.md)).",
+    "XDG_CONFIG_HOME": "Saved contexts are in `kourou/contexts.json` below it; `~/.config` if not set.",
+    "XDG_DATA_HOME": "Logs and data are in `kourou` below it; `~/.local/share` if not set.",
+    "XDG_STATE_HOME": "`mqshutdown` finds servers by files in `kourou/run` below it; `~/.local/state` if not "
+    "set.",
+    "KOUROU_MQADMIN_FORMAT": "`4.9`: `mqadmin` prints as RocketMQ 4.9 does.",
+}
 
 
 def reference() -> str:
     """The whole document."""
     broker, namesrv = BrokerConfig.known_keys(), NamesrvConfig.known_keys()
-    both = KeyTable([*broker, *namesrv])
     parts = [_INTRODUCTION]
-    parts += ["## Broker\n", *_sections(BROKER, broker)]
-    parts += ["## Name server\n", *_tables(NAMESRV, namesrv)]
-    parts += ["## Both\n", *_sections(SHARED, both)]
-    parts += ["## Clients\n", _CLIENTS, _names("key", CLIENT)]
-    parts += ["## Environment\n", _names("variable", VARIABLES)]
+    parts += ["## Broker\n", *_sections(BrokerSettings, StoreSettings)]
+    parts += ["## Name server\n", _rows(_honoured(NamesrvConfig))]
+    parts += ["## Both\n", *_sections(ComponentConfig, RemotingServerSettings, TlsSettings)]
+    parts += ["## Clients\n", _CLIENTS, _names("key", _CLIENT_KEYS)]
+    parts += ["## Environment\n", _names("variable", _VARIABLES)]
     parts += ["## Broker: accepted, without effect\n", _no_effect(broker)]
     parts += ["## Name server: accepted, without effect\n", _no_effect(namesrv)]
-    parts += ["## Parts that are not here\n", _others()]
+    parts += ["## Components that do not exist here\n", _others()]
     return "\n".join(parts)
 
 
-_CLIENTS: Final = """\
-The Python client takes its options as keywords: [client-options.md](client-options.md). These keys may \
-stand in a file (`config_file=`, `mqadmin --config`), and are read again every 2 minutes; the TLS keys above \
-that begin with `tls.client.` in the file of `mqadmin --tls-config`.
-"""
+def _sections(*config_types: type) -> Iterator[str]:
+    for config_type in config_types:
+        for title, keys in groupby(_honoured(config_type), key=lambda key: key.section):
+            yield f"### {title}\n"
+            yield _rows(keys)
 
 
-def _sections(sections: Mapping[str, Mapping[str, str]], table: KeyTable) -> Iterator[str]:
-    for title, meanings in sections.items():
-        yield f"### {title}\n"
-        yield _rows(meanings, table)
+def _honoured(config_type: type) -> Iterator[Key]:
+    """The keys that the class itself declares, in that order."""
+    keys = dict(settings_of(config_type).values())
+    declared = (keys[attribute] for attribute in config_type.__annotations__ if attribute in keys)
+    return (key for key in declared if not key.instead)
 
 
-def _tables(sections: Mapping[str, Mapping[str, str]], table: KeyTable) -> Iterator[str]:
-    return (_rows(meanings, table) for meanings in sections.values())
+def _rows(keys: Iterable[Key]) -> str:
+    return _table(_HEAD, map(_row, keys))
 
 
-def _rows(meanings: Mapping[str, str], table: KeyTable) -> str:
-    return _table(_HEAD, (_row(_key(table, name), text) for name, text in meanings.items()))
-
-
-def _key(table: KeyTable, name: str) -> Key:
-    key = table.find(name)
-    assert key is not None, f"meanings.py has a text for {name}, which is not a key"
-    return key
-
-
-def _row(key: Key, text: str) -> str:
-    words = [text, *_allowed(key)]
-    if key.name in AT_START:
+def _row(key: Key) -> str:
+    words = [key.doc, *_allowed(key)]
+    if not key.live:
         words.append("*At start.*")
     if key.old_names:
         words.append(f"Also {', '.join(f'`{name}`' for name in key.old_names)}.")
@@ -90,7 +108,7 @@ def _row(key: Key, text: str) -> str:
 
 
 def _allowed(key: Key) -> Iterator[str]:
-    """What a value may be, where that is not said by its default."""
+    """The allowed range, where it is not obvious."""
     if key.type in (ValueType.INT, ValueType.LONG) and not key.clamped:
         if key.low is not None and key.high is not None:
             yield f"From {key.low:,} to {key.high:,}."
@@ -112,14 +130,14 @@ def _others() -> str:
     names = sorted((key.name for key in OTHER_KEYS), key=str.lower)
     words = ", ".join(f"`{name}`" for name in names)
     return (
-        "Keys of Apache's controller, container, authentication and tiered storage are known and have no "
-        f"effect: {words}.\n"
+        "The keys of Apache's controller, container, authentication and tiered storage are accepted and have "
+        f"no effect: {words}.\n"
     )
 
 
 def _names(kind: str, texts: Mapping[str, str]) -> str:
     return _table(
-        f"| {kind} | means |\n|---|---|", (f"| `{name}` | {text} |" for name, text in texts.items())
+        f"| {kind} | meaning |\n|---|---|", (f"| `{name}` | {text} |" for name, text in texts.items())
     )
 
 
@@ -127,23 +145,8 @@ def _table(head: str, rows: Iterable[str]) -> str:
     return "\n".join([head, *rows, ""])
 
 
-def honoured_without_meaning() -> list[str]:
-    """Keys that do something and have no text; a test wants none."""
-    told = {
-        "broker": {key for section in (*BROKER.values(), *SHARED.values()) for key in section},
-        "namesrv": {key for section in (*NAMESRV.values(), *SHARED.values()) for key in section},
-    }
-    tables = {"broker": BrokerConfig.known_keys(), "namesrv": NamesrvConfig.known_keys()}
-    return [
-        f"{component}: {key.name}"
-        for component, table in tables.items()
-        for key in table
-        if not key.instead and key.name not in told[component]
-    ]
-
-
 def main() -> None:
-    """Write the document, or print it."""
+    """Write the document to a file, or print it."""
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(reference())
     else:

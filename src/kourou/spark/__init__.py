@@ -11,16 +11,34 @@ Names here are loaded on first use: importing this package needs neither PySpark
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from kourou.lazy_exports import lazy_exports
+
+_INSTALL: Final = "the Spark connector needs PySpark and pyarrow: pip install 'kourou[spark]'"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kourou.spark.pipelines.archive.archive_folder import open_archive
+    from kourou.spark.pipelines.lake.lake import read_lake
     from kourou.spark.session import local_session
     from kourou.spark.source.data_loss import DataLossError
     from kourou.spark.source.data_source import RocketmqDataSource
     from kourou.spark.source.lag_listener import LagListener, StreamLag, stream_lag
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "kourou.spark.pipelines.archive.archive_folder": ("open_archive",),
+            "kourou.spark.pipelines.lake.lake": ("read_lake",),
+            "kourou.spark.session": ("local_session",),
+            "kourou.spark.source.data_loss": ("DataLossError",),
+            "kourou.spark.source.data_source": ("RocketmqDataSource",),
+            "kourou.spark.source.lag_listener": ("LagListener", "StreamLag", "stream_lag"),
+        },
+        install=_INSTALL,
+    )
 
 __all__ = [
     "DataLossError",
@@ -28,19 +46,11 @@ __all__ = [
     "RocketmqDataSource",
     "StreamLag",
     "local_session",
+    "open_archive",
+    "read_lake",
     "register",
     "stream_lag",
 ]
-
-_HOMES = {
-    "DataLossError": "kourou.spark.source.data_loss",
-    "LagListener": "kourou.spark.source.lag_listener",
-    "StreamLag": "kourou.spark.source.lag_listener",
-    "stream_lag": "kourou.spark.source.lag_listener",
-    "RocketmqDataSource": "kourou.spark.source.data_source",
-    "local_session": "kourou.spark.session",
-}
-_INSTALL = "the Spark connector needs PySpark and pyarrow: pip install 'kourou[spark]'"
 
 
 def register(spark: SparkSession) -> None:
@@ -50,21 +60,3 @@ def register(spark: SparkSession) -> None:
     except ImportError as error:
         raise ImportError(_INSTALL) from error
     spark.dataSource.register(RocketmqDataSource)
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(
-            f"module 'kourou.spark' has no attribute '{name}'; it offers {', '.join(__all__)}"
-        )
-    try:
-        value: object = getattr(import_module(home), name)
-    except ImportError as error:
-        raise ImportError(_INSTALL) from error
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__

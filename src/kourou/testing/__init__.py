@@ -6,12 +6,22 @@ imports any of it. Names here are loaded on first use: pytest imports the packag
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from kourou.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from kourou.testing.errors import ClusterStateError, NotConsumedError, UnknownTopicError
     from kourou.testing.local_cluster import AsyncLocalCluster, LocalCluster
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "kourou.testing.errors": ("ClusterStateError", "NotConsumedError", "UnknownTopicError"),
+            "kourou.testing.local_cluster": ("AsyncLocalCluster", "LocalCluster"),
+        },
+        see_also=("kourou", "kourou.errors"),
+    )
 
 __all__ = [
     "AsyncLocalCluster",
@@ -20,19 +30,3 @@ __all__ = [
     "NotConsumedError",
     "UnknownTopicError",
 ]
-
-_HOMES: Final = {
-    "AsyncLocalCluster": "kourou.testing.local_cluster",
-    "ClusterStateError": "kourou.testing.errors",
-    "LocalCluster": "kourou.testing.local_cluster",
-    "NotConsumedError": "kourou.testing.errors",
-    "UnknownTopicError": "kourou.testing.errors",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kourou.testing' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value

@@ -12,8 +12,8 @@ from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError, T
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.addresses import parse_address
 from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
-from kourou.transport.passes import Passes
 from kourou.transport.request import Processor
 from kourou.transport.settings import RemotingClientConfig
 from kourou.transport.tasks import TaskOwner
@@ -33,7 +33,7 @@ class RemotingClient:
         config: RemotingClientConfig | None = None,
         processors: Mapping[int, Processor] | None = None,
         *,
-        passes: Passes | None = None,
+        cycles: Cycles | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
@@ -48,7 +48,7 @@ class RemotingClient:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self.tasks = TaskOwner("remoting-client")
-        self._passes = passes or Passes(failed=self.tasks.fail)
+        self._cycles = cycles or Cycles(failed=self.tasks.fail)
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3_000) -> RemotingCommand:
         """Send a request and return the answer, whatever its code. `timeout_ms` covers the whole
@@ -109,7 +109,7 @@ class RemotingClient:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         await self.tasks.wait_idle(timeout_ms / 1000)
-        self._passes.close()
+        self._cycles.close()
         connecting = [task for task in self._connections.values() if not task.done()]
         for task in connecting:
             task.cancel()
@@ -161,7 +161,7 @@ class RemotingClient:
 
     def _new_connection(self) -> Connection:
         return Connection(
-            self._passes,
+            self._cycles,
             self._dispatch,
             self._config.limits,
             self._budget,

@@ -1,12 +1,12 @@
 """Connection: one socket to a peer, both roles in one class.
 
 A connection carries requests in both directions. Everything complete in one read is handled
-at once by plain calls, but for requests that a RunTaker gathers until the pass ends; answers are
-collected and written once, when it does (passes.py). Not here: listening (server.py), connecting
+at once by plain calls, but for requests that a BulkHandler gathers until the cycle ends; answers are
+collected and written once, when it does (cycles.py). Not here: listening (server.py), connecting
 (client.py), meaning (processors).
 
 Back-pressure: when the peer does not take its answers we neither decode nor read its
-further requests until it has; requests read already wait in `_backlog`, at most one pass's
+further requests until it has; requests read already wait in `_backlog`, at most one cycle's
 worth. A peer whose unsent answers still pass `max_unsent_bytes` is closed.
 """
 
@@ -23,7 +23,7 @@ from kourou.protocol.frame import FrameDecoder, RawFrame, encode_frame
 from kourou.protocol.record import Buffer
 from kourou.protocol.request_head import decode_request_head
 from kourou.transport.addresses import format_address
-from kourou.transport.passes import Passes
+from kourou.transport.cycles import Cycles
 from kourou.transport.pending_calls import Answer, PendingCalls
 from kourou.transport.request import Processor, Request
 from kourou.transport.settings import ConnectionLimits
@@ -42,10 +42,10 @@ _TURN_BYTES = 128 * 1024
 _JOIN_BELOW_BYTES = 16 * 1024
 
 
-class RunTaker(Protocol):
-    """Handles requests of some kind together, when the pass ends."""
+class BulkHandler(Protocol):
+    """Handles requests of some kind together, when the cycle ends."""
 
-    def take(self, connection: Connection, data: bytes, position: int) -> int:
+    def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Gather the requests that `data` has from `position` on, in whole frames; where they end."""
         ...
 
@@ -83,9 +83,9 @@ class Connection(asyncio.Protocol):
         "_on_open",
         "_out",
         "_out_bytes",
-        "_passes",
+        "_cycles",
         "_reads",
-        "_runs",
+        "_bulk",
         "_transport",
         "_unsent_oneways",
         "_writable",
@@ -101,24 +101,24 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        passes: Passes,
+        cycles: Cycles,
         dispatch: Processor,
         limits: ConnectionLimits,
         budget: InboundBudget,
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
-        runs: RunTaker | None = None,
+        bulk: BulkHandler | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._passes = passes
+        self._cycles = cycles
         self._dispatch = dispatch
         self._limits = limits
         self._budget = budget
         self._budgeted = 0
         self._on_open = on_open
         self._on_close = on_close
-        self._runs = runs
+        self._bulk = bulk
         self._decoder = FrameDecoder(limits.max_frame_bytes)
         self._backlog: list[RawFrame] = []
         self._out: list[Buffer] = []
@@ -212,54 +212,54 @@ class Connection(asyncio.Protocol):
         self.last_active = self.last_heard = self._loop.time()
         self._heard = True
         try:
-            frames = self._take_runs(data) if self._may_take_runs else self._decoder.feed(data)
+            frames = self._collect_bulk(data) if self._may_collect else self._decoder.feed(data)
         except ProtocolError as error:
-            self._finish_runs()
+            self._finish_bulk()
             self._refuse(error)
             return
         decoder = self._decoder
         if decoder.pending_bytes or self._budgeted:
             self._account(decoder.pending_bytes)
         if frames:
-            self._passes.open()
+            self._cycles.open()
             if self._backlog:  # bytes that came before the transport heard our pause
                 self._backlog += frames
             else:
                 self._handle(frames)
         if decoder.failure is not None:
-            self._finish_runs()
+            self._finish_bulk()
             self._refuse(decoder.failure)
         elif len(data) >= _TURN_BYTES and not self._backlog:
             self._pause_reading()
             self._loop.call_soon(self._resume_reading)
 
     @property
-    def _may_take_runs(self) -> bool:
-        # Nothing stops a run half-way: its answers leave together, at the end of the pass.
-        return self._runs is not None and not (self._write_paused or self._backlog or self.closed)
+    def _may_collect(self) -> bool:
+        # Nothing stops a run half-way: its answers leave together, at the end of the cycle.
+        return self._bulk is not None and not (self._write_paused or self._backlog or self.closed)
 
-    def _take_runs(self, data: bytes) -> list[RawFrame]:
+    def _collect_bulk(self, data: bytes) -> list[RawFrame]:
         """Have the requests taken that `data` begins with; the frames behind them."""
-        assert self._runs is not None
+        assert self._bulk is not None
         decoder = self._decoder
         if not decoder.pending_bytes:
-            position = self._runs.take(self, data, 0)
+            position = self._bulk.collect(self, data, 0)
         else:
             whole, position = decoder.complete(data)
-            if whole and not self._runs.take(self, whole, 0):
+            if whole and not self._bulk.collect(self, whole, 0):
                 return decoder.feed(whole + data[position:])
-            # A full pass ends while requests are taken, and those before may have filled the peer's buffer.
-            if self._may_take_runs:
-                position = self._runs.take(self, data, position)
+            # A full cycle ends while requests are taken, and those before may have filled the peer's buffer.
+            if self._may_collect:
+                position = self._bulk.collect(self, data, position)
         return decoder.feed(data[position:]) if position < len(data) else []
 
-    def _finish_runs(self) -> None:
-        if self._runs is not None:
-            self._runs.finish(self)
+    def _finish_bulk(self) -> None:
+        if self._bulk is not None:
+            self._bulk.finish(self)
 
     def _handle(self, frames: list[RawFrame]) -> None:
-        if self._runs is not None:
-            self._runs.finish(self)
+        if self._bulk is not None:
+            self._bulk.finish(self)
             if self.closed:
                 return
             if self.is_write_paused:
@@ -290,10 +290,10 @@ class Connection(asyncio.Protocol):
                 self._hold(frames[index + 1 :])
                 return
 
-    def _take_again(self, runs: RunTaker, frames: list[RawFrame]) -> list[RawFrame]:
+    def _collect_again(self, bulk: BulkHandler, frames: list[RawFrame]) -> list[RawFrame]:
         """Have the requests taken that `frames` begin with; those behind them."""
         data = b"".join([encode_frame(*frame) for frame in frames])
-        end = runs.take(self, data, 0)
+        end = bulk.collect(self, data, 0)
         return FrameDecoder(self.max_frame_bytes).feed(data[end:])
 
     def _hold(self, rest: list[RawFrame]) -> None:
@@ -340,12 +340,12 @@ class Connection(asyncio.Protocol):
     # -- out --------------------------------------------------------------------------------
 
     def send(self, data: Buffer) -> None:
-        """Collect bytes for the write that ends the pass; a view has to stay as it is until then.
+        """Collect bytes for the write that ends the cycle; a view has to stay as it is until then.
         Dropped when the peer is gone."""
         if self.closed:
             return
         if not self._out:
-            self._passes.mark_dirty(self)
+            self._cycles.mark_dirty(self)
         self._out.append(data)
         self._out_bytes += len(data)
         if self._out_bytes >= self._limits.write_high_bytes:
@@ -356,7 +356,7 @@ class Connection(asyncio.Protocol):
         if self.closed:
             return
         if not self._out:
-            self._passes.mark_dirty(self)
+            self._cycles.mark_dirty(self)
         self._out += parts
         self._out_bytes += size_bytes
         if self._out_bytes >= self._limits.write_high_bytes:
@@ -364,7 +364,7 @@ class Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Hand what is collected to the transport. Never raises: one dead peer must not cost
-        the other connections of a pass their answers."""
+        the other connections of a cycle their answers."""
         out, self._out = self._out, []
         size, self._out_bytes = self._out_bytes, 0
         transport = self._transport
@@ -416,10 +416,10 @@ class Connection(asyncio.Protocol):
         self._unsent_oneways = 0
         self.last_active = self._loop.time()
         backlog, self._backlog = self._backlog, []
-        if backlog and self._runs is not None:
-            backlog = self._take_again(self._runs, backlog)
+        if backlog and self._bulk is not None:
+            backlog = self._collect_again(self._bulk, backlog)
         if backlog:
-            self._passes.open()
+            self._cycles.open()
             self._handle(backlog)
         self._resume_reading()
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from kourou.transport.connection import Connection, InboundBudget, RunTaker
+from kourou.transport.connection import BulkHandler, Connection, InboundBudget
+from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.listener import Listener
-from kourou.transport.passes import Passes
 from kourou.transport.request import Processor
 from kourou.transport.settings import RemotingServerConfig
 from kourou.transport.tasks import TaskOwner
@@ -26,8 +26,8 @@ _LOG_REFUSALS_EVERY_S = 10.0
 class RemotingServer:
     """One listening port, its connections, and the tasks that requests became.
 
-    Create it on the running loop. `passes` may be shared, so that several servers and timers
-    of one broker end one pass together.
+    Create it on the running loop. `cycles` may be shared, so that several servers and timers
+    of one broker end one cycle together.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class RemotingServer:
         *,
         on_connect: ConnectionHook | None = None,
         on_close: ConnectionHook | None = None,
-        passes: Passes | None = None,
-        runs: RunTaker | None = None,
+        cycles: Cycles | None = None,
+        bulk: BulkHandler | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config
         self._on_connect = on_connect
         self._on_close = on_close
-        self._runs = runs
+        self._bulk = bulk
         self._dispatch = Dispatcher(processors)
         self._budget = InboundBudget(config.max_inbound_bytes)
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
@@ -53,7 +53,7 @@ class RemotingServer:
         self._all_closed.set()
         self.connections: set[Connection] = set()
         self.tasks = TaskOwner("remoting-server")
-        self._passes = passes or Passes(failed=self.tasks.fail)
+        self._cycles = cycles or Cycles(failed=self.tasks.fail)
         self._listener = Listener(config, self._new_connection, self.tasks)
 
     @property
@@ -89,7 +89,7 @@ class RemotingServer:
         await self.tasks.wait_idle(max(0.0, deadline - self._loop.time()))
         if drain is not None:
             await self._drain(drain, deadline)
-        self._passes.close()
+        self._cycles.close()
         for connection in list(self.connections):
             connection.close("the server stops")
         await self._wait_all_closed(deadline)
@@ -116,13 +116,13 @@ class RemotingServer:
 
     def _new_connection(self) -> Connection:
         return Connection(
-            self._passes,
+            self._cycles,
             self._dispatch,
             self._config.limits,
             self._budget,
             on_open=self._opened,
             on_close=self._closed,
-            runs=self._runs,
+            bulk=self._bulk,
         )
 
     def _opened(self, connection: Connection) -> None:
@@ -141,8 +141,8 @@ class RemotingServer:
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:
-            # What the hook does (notify members, say) belongs to a pass like any other work.
-            self._passes.open()
+            # What the hook does (notify members, say) belongs to a cycle like any other work.
+            self._cycles.open()
             self._on_close(connection)
 
     def _refuse(self, connection: Connection) -> None:

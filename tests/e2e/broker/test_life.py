@@ -237,7 +237,7 @@ async def test_the_flush_mode_can_be_changed_while_messages_wait(tmp_path: Path)
     async with running(tmp_path, flush_disk_type="SYNC_FLUSH") as peer:
         services = peer.controller.services
         sending = [asyncio.ensure_future(peer.send(body=b"%d" % number)) for number in range(20)]
-        while not services.pass_end.is_waiting:  # noqa: ASYNC110
+        while not services.commit_cycle.is_waiting:  # noqa: ASYNC110
             await asyncio.sleep(0)
         services.update_config({"flushDiskType": "ASYNC_FLUSH"})
         sending += [asyncio.ensure_future(peer.send(body=b"%d" % number)) for number in range(20, 40)]
@@ -246,7 +246,7 @@ async def test_the_flush_mode_can_be_changed_while_messages_wait(tmp_path: Path)
             message.body for message in messages(await peer.pull(max_msg_nums=100, kourou_large_pull=True))
         ]
         assert found == [b"%d" % number for number in range(40)]
-        assert not services.pass_end.waits_for_flush
+        assert not services.commit_cycle.waits_for_flush
 
 
 async def test_whoever_stops_a_broker_waits_until_it_has_stopped(tmp_path: Path) -> None:

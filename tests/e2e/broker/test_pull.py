@@ -13,7 +13,7 @@ from kourou.broker.hooks import BrokerHooks, PullContext
 from kourou.broker.pull import cold_read_throttle as read_turns
 from kourou.broker.pull import long_polling
 from kourou.broker.pull.cold_pull_queues import MAX_UNDER_WAY
-from kourou.broker.pull.cold_read_throttle import ReadTurns
+from kourou.broker.pull.cold_read_throttle import ColdReadThrottle
 from kourou.protocol.bodies import (
     ConsumerData,
     ConsumeType,
@@ -331,13 +331,13 @@ async def test_pulls_of_what_is_old_take_turns_while_somebody_sends(
 ) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     turns: list[bool] = []
-    take_nowait = ReadTurns.take_nowait
+    take_nowait = ColdReadThrottle.take_nowait
 
-    def spied(waiting: ReadTurns) -> bool:
+    def spied(waiting: ColdReadThrottle) -> bool:
         turns.append(take_nowait(waiting))
         return turns[-1]
 
-    monkeypatch.setattr(ReadTurns, "take_nowait", spied)
+    monkeypatch.setattr(ColdReadThrottle, "take_nowait", spied)
     async with running(tmp_path) as peer:
         await send_some(peer, 5)
         assert bodies(await peer.pull()) == [b"0", b"1", b"2", b"3", b"4"]

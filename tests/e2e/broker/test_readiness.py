@@ -201,7 +201,7 @@ async def test_a_broker_whose_syncs_are_overdue_is_not_ready(
             assert await why_not(peer) == "the disk is slow: a sync takes longer than syncFlushTimeout"
         finally:
             go_on.set()
-        await until(lambda: not peer.controller.services.pass_end.is_waiting)
+        await until(lambda: not peer.controller.services.commit_cycle.is_waiting)
         assert await is_ready(peer)
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 WITHOUT = """
 import sys
 sys.modules["opentelemetry"] = None
-from kourou.client.trace.otel import ConsumeSpans, SendSpans
+from kourou.client.otel import ConsumeSpans, SendSpans
 for kind in (SendSpans, ConsumeSpans):
     try:
         kind()
@@ -65,9 +65,7 @@ def test_without_opentelemetry_the_error_says_what_to_install() -> None:
 
 
 def test_clients_do_not_import_opentelemetry() -> None:
-    program = (
-        "import sys, kourou.client.trace.otel, kourou; kourou.Producer; print('opentelemetry' in sys.modules)"
-    )
+    program = "import sys, kourou.client.otel, kourou; kourou.Producer; print('opentelemetry' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ran.stdout, ran.stderr) == ("False\n", "")
 
@@ -76,7 +74,7 @@ def test_clients_do_not_import_opentelemetry() -> None:
 async def test_a_trace_goes_from_sender_to_handler(spans: Spans, tmp_path: Path) -> None:
     from opentelemetry import trace
 
-    from kourou.client.trace.otel import ConsumeSpans, SendSpans, carry
+    from kourou.client.otel import ConsumeSpans, SendSpans, carry
 
     seen: list[int] = []
 
@@ -118,7 +116,7 @@ async def test_a_trace_goes_from_sender_to_handler(spans: Spans, tmp_path: Path)
 async def test_a_send_that_fails_is_an_error_of_its_span(spans: Spans, tmp_path: Path) -> None:
     from opentelemetry import trace
 
-    from kourou.client.trace.otel import SendSpans
+    from kourou.client.otel import SendSpans
     from kourou.errors import ResponseError
 
     async with cluster(tmp_path, max_message_size=1024) as running:
@@ -135,7 +133,7 @@ async def test_a_send_that_fails_is_an_error_of_its_span(spans: Spans, tmp_path:
 
 @pytest.mark.integration
 async def test_a_batch_of_messages_is_linked_to_their_senders(spans: Spans, tmp_path: Path) -> None:
-    from kourou.client.trace.otel import ConsumeSpans, SendSpans
+    from kourou.client.otel import ConsumeSpans, SendSpans
 
     async def on_messages(messages: list[MessageExt]) -> None:
         pass
@@ -166,7 +164,7 @@ def served(tmp_path: Path) -> Iterator[ClusterThread]:
 
 @pytest.mark.integration
 def test_plain_handlers_ask_for_the_context(spans: Spans, served: ClusterThread) -> None:
-    from kourou.client.trace.otel import ConsumeSpans, SendSpans, carry, context_of
+    from kourou.client.otel import ConsumeSpans, SendSpans, carry, context_of
 
     is_done = threading.Event()
 

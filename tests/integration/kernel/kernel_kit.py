@@ -19,8 +19,8 @@ from typing import Any, cast
 import pytest
 
 from kourou.broker.controller import BrokerController
-from kourou.broker.send.born_host import note_born_host
-from kourou.broker.send.fast_send_path import Sender, SendRuns
+from kourou.broker.send.born_host import record_born_host
+from kourou.broker.send.fast_send_path import FastSendPath, Sender
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.protocol.frame import FrameDecoder
 from kourou.store.disk.files import Files
@@ -102,7 +102,7 @@ class FedBroker:
         self.services.store.dispatcher.on_publish.append(self._published)
         self._sends = SendMessageProcessor(self.services)
         kernel = choose_kernel(is_enabled=has_kernel, environ={}).kernel
-        self._runs = self._sends.run_taker(None if kernel is None else self._counting(kernel))
+        self._bulk = self._sends.bulk_handler(None if kernel is None else self._counting(kernel))
 
     def _counting(self, kernel: Kernel) -> Kernel:
         def encode_sends(*arguments: Any) -> EncodedSends | None:
@@ -119,23 +119,23 @@ class FedBroker:
     @property
     def has_kernel(self) -> bool:
         """Whether it uses the kernel."""
-        return self._runs is not None
+        return self._bulk is not None
 
     async def count_ordinary(self, frames: Sequence[bytes], room: RunRoom = ROOM) -> int:
         """How many of `frames` the kernel would take, whatever they begin with; nothing is put."""
         data = b"".join(frames)
         senders: list[Sender] = [(self.connect()[0], [(data, 0, len(data))])]
         before = self.taken
-        cast(SendRuns, self._runs)._encode(senders, room)
+        cast(FastSendPath, self._bulk)._encode(senders, room)
         return self.taken - before
 
     async def grown(self, frames: Sequence[bytes], new_queue: NewQueue) -> list[GrownQueue]:
         """The queues that would grow by `frames`; nothing is put."""
         data = b"".join(frames)
-        runs = cast(SendRuns, self._runs)
-        setup, runs._setup = runs._setup, (*runs._setup[:-1], new_queue)
-        encoded = runs._encode([(self.connect()[0], [(data, 0, len(data))])], ROOM)
-        runs._setup = setup
+        bulk = cast(FastSendPath, self._bulk)
+        setup, bulk._setup = bulk._setup, (*bulk._setup[:-1], new_queue)
+        encoded = bulk._encode([(self.connect()[0], [(data, 0, len(data))])], ROOM)
+        bulk._setup = setup
         assert encoded is not None
         return encoded[-1]
 
@@ -149,20 +149,20 @@ class FedBroker:
                 if not connection.closed:
                     connection.data_received(part)
             transports.append(transport)
-        self.services.passes.close()
+        self.services.cycles.close()
         return [b"".join(transport.written) for transport in transports]
 
     def connect(self, *, reads: bool = True) -> tuple[Connection, MemoryTransport]:
         """A connection that has sent something before, and its peer, which takes its answers or does not."""
         connection = Connection(
-            self.services.passes,
+            self.services.cycles,
             Dispatcher(self._sends.processors()),
             ConnectionLimits(),
             InboundBudget(1 << 30),
-            runs=self._runs,
+            bulk=self._bulk,
         )
         transport = MemoryTransport(connection, reads=reads)
-        note_born_host(connection)
+        record_born_host(connection)
         return connection, transport
 
     def log_bytes(self, phy_offset: int) -> bytes:

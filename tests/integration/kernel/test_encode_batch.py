@@ -189,7 +189,7 @@ def test_senders_of_batches_hear_of_a_sync_that_takes_too_long(
 
     for broker in twins.brokers:
         late = partial(confirm_late, broker.services.store)
-        monkeypatch.setattr(broker.services.pass_end, "_confirm", late)
+        monkeypatch.setattr(broker.services.commit_cycle, "_confirm", late)
     before = twins.taken
     answers = twins.feed(batch(MIXED) + frame(send()) + batch(entries(b"")) + binary_batch(MIXED))
     assert twins.taken - before == 4

@@ -234,14 +234,14 @@ PADDED = send({"i": f"UNIQ_KEY\x01{ID}\x02x\x01{'y' * 30_000}\x02"})
 @pytest.mark.parametrize(
     "data", [frame(send(), bytes(30_000)), frame(PADDED, b"")], ids=["bodies", "headers"]
 )
-def test_a_megabyte_is_written_before_the_pass_ends(twins: Twins, data: bytes) -> None:
+def test_a_megabyte_is_written_before_the_commit_cycles(twins: Twins, data: bytes) -> None:
     async def grows(broker: FedBroker) -> int:
         connection, _ = broker.connect()
         end = broker.services.store.log.max_phy_offset
         for _ in range(40):
             connection.data_received(data)
         grown = broker.services.store.log.max_phy_offset - end
-        broker.services.passes.close()
+        broker.services.cycles.close()
         return grown
 
     assert all(twins.run(grows(broker)) > 1_000_000 for broker in twins.brokers)
@@ -255,7 +255,7 @@ def test_what_a_connection_sent_before_it_was_cut_is_stored(twins: Twins) -> Non
         end = broker.services.store.log.max_phy_offset
         connection.data_received(frame(send(flag=2)) + odd * 3)
         connection.abort("a test")
-        broker.services.passes.close()
+        broker.services.cycles.close()
         return broker.services.store.log.max_phy_offset - end
 
     first, second = (twins.run(grows(broker)) for broker in twins.brokers)
@@ -270,11 +270,11 @@ def test_a_peer_that_does_not_take_its_answers_is_read_no_more(twins: Twins) -> 
         count = 0
         while transport.reading and count < 100:
             connection.data_received(data)
-            broker.services.passes.close()
+            broker.services.cycles.close()
             count += 1
         end = broker.services.store.log.max_phy_offset
         transport.take()  # now it does, and what waited is handled
-        broker.services.passes.close()
+        broker.services.cycles.close()
         assert transport.reading and broker.services.store.log.max_phy_offset > end
         connection.abort("the test is over")
         return count
@@ -418,14 +418,14 @@ def test_nothing_is_taken_while_puts_are_refused(twins: Twins) -> None:
 def test_nothing_is_taken_while_too_much_waits_for_the_disk(twins: Twins) -> None:
     before = twins.taken
     for broker in twins.brokers:
-        broker.services.pass_end.waiting_bytes += 1 << 40
-        broker.services.pass_end.waiting_messages += 1
+        broker.services.commit_cycle.waiting_bytes += 1 << 40
+        broker.services.commit_cycle.waiting_messages += 1
     try:
         answers = twins.feed(frame(send()) * 2)
     finally:
         for broker in twins.brokers:
-            broker.services.pass_end.waiting_bytes -= 1 << 40
-            broker.services.pass_end.waiting_messages -= 1
+            broker.services.commit_cycle.waiting_bytes -= 1 << 40
+            broker.services.commit_cycle.waiting_messages -= 1
     assert answers.count(b"REJECTREQUEST") == 2
     assert twins.taken == before
 

@@ -43,7 +43,7 @@ class AdminBroker(MemoryBroker):
         self.disk_jobs = 0
         self.store_work = asyncio.Lock()
         self.woken: list[Pull] = []
-        self.holds = PullRequestHoldService(self.store.queues.find, self.passes.open, self.woken.append)
+        self.holds = PullRequestHoldService(self.store.queues.find, self.cycles.open, self.woken.append)
         self.start_ms = self.clock()
         self.delay_offsets = DelayOffsetManager(self.files, root, self.get_config, self.clock, lambda: 0)
         self.delay_offsets.load()

@@ -11,7 +11,7 @@ from typing import Any, cast
 from kourou.broker.hooks import BrokerHooks
 from kourou.broker.send.inner_message import InnerMessage, put_now
 from kourou.broker.services import BrokerServices
-from kourou.broker.storage.commit_cycle import PassEnd
+from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.transactions import end_transaction_processor
 from kourou.broker.transactions.half_messages import half_properties
 from kourou.broker.transactions.transaction_check import TransactionCheck
@@ -23,8 +23,8 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.transactions import EndTransactionRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
+from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
-from kourou.transport.passes import Passes
 from tests.unit.broker.admin_kit import AdminBroker, AdminPeer
 from tests.unit.store.message_stores import BORN_HOST, STORE_HOST, read_queue
 
@@ -47,8 +47,8 @@ class HalfBroker(AdminBroker):
         return cast(BrokerServices, self)
 
     def _serve(self) -> None:
-        self.pass_end = PassEnd(self.store, sync_flush_timeout_ms=5_000, waits_for_flush=False)
-        self.passes = Passes(begin=self.pass_end.begin, end=self.pass_end.end)
+        self.commit_cycle = CommitCycle(self.store, sync_flush_timeout_ms=5_000, waits_for_flush=False)
+        self.cycles = Cycles(begin=self.commit_cycle.begin, end=self.commit_cycle.end)
         self.transactions = Transactions(self.services)
         recover(self.services, self.transactions)
         self.checks = TransactionCheck(self.services, self.transactions)
@@ -81,7 +81,7 @@ class HalfBroker(AdminBroker):
         properties = half_properties(sent.encode(), "T", 1, msg_id).decode()
         message = InnerMessage(RMQ_SYS_TRANS_HALF_TOPIC, 0, body, properties, self.clock(), BORN_HOST)
         put_now(self.services, message, None)
-        self.passes.close()
+        self.cycles.close()
         return self.halves()[-1]
 
     def halves(self) -> list[MessageExt]:

@@ -41,8 +41,8 @@ from kourou.store.disk.files import Files
 from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher, run_request
-from kourou.transport.passes import Passes
 from kourou.transport.request import Request
 from kourou.transport.settings import ConnectionLimits
 from kourou.transport.tasks import TaskOwner
@@ -124,7 +124,7 @@ class MemoryBroker(Tables):
         self.stats = BrokerStatsManager("C", self.clock(), self.topics.is_system, wall_ms=self.clock())
         self.clock_watch = ClockWatch(self.clock, lambda: self.store.log.max_phy_offset)
         self.tasks = self.requests = TaskOwner("broker")
-        self.passes = Passes()
+        self.cycles = Cycles()
         self.store_work = asyncio.Lock()
         self.disk = DiskThreads()
         services = cast(BrokerServices, self)
@@ -175,7 +175,7 @@ class Peer:
         self.broker = broker
         self.client_id = f"c{port}"
         self.connection = Connection(
-            broker.passes, broker.dispatch, ConnectionLimits(), InboundBudget(2**30), on_close=broker.closed
+            broker.cycles, broker.dispatch, ConnectionLimits(), InboundBudget(2**30), on_close=broker.closed
         )
         self.transport = MemoryTransport(self.connection, port=port)
 
@@ -188,7 +188,7 @@ class Peer:
 
     def received(self) -> list[RemotingCommand]:
         """Everything that was sent to this client since it last looked."""
-        self.broker.passes.close()
+        self.broker.cycles.close()
         return self.transport.commands()
 
     async def call(
@@ -207,6 +207,6 @@ class Peer:
 
 def make_channel(client_id: str, port: int, now_ms: int = 0) -> ClientChannel:
     """A client on a connection of its own, for managers without a broker. On a running loop."""
-    connection = Connection(Passes(), lambda request: None, ConnectionLimits(), InboundBudget(2**30))
+    connection = Connection(Cycles(), lambda request: None, ConnectionLimits(), InboundBudget(2**30))
     MemoryTransport(connection, port=port)
     return ClientChannel(connection, client_id, LanguageCode.JAVA, 0, now_ms)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.config.broker_keys import BROKER_KEYS
-from kourou.config.keys import BadValueError, Key, KeyTable, Value, ValueType, format_value
-from kourou.config.namesrv import namesrv_keys
+from kourou.config.broker import BrokerConfig, without_effect_keys
+from kourou.config.keys import BadValueError, Key, Value, ValueType, format_value, settings_of
+from kourou.config.namesrv import NamesrvConfig
 from kourou.config.other_keys import OTHER_KEYS
-from kourou.config.remoting import CLIENT_KEYS
-from kourou.config.store_keys import STORE_KEYS
 
 ALL_TABLES = {
-    "namesrv": tuple(namesrv_keys()),
-    "broker": BROKER_KEYS,
-    "store": STORE_KEYS,
-    "client": CLIENT_KEYS,
+    "namesrv": [key for _, key in settings_of(NamesrvConfig).values()],
+    "broker": [*(key for _, key in settings_of(BrokerConfig).values()), *without_effect_keys()],
     "other": OTHER_KEYS,
 }
 
@@ -95,7 +91,7 @@ def test_values_are_printed_as_java_does(value: Value, text: str) -> None:
     ],
 )
 def test_the_nearest_name(typed: str, nearest: str | None) -> None:
-    assert namesrv_keys().nearest(typed) == nearest
+    assert NamesrvConfig.known_keys().nearest(typed) == nearest
 
 
 @pytest.mark.parametrize(
@@ -113,7 +109,7 @@ def test_the_nearest_name(typed: str, nearest: str | None) -> None:
     ],
 )
 def test_old_spellings_mean_the_key_of_today(old: str, name: str) -> None:
-    key = KeyTable([*BROKER_KEYS, *STORE_KEYS]).find(old)
+    key = BrokerConfig.known_keys().find(old)
     assert key is not None and key.name == name
 
 
@@ -130,7 +126,7 @@ def test_old_spellings_mean_the_key_of_today(old: str, name: str) -> None:
     ],
 )
 def test_keys_of_old_documents_say_what_happens_instead(name: str) -> None:
-    key = KeyTable([*BROKER_KEYS, *STORE_KEYS]).find(name)
+    key = BrokerConfig.known_keys().find(name)
     assert key is not None and key.instead
 
 

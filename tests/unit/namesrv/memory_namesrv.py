@@ -24,8 +24,8 @@ from kourou.protocol.headers import GetRouteInfoRequestHeader, RegisterBrokerReq
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher, run_request
-from kourou.transport.passes import Passes
 from kourou.transport.settings import ConnectionLimits
 from kourou.transport.tasks import TaskOwner
 
@@ -36,7 +36,7 @@ class Peer:
     def __init__(self, namesrv: MemoryNamesrv) -> None:
         self.namesrv = namesrv
         self.connection = Connection(
-            namesrv.passes,
+            namesrv.cycles,
             namesrv.dispatch,
             ConnectionLimits(),
             InboundBudget(2**30),
@@ -48,7 +48,7 @@ class Peer:
         """Let a frame arrive; everything that is answered to it."""
         self.connection.data_received(frame)
         await self.namesrv.tasks.wait_idle(5)
-        self.namesrv.passes.close()
+        self.namesrv.cycles.close()
         return self.transport.commands()
 
     async def call(
@@ -90,7 +90,7 @@ class MemoryNamesrv:
         self.now_ms = 1_000_000
         self.changes: list[MinBrokerIdChange] = []
         self.tasks = TaskOwner("test")
-        self.passes = Passes()
+        self.cycles = Cycles()
         disk = DiskWorker(lambda request, work: run_request(self.tasks, request, work))
         self.state = NamesrvState(
             config or NamesrvConfig(),

@@ -13,8 +13,8 @@ from kourou.errors import CallTimeoutError, ConnectionLostError, RequestError, T
 from kourou.protocol.command import RemotingCommand
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
-from kourou.transport.passes import Passes
 from kourou.transport.request import Processor, Request
 from kourou.transport.settings import ConnectionLimits
 
@@ -60,7 +60,7 @@ async def bench() -> MakeBench:
             HOLD: held.append,
         }
         connection = Connection(
-            Passes(), Dispatcher(processors), ConnectionLimits(**limits), InboundBudget(budget_bytes)
+            Cycles(), Dispatcher(processors), ConnectionLimits(**limits), InboundBudget(budget_bytes)
         )
         return Bench(connection, MemoryTransport(connection, reads=reads), held)
 

@@ -1,7 +1,7 @@
 """What GET_BROKER_RUNTIME_INFO tells, under Apache's keys; those that 4.9 and 5.x spell differently
 are there in both spellings.
 
-Where Apache counts what waits in a thread pool, ours is 0: requests are served in the pass in which
+Where Apache counts what waits in a thread pool, ours is 0: requests are served in the commit cycle in which
 they are read, none waits for a thread.
 """
 

@@ -1,4 +1,4 @@
-"""Deliveries: messages whose time has come, put in one pass, of which all are stored or none.
+"""Deliveries: messages whose time has come, put in one commit cycle, of which all are stored or none.
 
 For the delay levels and for timers. A delivered record names the one it was made from
 (delivered_records.py). Not here: which messages are due.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
 
 DELIVERY_MESSAGES: Final = 500
-"""In one pass at most: other requests wait so long."""
+"""In one commit cycle at most: other requests wait so long."""
 DELIVERY_BYTES: Final = 256 * 1024
 """The same, but for a message that is larger by itself."""
 
@@ -68,14 +68,14 @@ async def read_records_at(services: BrokerServices, units: Sequence[CqUnit]) -> 
 
 
 class Deliveries:
-    """The puts of one pass, which is open from here on: nothing may be awaited before `store`."""
+    """The puts of one commit cycle, which is open from here on: nothing may be awaited before `store`."""
 
     def __init__(self, services: BrokerServices, *, due_ms: int) -> None:
-        services.passes.open()
+        services.cycles.open()
         if services.store.begin_pass() < due_ms:
-            # The open pass began before: its records would say that they were stored too early.
-            services.passes.renew()
-        self._passes = services.passes
+            # The open commit cycle began before: its records would say that they were stored too early.
+            services.cycles.renew()
+        self._cycles = services.cycles
         self._queue = services.store.queues.get
         self._put = services.store.put
         self._waiting = 0
@@ -115,10 +115,10 @@ class Deliveries:
         return True
 
     def store(self) -> bool:
-        """End the pass here and now: they must not wait for what else this iteration brings. False:
+        """End the commit cycle here and now: they must not wait for what else this iteration brings. False:
         nothing of them is in the log. Nobody else gets a turn between the first put and this."""
         if self._waiting:
-            self._passes.renew()
+            self._cycles.renew()
         return not self._waiting and self._status.is_stored
 
     def _done(self, status: PutStatus, _: int, __: int) -> None:

@@ -2,7 +2,7 @@
 
 Each level is a queue of SCHEDULE_TOPIC_XXXX, in the order of store times and so of due times: its
 first undelivered message tells when to look again. What is due is put to its real topic, many in
-one pass, and only then counted as delivered. The delivered record keeps all properties, DELAY and
+one commit cycle, and only then counted as delivered. The delivered record keeps all properties, DELAY and
 REAL_… included, and names the record it was made from, so that after a kill nothing is delivered
 twice (delivered_records.py).
 Not here: how a message gets into a level (delayed_messages.py).
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 # A level that is empty now may have a message that is due after its delay: levels are seconds.
 _IDLE_MS: Final = 100
-# Under load a pass carries what came due in this time: messages are late by it, and cost less.
+# Under load a commit cycle carries what came due in this time: messages are late by it, and cost less.
 _GATHER_MS: Final = 5
 _AFTER_FAILURE_MS: Final = 100
 _TURN_S: Final = 0.02
@@ -151,7 +151,7 @@ class ScheduleService:
         return self._put(queue, queue_offset, records, due_ms, has_more=has_more)
 
     def _due(self, units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:
-        """The first ones that are due, of a size that one pass may carry."""
+        """The first ones that are due, of a size that one commit cycle may carry."""
         steps, steady_of = self._watch.steps, self._watch.steady_of
         count = size_bytes = 0
         for unit in units:
@@ -259,7 +259,7 @@ class ScheduleService:
         them, and the note would say that they are done."""
         raw, self._offsets.is_dirty = self._offsets.dump(), False
         end = self._offsets.noted_phy_offset or 0
-        while self._store.log.flushed_phy_offset < end:  # noqa: ASYNC110 (the flusher tells the pass only)
+        while self._store.log.flushed_phy_offset < end:  # noqa: ASYNC110 (the flusher tells the cycle only)
             await asyncio.sleep(_FLUSH_LOOK_S)
         try:
             await self._services.in_disk_thread(self._offsets.store, raw)

@@ -399,7 +399,7 @@ def _place(unit: TimerUnit) -> CqUnit:
 
 
 def _pass_size(units: Sequence[TimerUnit]) -> int:
-    """How many of them one pass may carry."""
+    """How many of them one commit cycle may carry."""
     size_bytes = 0
     for count, unit in enumerate(units[:DELIVERY_MESSAGES]):
         size_bytes += unit.size

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.groups.client_channel import ClientChannel
 from kourou.broker.groups.group_problems import client_id_conflict, subscription_conflict
 from kourou.broker.groups.member_subscriptions import remember_subscriptions
-from kourou.broker.groups.subscription_key import MemberWish
+from kourou.broker.groups.subscription_key import SubscriptionKey
 from kourou.broker.pull.message_filter import check_subscription
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
@@ -118,7 +118,7 @@ class ClientManageProcessor:
         """Whether the group's subscriptions may not be this client's: another heartbeat came in between,
         or, which Apache overlooks after a restart, this client has not told them on this connection."""
         info = self._services.consumers.get(data.group_name)
-        if heartbeat.without_sub and (info is None or channel.connection not in info.wishes):
+        if heartbeat.without_sub and (info is None or channel.connection not in info.subscription_keys):
             return True
         return info is not None and info.fingerprint not in (None, heartbeat.heartbeat_fingerprint)
 
@@ -163,7 +163,7 @@ class ClientManageProcessor:
             return []
         found = []
         if config.reject_inconsistent_subscription and not without_sub:
-            found.append(subscription_conflict(info, channel, MemberWish.of(data)))
+            found.append(subscription_conflict(info, channel, SubscriptionKey.of(data)))
         if config.reject_duplicate_client_id:
             found.append(client_id_conflict(info, channel))
         return [RequestError(ResponseCode.SYSTEM_ERROR, words) for words in found if words is not None]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kourou.broker.groups.client_channel import ClientChannel
-from kourou.broker.groups.subscription_key import MemberWish
+from kourou.broker.groups.subscription_key import SubscriptionKey
 from kourou.protocol.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -36,7 +36,7 @@ class ConsumerGroupInfo:
     consume_from_where: ConsumeFromWhere | None = None
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     channels: dict[Connection, ClientChannel] = field(default_factory=dict)
-    wishes: dict[Connection, MemberWish] = field(default_factory=dict)
+    subscription_keys: dict[Connection, SubscriptionKey] = field(default_factory=dict)
     """What each member's last heartbeat with subscriptions said."""
     notifies: bool = True
     """The group's `notifyConsumerIdsChangedEnable`."""
@@ -102,5 +102,5 @@ class ConsumerGroupInfo:
 
     def remove(self, connection: Connection) -> ClientChannel | None:
         """Forget a member; None when it is none."""
-        self.wishes.pop(connection, None)
+        self.subscription_keys.pop(connection, None)
         return self.channels.pop(connection, None)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from kourou.broker.groups.client_channel import CHANNEL_EXPIRED_MS, ClientChannel
 from kourou.broker.groups.consumer_group import ConsumerGroupInfo
 from kourou.broker.groups.group_problems import find_problems
-from kourou.broker.groups.subscription_key import MemberWish
+from kourou.broker.groups.subscription_key import SubscriptionKey
 from kourou.protocol.bodies import ConsumerData, SubscriptionData
 from kourou.transport.connection import Connection
 
@@ -80,15 +80,15 @@ class ConsumerManager:
         if info is None:
             info = self.groups[group] = ConsumerGroupInfo(group, self._now_ms())
         info.notifies = notifies
-        before = info.channels.get(channel.connection), info.wishes.get(channel.connection)
+        before = info.channels.get(channel.connection), info.subscription_keys.get(channel.connection)
         is_new = info.update_channel(channel, data)
         self._groups_of.setdefault(channel.connection, set()).add(group)
         has_other_topics = False
         if with_subscriptions:
             has_other_topics = info.update_subscriptions(data.subscription_data_set)
-            info.wishes[channel.connection] = MemberWish.of(data)
+            info.subscription_keys[channel.connection] = SubscriptionKey.of(data)
         # Looked for on a change only: it goes over all members.
-        if before != (info.channels[channel.connection], info.wishes.get(channel.connection)):
+        if before != (info.channels[channel.connection], info.subscription_keys.get(channel.connection)):
             self._look_for_problems(info)
         if is_new or has_other_topics:
             self._notify(info)

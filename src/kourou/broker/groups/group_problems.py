@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from kourou.broker.groups.client_channel import ClientChannel
 from kourou.broker.groups.consumer_group import ConsumerGroupInfo
-from kourou.broker.groups.subscription_key import MemberWish
+from kourou.broker.groups.subscription_key import SubscriptionKey
 
 
 def find_problems(info: ConsumerGroupInfo) -> list[str]:
     """Everything that does not go together in a group, a line for each."""
-    return [*_different_wishes(info), *_shared_ids(info)]
+    return [*_different_subscriptions(info), *_shared_ids(info)]
 
 
-def subscription_conflict(info: ConsumerGroupInfo, channel: ClientChannel, wish: MemberWish) -> str | None:
+def subscription_conflict(
+    info: ConsumerGroupInfo, channel: ClientChannel, key: SubscriptionKey
+) -> str | None:
     """Why `channel` with this wish does not go with the other members, or None."""
-    for connection, other_wish in info.wishes.items():
-        if connection is not channel.connection and other_wish != wish:
-            return _disagreement(info.group, info.channels[connection], other_wish, channel, wish)
+    for connection, other_key in info.subscription_keys.items():
+        if connection is not channel.connection and other_key != key:
+            return _disagreement(info.group, info.channels[connection], other_key, channel, key)
     return None
 
 
@@ -33,12 +35,12 @@ def client_id_conflict(info: ConsumerGroupInfo, channel: ClientChannel) -> str |
     return None
 
 
-def _different_wishes(info: ConsumerGroupInfo) -> list[str]:
-    first_with: dict[MemberWish, ClientChannel] = {}
-    for connection, wish in info.wishes.items():
-        first_with.setdefault(wish, info.channels[connection])
+def _different_subscriptions(info: ConsumerGroupInfo) -> list[str]:
+    first_with: dict[SubscriptionKey, ClientChannel] = {}
+    for connection, key in info.subscription_keys.items():
+        first_with.setdefault(key, info.channels[connection])
     sides = list(first_with.items())
-    return [_disagreement(info.group, sides[0][1], sides[0][0], channel, wish) for wish, channel in sides[1:]]
+    return [_disagreement(info.group, sides[0][1], sides[0][0], channel, key) for key, channel in sides[1:]]
 
 
 def _shared_ids(info: ConsumerGroupInfo) -> list[str]:
@@ -51,7 +53,9 @@ def _shared_ids(info: ConsumerGroupInfo) -> list[str]:
     return lines
 
 
-def _disagreement(group: str, one: ClientChannel, a: MemberWish, other: ClientChannel, b: MemberWish) -> str:
+def _disagreement(
+    group: str, one: ClientChannel, a: SubscriptionKey, other: ClientChannel, b: SubscriptionKey
+) -> str:
     return (
         f"group {group}: members subscribe differently, {one} to {_shown(a, b)}, {other} to {_shown(b, a)}; "
         "messages that a member did not ask for are skipped for the whole group"
@@ -66,10 +70,10 @@ def _shared_id(group: str, one: ClientChannel, other: ClientChannel) -> str:
     )
 
 
-def _shown(wish: MemberWish, beside: MemberWish) -> str:
+def _shown(key: SubscriptionKey, beside: SubscriptionKey) -> str:
     """What is in one wish and not in the other."""
-    wanted = sorted(wish.subscriptions - beside.subscriptions)
+    wanted = sorted(key.subscriptions - beside.subscriptions)
     words = [f"{topic} [{expression}]" for topic, _, expression in wanted]
-    if wish.message_model != beside.message_model:
-        words.append(str(wish.message_model))
+    if key.message_model != beside.message_model:
+        words.append(str(key.message_model))
     return ", ".join(words) or "nothing else"

@@ -1,4 +1,4 @@
-"""MemberWish: what one member of a consumer group wants, in a form that can be compared.
+"""SubscriptionKey: what one member of a consumer group wants, in a form that can be compared.
 
 Without what may differ between members that want the same: versions, and the order of tags.
 """
@@ -10,14 +10,14 @@ from typing import NamedTuple
 from kourou.protocol.bodies import ConsumerData, MessageModel, SubscriptionData
 
 
-class MemberWish(NamedTuple):
+class SubscriptionKey(NamedTuple):
     """A member's model, and topic, type and expression of each of its subscriptions."""
 
     message_model: MessageModel | None
     subscriptions: frozenset[tuple[str, str, str]]
 
     @classmethod
-    def of(cls, data: ConsumerData) -> MemberWish:
+    def of(cls, data: ConsumerData) -> SubscriptionKey:
         """What a heartbeat says of one group."""
         return cls(
             data.message_model,

@@ -1,4 +1,4 @@
-"""PullLines: pulls that cannot be answered at once wait here, each in the line of its connection.
+"""ColdPullQueues: pulls that cannot be answered at once wait here, each in the line of its connection.
 
 A few of a connection are under way at a time, the others follow in the order in which they came, and none
 goes on while the peer does not take its answers. So a consumer far behind gets as much as it takes: it is
@@ -37,7 +37,7 @@ class _Line:
         self.under_way = 0
 
 
-class PullLines:
+class ColdPullQueues:
     """The lines of all connections; what is under way are tasks of `requests`."""
 
     def __init__(self, requests: TaskOwner) -> None:

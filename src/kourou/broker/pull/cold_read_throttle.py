@@ -1,4 +1,4 @@
-"""ReadTurns: whoever reads what is old gives way to those who send.
+"""ColdReadThrottle: whoever reads what is old gives way to those who send.
 
 A consumer far behind asks again as soon as it is answered, and a few of them can keep the loop busy by
 themselves. While messages are put, one pull of old messages is served in some iterations of the loop, the
@@ -24,7 +24,7 @@ takes about as long as an iteration with 32 sends in it, which leaves these five
 TURN_BYTES: Final = 40 * 1024
 
 
-class ReadTurns:
+class ColdReadThrottle:
     """The turns of one broker. `end` tells how far its log has grown."""
 
     def __init__(self, end: Callable[[], int]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.pull.record_matcher import RecordJudge
+from kourou.broker.pull.record_matcher import RecordMatcher
 from kourou.store.log.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.store.log.transfer_limits import TransferLimits
 from kourou.store.queue.consume_queue import ConsumeQueue
@@ -30,12 +30,12 @@ class FilteredRead:
     """The steps of one pull. `result` is what they have found together."""
 
     def __init__(
-        self, services: BrokerServices, pull: Pull, judge: RecordJudge, limits: TransferLimits
+        self, services: BrokerServices, pull: Pull, matcher: RecordMatcher, limits: TransferLimits
     ) -> None:
         self._services = services
         self._pull = pull
         self._limits = limits
-        self._judge = judge
+        self._matcher = matcher
         self._next_offset = pull.header.queue_offset
         self._end_offset = self._next_offset + services.store.config.max_filter_units
         self._cold_queue: ConsumeQueue | None = None
@@ -52,7 +52,7 @@ class FilteredRead:
             if units is None:
                 self._cold_queue = queue
                 return
-        self._judge.renew()
+        self._matcher.renew()
         part = self._services.store.reader.get_message(
             queue,
             self._next_offset,
@@ -60,7 +60,7 @@ class FilteredRead:
             max_bytes=header.max_msg_bytes,
             limits=self._limits,
             found=self.result,
-            judge=self._judge,
+            judge=self._matcher,
             units=units,
         )
         self._add(part)
@@ -80,10 +80,10 @@ class FilteredRead:
             units = await self._services.in_disk_thread(queue.read_units, self._next_offset, self._units_left)
             if self._find_queue() is not queue:  # its topic was deleted, and may be there again
                 units = None
-        elif (log_file := self._judge.cold_file) is not None:
+        elif (log_file := self._matcher.cold_file) is not None:
             log_file.pin()
             try:
-                await self._services.in_disk_thread(self._judge.load, log_file)
+                await self._services.in_disk_thread(self._matcher.load, log_file)
             finally:
                 log_file.unpin()
         else:

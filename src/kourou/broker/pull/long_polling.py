@@ -1,6 +1,6 @@
 """PullRequestHoldService: pulls that found nothing wait here for a message.
 
-A message that arrives wakes the pulls of its queue in the same pass, so that it is in the same
+A message that arrives wakes the pulls of its queue in the same commit cycle, so that it is in the same
 write to the socket as if they had come later. Tags and properties are compared first: a pull that
 does not match goes on waiting. Every 5 s all are looked at, so that one that waits for rare messages
 moves on; after its own time a pull is answered that there is nothing. How many may wait is bounded,
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kourou.broker.pull.pull_targets import PullTarget
-from kourou.broker.pull.record_matcher import RecordJudge
+from kourou.broker.pull.record_matcher import RecordMatcher
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES
@@ -33,12 +33,12 @@ QueueKey = tuple[str, int]
 
 
 class Pull:
-    """One pull that passed its checks; `judge` is its filter beside that of the target. While it waits,
+    """One pull that passed its checks; `matcher` is its filter beside that of the target. While it waits,
     `seen_queue_offset` says which messages it has been compared with."""
 
     __slots__ = (
         "header",
-        "judge",
+        "matcher",
         "key",
         "request",
         "seen_queue_offset",
@@ -51,12 +51,12 @@ class Pull:
         request: Request,
         header: PullMessageRequestHeader,
         target: PullTarget,
-        judge: RecordJudge | None = None,
+        matcher: RecordMatcher | None = None,
     ) -> None:
         self.request = request
         self.header = header
         self.target = target
-        self.judge = judge
+        self.matcher = matcher
         self.key: QueueKey = (header.topic, header.queue_id)
         self.seen_queue_offset = header.queue_offset
         self.timer: asyncio.TimerHandle | None = None
@@ -95,7 +95,7 @@ class PullRequestHoldService:
         return True
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
-        """These queues have grown; to be called inside a pass."""
+        """These queues have grown; to be called inside a commit cycle."""
         if not self._count:
             return
         for queue in queues:
@@ -147,7 +147,7 @@ class PullRequestHoldService:
 def _is_met(pull: Pull, queue: ConsumeQueue) -> bool:
     """Whether there is something for this pull among the messages it has not been compared with."""
     newest = queue.max_queue_offset
-    if pull.target.codes is None and pull.judge is None:
+    if pull.target.codes is None and pull.matcher is None:
         return newest > pull.header.queue_offset
     while pull.seen_queue_offset < newest:
         units = queue.read_units_nowait(pull.seen_queue_offset, newest - pull.seen_queue_offset)
@@ -160,12 +160,12 @@ def _is_met(pull: Pull, queue: ConsumeQueue) -> bool:
 
 
 def _has_match(pull: Pull, units: bytes) -> bool:
-    judge = pull.judge
-    if judge is None:
+    matcher = pull.matcher
+    if matcher is None:
         codes = pull.target.codes
         return codes is None or any(tags_code in codes for _, _, tags_code in UNIT.iter_unpack(units))
-    judge.rest()
-    # What the judge cannot tell, because there is much of it, the pull itself finds out in steps.
-    found = any(judge(phy_offset, size) is not False for phy_offset, size, _ in UNIT.iter_unpack(units))
-    judge.rest()
+    matcher.rest()
+    # What the matcher cannot tell, because there is much of it, the pull itself finds out in steps.
+    found = any(matcher(phy_offset, size) is not False for phy_offset, size, _ in UNIT.iter_unpack(units))
+    matcher.rest()
     return found

@@ -1,6 +1,6 @@
 """PULL_MESSAGE: messages from a queue, at once, when they come, or when they are off the disk.
 
-A pull is answered within its pass if its messages are in memory. If they are not, a thread reads
+A pull is answered within its commit cycle if its messages are in memory. If they are not, a thread reads
 them. If there are none and the client wants to wait, it waits (long_polling.py). A filter by property
 may have to look at many to find few: it does so in steps (filtered_read.py). Of the pulls of one
 connection that have to wait for the disk a few are under way at a time (cold_pull_queues.py), and
@@ -16,14 +16,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.hooks import PullContext
-from kourou.broker.pull.cold_pull_queues import PullLines
-from kourou.broker.pull.cold_read_throttle import ReadTurns
+from kourou.broker.pull.cold_pull_queues import ColdPullQueues
+from kourou.broker.pull.cold_read_throttle import ColdReadThrottle
 from kourou.broker.pull.filtered_read import FilteredRead
 from kourou.broker.pull.long_polling import Pull
 from kourou.broker.pull.pull_answer import answer_found, answer_none, answer_reset, pull_code
 from kourou.broker.pull.pull_checks import ForbiddenType, PullForbiddenError, answer_forbidden
 from kourou.broker.pull.pull_targets import PullTarget, PullTargets
-from kourou.broker.pull.record_matcher import RecordJudge
+from kourou.broker.pull.record_matcher import RecordMatcher
 from kourou.broker.settings import transfer_limits
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
@@ -49,11 +49,11 @@ class PullMessageProcessor:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._targets = PullTargets(services)
-        self._lines = PullLines(services.requests)
+        self._lines = ColdPullQueues(services.requests)
         self._find_queue = services.store.queues.find
         self._reader = services.store.reader
         log = services.store.log
-        self._turns = ReadTurns(lambda: log.max_phy_offset)
+        self._turns = ColdReadThrottle(lambda: log.max_phy_offset)
         self._large_limits = TransferLimits.of_bytes(services.store.config.max_transfer_bytes)
         self._stock_limits = transfer_limits(services.config)
         self._limits_config = services.config
@@ -90,8 +90,8 @@ class PullMessageProcessor:
                 header.commit_offset,
                 request.connection.remote_address,
             )
-        judge = None if target.wants is None else RecordJudge(self._services.store.log, target.wants)
-        self._serve(request, header, target, judge, may_wait=sys_flag & _SUSPEND != 0)
+        matcher = None if target.wants is None else RecordMatcher(self._services.store.log, target.wants)
+        self._serve(request, header, target, matcher, may_wait=sys_flag & _SUSPEND != 0)
 
     def resume(self, held: Pull) -> None:
         """Run a pull again that has waited; now it is answered, whatever there is, as soon as the peer
@@ -101,7 +101,7 @@ class PullMessageProcessor:
                 self._lines.run(held.request, partial(self._resume_later, held))
                 return
             target = self._targets.renew(held.request, held.header, held.target)
-            self._serve(held.request, held.header, target, held.judge, may_wait=False)
+            self._serve(held.request, held.header, target, held.matcher, may_wait=False)
         except PullForbiddenError as refusal:
             answer_forbidden(held.request, refusal)
         except Exception as error:
@@ -129,7 +129,7 @@ class PullMessageProcessor:
         request: Request,
         header: PullMessageRequestHeader,
         target: PullTarget,
-        judge: RecordJudge | None,
+        matcher: RecordMatcher | None,
         *,
         may_wait: bool,
     ) -> None:
@@ -139,8 +139,8 @@ class PullMessageProcessor:
             low, high = (queue.min_queue_offset, queue.max_queue_offset) if queue is not None else (0, 0)
             answer_reset(request, reset, low, high)
             return
-        if judge is not None:
-            self._serve_filtered(Pull(request, header, target, judge), judge, may_wait=may_wait)
+        if matcher is not None:
+            self._serve_filtered(Pull(request, header, target, matcher), matcher, may_wait=may_wait)
             return
         reader = self._reader
         limits = self._limits(header)
@@ -171,14 +171,14 @@ class PullMessageProcessor:
         result: GetMessageResult,
         *,
         may_wait: bool,
-        judge: RecordJudge | None = None,
+        matcher: RecordMatcher | None = None,
     ) -> None:
         """Answer a pull, or let it wait if it wants to and there is nothing yet."""
         if (
             result.status is _FOUND
             or not may_wait
             or pull_code(result.status, header.queue_offset) != _PULL_NOT_FOUND
-            or not self._hold(Pull(request, header, target, judge))
+            or not self._hold(Pull(request, header, target, matcher))
         ):
             self._answer(request, header, target, result)
 
@@ -216,19 +216,19 @@ class PullMessageProcessor:
         # Those from memory take no millisecond, which is what this is counted in.
         self._services.stats.get_latency((perf_counter() - began_s) * 1000)
 
-    def _serve_filtered(self, pull: Pull, judge: RecordJudge, *, may_wait: bool) -> None:
-        judge.rest()
+    def _serve_filtered(self, pull: Pull, matcher: RecordMatcher, *, may_wait: bool) -> None:
+        matcher.rest()
         limits = self._limits(pull.header)
-        read = FilteredRead(self._services, pull, judge, limits)
+        read = FilteredRead(self._services, pull, matcher, limits)
         read.step()
         result = read.result
         if read.is_done and result is not None and result.is_loaded:
-            self._finish(pull.request, pull.header, pull.target, result, may_wait=may_wait, judge=judge)
+            self._finish(pull.request, pull.header, pull.target, result, may_wait=may_wait, matcher=matcher)
             return
         if result is not None and not result.is_loaded:  # in its line a pull keeps no file
             result.release()
-            judge.rest()
-            read = FilteredRead(self._services, pull, judge, limits)
+            matcher.rest()
+            read = FilteredRead(self._services, pull, matcher, limits)
         self._lines.run(pull.request, partial(self._read_on, pull, read))
 
     async def _read_on(self, pull: Pull, read: FilteredRead) -> None:

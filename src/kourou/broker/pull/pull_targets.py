@@ -83,12 +83,12 @@ class PullTarget:
         self._subscription: SubscriptionData | None = None
         self._message_model: MessageModel | None = None
 
-    def note_permissions(self, services: BrokerServices) -> None:
+    def record_permissions(self, services: BrokerServices) -> None:
         """It was found now that the group may pull."""
         self._broker_config = services.config
         self._groups_version = services.groups.data_version
 
-    def note_subscription(
+    def record_subscription(
         self,
         services: BrokerServices,
         header: PullMessageRequestHeader,
@@ -179,7 +179,7 @@ class PullTargets:
             group = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
             wanted = MessageFilter(None, RetryFilter(services.consumers, group))
         target = PullTarget(topic_config, group_config, *wanted)
-        target.note_permissions(services)
+        target.record_permissions(services)
         if _is_ordinary(header, wanted) and (
             subscription is None
             or (
@@ -187,7 +187,7 @@ class PullTargets:
                 and _is_small(subscription)
             )
         ):
-            target.note_subscription(services, header, subscription)
+            target.record_subscription(services, header, subscription)
             self._remember((header.topic, header.consumer_group), target)
         return target
 

@@ -1,4 +1,4 @@
-"""RecordJudge: whether records match a filter by property, without waiting for the disk.
+"""RecordMatcher: whether records match a filter by property, without waiting for the disk.
 
 It reads the properties of one record after the other in the log's window, and further back where the log
 is in the page cache. Its work is bounded: after some records it judges none until it is renewed, so that
@@ -27,7 +27,7 @@ _COLD_BLOCK_BYTES: Final = 1024 * 1024
 _NOTHING: Final = LogWindow(memoryview(b""), 0, 0, 0)
 
 
-class RecordJudge:
+class RecordMatcher:
     """Judges records of one log for one pull. Owned by the loop's thread."""
 
     __slots__ = (

@@ -12,7 +12,7 @@ BORN_HOST: Final = "bornHost"
 """Where a connection's attributes keep it."""
 
 
-def note_born_host(connection: Connection) -> bytes:
+def record_born_host(connection: Connection) -> bytes:
     """Make it, for a connection that has none yet."""
     host, port = parse_address(connection.remote_address)
     born_host = encode_host(host, port)

@@ -1,6 +1,6 @@
-"""SendRuns: ordinary sends of one pass, put all at once by the compiled kernel (store/kernel.py).
+"""FastSendPath: ordinary sends of one commit cycle, put all at once by the compiled kernel (store/kernel.py).
 
-Sends are gathered as they come, connection by connection, as the bytes that were read, and put when the pass
+Sends are gathered as they come, connection by connection, as the bytes that were read, and put when the cycle
 ends; so one call takes what 64 connections have sent, as it does what came in one read. Before a connection's
 request of another kind is handled, what it has sent before is put.
 Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction,
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kourou.broker.send.born_host import BORN_HOST
 from kourou.broker.send.send_answer import SendAnswer
-from kourou.broker.send.sent_properties import NOTED_NAMES
-from kourou.broker.storage.commit_cycle import MAX_PASS_BYTES
+from kourou.broker.send.sent_properties import SLOW_PATH_PROPERTIES
+from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.message_id import HOST_V4_BYTES
 from kourou.store.kernel import EncodedSends, Kernel, KernelChoice, SendsEnd, SendSetup, SentPiece
@@ -39,7 +39,8 @@ _FAILED: Final = KernelChoice(
     "it failed during a send",
     "see the broker's log for the traceback and report it; restart the broker",
 )
-# Each run looks at all that is left. Where that many end at an odd one, the kernel is of no use in this pass.
+# Each run scans all that is left. After so many runs that stop at the slow path, the kernel is not tried
+# again in this cycle.
 _MAX_RUNS: Final = 8
 _BEGIN: Final[SendsEnd] = (0, 0, 0)
 
@@ -47,7 +48,7 @@ Sender: TypeAlias = tuple[Connection, list[SentPiece]]
 """A connection, and what it has sent."""
 
 
-class SendRuns:
+class FastSendPath:
     """Takes sends for one broker. `targets` are the topics that may be sent to without a look."""
 
     def __init__(
@@ -65,7 +66,7 @@ class SendRuns:
         self._answer = answer
         self._setup: SendSetup = (
             own_properties,
-            NOTED_NAMES,
+            SLOW_PATH_PROPERTIES,
             answer.kernel_templates,
             services.store_host,
             self._new_queue,
@@ -73,11 +74,11 @@ class SendRuns:
         self._is_broken = False
         self._gathered: dict[Connection, list[SentPiece]] = {}
         self._gathered_bytes = 0
-        services.pass_end.before_write.append(self.put)
+        services.commit_cycle.before_write.append(self.put)
 
     # -- gathering -------------------------------------------------------------------------------
 
-    def take(self, connection: Connection, data: bytes, position: int) -> int:
+    def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Gather the sends that `data` has from `position` on; where they end."""
         # The first send of a connection goes the general way, which notes the host.
         if len(connection.attributes.get(BORN_HOST, b"")) != HOST_V4_BYTES:
@@ -85,8 +86,8 @@ class SendRuns:
         end = self._sends_end(data, position, connection.max_frame_bytes)
         if end == position:
             return position
-        passes = self._services.passes
-        passes.open()
+        cycles = self._services.cycles
+        cycles.open()
         piece = data, position, end
         pieces = self._gathered.get(connection)
         if pieces is None:
@@ -95,16 +96,16 @@ class SendRuns:
             pieces.append(piece)
         # All that was read is held with it. (Of small messages in batches the records are larger than that.)
         self._gathered_bytes += len(data)
-        if self._gathered_bytes > MAX_PASS_BYTES:
-            passes.renew()
+        if self._gathered_bytes > MAX_CYCLE_BYTES:
+            cycles.renew()
         return end
 
     def finish(self, connection: Connection) -> None:
         """Put what the connection has sent, since something else is to follow."""
         if connection in self._gathered:
             self.put()
-            if self._services.store.pending_bytes > MAX_PASS_BYTES:
-                self._services.passes.renew()
+            if self._services.store.pending_bytes > MAX_CYCLE_BYTES:
+                self._services.cycles.renew()
 
     # -- putting ---------------------------------------------------------------------------------
 
@@ -123,14 +124,14 @@ class SendRuns:
                 runs < _MAX_RUNS
                 and not self._is_broken
                 and not services.hooks.before_send
-                and services.pass_end.has_room
+                and services.commit_cycle.has_room
             ):
                 end = self._put_run(senders)
                 runs += 1
-            senders = self._put_odd(senders, end)
+            senders = self._put_slow_path(senders, end)
 
     @staticmethod
-    def _put_odd(senders: list[Sender], end: SendsEnd) -> list[Sender]:
+    def _put_slow_path(senders: list[Sender], end: SendsEnd) -> list[Sender]:
         """The sends up to `end` are put: have the one behind them handled, with what follows it on its
         connection. The senders behind that."""
         done, pieces_done, position = end

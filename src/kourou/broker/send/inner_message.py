@@ -100,11 +100,11 @@ def put(services: BrokerServices, message: InnerMessage, done: PutDone | None, *
 def put_now(
     services: BrokerServices, message: InnerMessage, done: PutDone | None, *, wait: bool = False
 ) -> None:
-    """Have `message` stored where it says, at the end of the pass, which is opened if none is.
+    """Have `message` stored where it says, at the end of the commit cycle, which is opened if none is.
 
     Nothing is stored on return: `done(status, phy_offset, queue_offset)` tells, once; with `wait`
     when it is as durable as the flush mode asks for. Do not put from inside a `done`: that belongs to
-    a pass which is being written (use `loop.call_soon`). PutRefusedError: `done` is not called.
+    a commit cycle which is being written (use `loop.call_soon`). PutRefusedError: `done` is not called.
     """
     tags, keys, uniq_key = _scan(message.properties)
     put_indexed(services, message, tags_code(tags), index_keys(uniq_key, keys), done, wait)
@@ -119,7 +119,7 @@ def put_indexed(
     wait: bool,
 ) -> None:
     """The same for one who knows the code of the tags and the index keys already."""
-    services.passes.open()
+    services.cycles.open()
     store = services.store
     if message.topic == SCHEDULE_TOPIC:  # its queues keep the time of delivery there
         delays, level = store.config.delay_levels, message.queue_id + 1

@@ -1,6 +1,6 @@
-"""SEND_MESSAGE in its forms: checks, then the record goes into the pass.
+"""SEND_MESSAGE in its forms: checks, then the record goes into the commit cycle.
 
-Nothing is stored when a processor returns: the pass that it belongs to is written as a whole,
+Nothing is stored when a processor returns: the commit cycle that it belongs to is written as a whole,
 and its end answers the senders (commit_cycle.py).
 Not here: where a message with a delay waits (delayed_messages.py), how a
 transaction ends (transactions.py).
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kourou.broker.delay.delayed_messages import delay
 from kourou.broker.delay.recall_handle import recall_handle
 from kourou.broker.hooks import SendContext
-from kourou.broker.send.born_host import BORN_HOST, note_born_host
-from kourou.broker.send.fast_send_path import SendRuns
+from kourou.broker.send.born_host import BORN_HOST, record_born_host
+from kourou.broker.send.fast_send_path import FastSendPath
 from kourou.broker.send.inner_message import InnerMessage, put_indexed
 from kourou.broker.send.send_answer import SendAnswer
 from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties, is_delayed
-from kourou.broker.storage.commit_cycle import MAX_PASS_BYTES
-from kourou.broker.transactions.half_message_cache import RecentHalf, RecentHalves
+from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
+from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
 from kourou.broker.transactions.half_messages import (
     check_batch,
     check_half,
@@ -50,7 +50,7 @@ from kourou.protocol.versions import V3_4_9
 from kourou.store.kernel import Kernel
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.addresses import parse_address
-from kourou.transport.connection import RunTaker
+from kourou.transport.connection import BulkHandler
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ class SendTarget(NamedTuple):
 class SendMessageProcessor:
     """Takes messages of producers."""
 
-    def __init__(self, services: BrokerServices, recent_halves: RecentHalves | None = None) -> None:
+    def __init__(self, services: BrokerServices, half_cache: HalfMessageCache | None = None) -> None:
         config = services.config
         self._services = services
-        self._recent_halves = RecentHalves() if recent_halves is None else recent_halves
+        self._half_cache = HalfMessageCache() if half_cache is None else half_cache
         self._topic_configs = services.topics.table
         self._targets: dict[str, SendTarget] = {}
-        self._pass_end = services.pass_end
+        self._commit_cycle = services.commit_cycle
         self._store = services.store
         self._queue = services.store.queues.get
         self._put = services.store.put
@@ -108,11 +108,11 @@ class SendMessageProcessor:
             RequestCode.SEND_BATCH_MESSAGE: self.send_v2,
         }
 
-    def run_taker(self, kernel: Kernel | None) -> RunTaker | None:
+    def bulk_handler(self, kernel: Kernel | None) -> BulkHandler | None:
         """What takes many sends at once; None without a kernel."""
         if kernel is None or len(self._services.store_host) != HOST_V4_BYTES:
             return None
-        return SendRuns(self._services, kernel, self._targets, self._properties.own, self._answer)
+        return FastSendPath(self._services, kernel, self._targets, self._properties.own, self._answer)
 
     def send(self, request: Request) -> None:
         """SEND_MESSAGE, with long names."""
@@ -133,8 +133,8 @@ class SendMessageProcessor:
             target = self._check_topic(request, header)
         if queue_id >= target.queue_nums:
             raise _no_such_queue(request, header, target)
-        if self._pass_end.waiting_messages:
-            self._pass_end.check_room()
+        if self._commit_cycle.waiting_messages:
+            self._commit_cycle.check_room()
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.topic_config.write_queue_nums))
         properties = header.properties or ""
@@ -171,7 +171,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(BORN_HOST) or note_born_host(connection),
+            connection.attributes.get(BORN_HOST) or record_born_host(connection),
             header.sys_flag | target.sys_flag,
             header.flag,
             header.reconsume_times,
@@ -179,8 +179,8 @@ class SendMessageProcessor:
             None if request.head.flag & _ONEWAY else partial(self._stored, request, queue_id, uniq_key),
             waits,
         )
-        if pending_bytes > MAX_PASS_BYTES:
-            self._services.passes.renew()
+        if pending_bytes > MAX_CYCLE_BYTES:
+            self._services.cycles.renew()
 
     def _put_special(
         self,
@@ -199,8 +199,8 @@ class SendMessageProcessor:
         else:
             self._put_delayed(request, header, target, topic, queue_id, sent)
             pending_bytes = self._store.pending_bytes
-        if pending_bytes > MAX_PASS_BYTES:
-            self._services.passes.renew()
+        if pending_bytes > MAX_CYCLE_BYTES:
+            self._services.cycles.renew()
 
     def _put_delayed(
         self,
@@ -239,7 +239,7 @@ class SendMessageProcessor:
             request.body,
             properties_from_bytes(stored),
             header.born_timestamp,
-            connection.attributes.get(BORN_HOST) or note_born_host(connection),
+            connection.attributes.get(BORN_HOST) or record_born_host(connection),
             header.sys_flag | target.sys_flag,
             header.flag,
             header.reconsume_times,
@@ -258,7 +258,7 @@ class SendMessageProcessor:
         """Leave a half pending; how many bytes are pending then."""
         stored, uniq_key, tags_code, keys, waits, _ = sent
         connection = request.connection
-        half = RecentHalf(
+        half = CachedHalfMessage(
             group_of_plain(properties),
             topic,
             queue_id,
@@ -267,7 +267,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(BORN_HOST) or note_born_host(connection),
+            connection.attributes.get(BORN_HOST) or record_born_host(connection),
             half_sys_flag(header.sys_flag | target.sys_flag),
             header.flag,
             header.reconsume_times,
@@ -292,13 +292,13 @@ class SendMessageProcessor:
         self,
         request: Request,
         uniq_key: str,
-        half: RecentHalf,
+        half: CachedHalfMessage,
         status: PutStatus,
         phy_offset: int,
         queue_offset: int,
     ) -> None:
         if status is PutStatus.PUT_OK and half.producer_group:
-            self._recent_halves.add(half, phy_offset, queue_offset)
+            self._half_cache.add(half, phy_offset, queue_offset)
         self._stored(request, half.queue_id, uniq_key, status, phy_offset, queue_offset)
 
     def _answer_timer(
@@ -334,14 +334,14 @@ class SendMessageProcessor:
             self._queue(topic, queue_id),
             split_batch(request.body),
             born_timestamp=header.born_timestamp,
-            born_host=connection.attributes.get(BORN_HOST) or note_born_host(connection),
+            born_host=connection.attributes.get(BORN_HOST) or record_born_host(connection),
             sys_flag=header.sys_flag,
             reconsume_times=header.reconsume_times,
             done=done,
             wait=waits,
         )
-        if self._store.pending_bytes > MAX_PASS_BYTES:
-            self._services.passes.renew()
+        if self._store.pending_bytes > MAX_CYCLE_BYTES:
+            self._services.cycles.renew()
 
     def _answered_batch(
         self,

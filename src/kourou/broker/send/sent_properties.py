@@ -51,7 +51,7 @@ _SPECIAL: Final = frozenset(
     }
 )
 _NOTED: Final = _OURS | _SPECIAL
-NOTED_NAMES: Final = tuple(sorted(name.encode() for name in _NOTED))
+SLOW_PATH_PROPERTIES: Final = tuple(sorted(name.encode() for name in _NOTED))
 """A message with one of these needs more than to be stored."""
 
 _DELAYS: Final = PropertyScanner(

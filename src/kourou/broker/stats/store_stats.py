@@ -1,4 +1,4 @@
-"""Counting what is stored: per topic and pass, not per message."""
+"""Counting what is stored: per topic and commit cycle, not per message."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""PassEnd: the one place that orders write, flush, publish, wake and answer.
+"""CommitCycle: the one place that orders write, flush, publish, wake and answer.
 
-A pass gathers what one loop iteration brings (transport/passes.py). At its end there is one
+A commit cycle gathers what one loop iteration brings (transport/cycles.py). At its end there is one
 write for all of it; then, under ASYNC_FLUSH, readers see the messages and senders hear that
 they are stored. Under SYNC_FLUSH both wait for the sync that covers them: readers see only
 what cannot vanish.
@@ -22,15 +22,15 @@ from kourou.store.message_store import MessageStore
 
 _log = logging.getLogger(__name__)
 
-MAX_PASS_BYTES: Final = 1024 * 1024
-"""A pass is written early when it has grown to this: one answer must not wait for everybody's bytes."""
+MAX_CYCLE_BYTES: Final = 1024 * 1024
+"""A cycle is written early when it has grown to this: one answer must not wait for everybody's bytes."""
 # What may wait for a sync. A disk that is that far behind takes no more: senders are told to come again.
 MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
 MAX_WAITING_MESSAGES: Final = 200_000
 
 
-class PassEnd:
-    """Ends the passes of one broker. Whether they wait for the flush, and how long, may be changed."""
+class CommitCycle:
+    """Ends the cycles of one broker. Whether they wait for the flush, and how long, may be changed."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class PassEnd:
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
         self.waiting_messages = 0
-        # Called before a pass is written: whoever has gathered something for it puts that now.
+        # Called before a commit cycle is written: whoever has gathered something for it puts that now.
         self.before_write: list[Callable[[], None]] = []
         # What the last write failed of; None: it did not.
         self.write_problem: str | None = None
@@ -60,11 +60,11 @@ class PassEnd:
         self._flusher = flusher
 
     def begin(self) -> None:
-        """Fix the time of the pass."""
+        """Fix the time of the commit cycle."""
         self._store.begin_pass()
 
     def end(self) -> None:
-        """Write what the pass has gathered, and do what follows from that."""
+        """Write what the commit cycle has gathered, and do what follows from that."""
         for put_gathered in self.before_write:
             put_gathered()
         try:
@@ -91,7 +91,7 @@ class PassEnd:
             self._give_up()
 
     def flushed(self, phy_offset: int) -> None:
-        """The log is durable up to here. To be called inside a pass: answers leave at its end."""
+        """The log is durable up to here. To be called inside a commit cycle: answers leave at its end."""
         for batch in self._flushing.advance(phy_offset):
             self.waiting_bytes -= batch.size_bytes
             self.waiting_messages -= batch.message_count

@@ -1,6 +1,6 @@
 """FlushService: when a broker's store is made durable.
 
-The log: on request of the pass (SYNC_FLUSH), else every `flushIntervalCommitLog`. Queues and
+The log: on request of the commit cycle (SYNC_FLUSH), else every `flushIntervalCommitLog`. Queues and
 index, which can be rebuilt, follow in rounds. All waiting for the disk is done in threads.
 """
 
@@ -33,7 +33,7 @@ class FlushService:
         self._store = services.store
         self._loop = asyncio.get_running_loop()
         self._flusher = Flusher(services.store, self._post, self._flushed)
-        services.pass_end.attach(self._flusher)
+        services.commit_cycle.attach(self._flusher)
 
     def start(self) -> None:
         """Begin the rounds."""
@@ -57,8 +57,8 @@ class FlushService:
             self._services.tasks.fail(error)
 
     def _flushed(self, phy_offset: int) -> None:
-        self._services.passes.open()
-        self._services.pass_end.flushed(phy_offset)
+        self._services.cycles.open()
+        self._services.commit_cycle.flushed(phy_offset)
 
     async def _flush_log(self) -> None:
         while True:
@@ -67,12 +67,12 @@ class FlushService:
                 self._flusher.request_nowait()
 
     async def _tell_the_late(self) -> None:
-        pass_end = self._services.pass_end
+        commit_cycle = self._services.commit_cycle
         while True:
             await asyncio.sleep(_LOOK_FOR_LATE_S)
-            if pass_end.is_waiting:
-                self._services.passes.open()
-                pass_end.expire(self._services.monotonic_ms())
+            if commit_cycle.is_waiting:
+                self._services.cycles.open()
+                commit_cycle.expire(self._services.monotonic_ms())
 
     async def _watch_log(self) -> None:
         while True:

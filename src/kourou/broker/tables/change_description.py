@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 
-def field_words(body: msgspec.Struct) -> str:
+def describe_fields(body: msgspec.Struct) -> str:
     """Every field with its value.
 
     >>> from kourou.protocol.bodies import MessageQueue
-    >>> field_words(MessageQueue("T", "broker-a", 1))
+    >>> describe_fields(MessageQueue("T", "broker-a", 1))
     'topic="T", brokerName="broker-a", queueId=1'
     """
     return ", ".join(f"{name}={json.dumps(value)}" for name, value in _fields(body).items())
 
 
-def change_words(old: msgspec.Struct, new: msgspec.Struct) -> str:
+def describe_change(old: msgspec.Struct, new: msgspec.Struct) -> str:
     """The fields that differ, each with its new value and its old one."""
     before = _fields(old)
     changed = (

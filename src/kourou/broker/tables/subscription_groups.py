@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kourou.broker.tables.attributes import GROUP_ATTRIBUTES, apply_changes
-from kourou.broker.tables.change_description import change_words, field_words
+from kourou.broker.tables.change_description import describe_change, describe_fields
 from kourou.broker.tables.config_table import ConfigTable
 from kourou.protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from kourou.protocol.names import (
@@ -114,9 +114,9 @@ class SubscriptionGroupManager(ConfigTable):
         attributes = apply_changes(current, config.attributes, GROUP_ATTRIBUTES)
         new = msgspec.structs.replace(config, attributes=attributes)
         if old is None:
-            _log.info("group made: %s", field_words(new))
+            _log.info("group made: %s", describe_fields(new))
         else:
-            _log.info("group %s changed: %s", config.group_name, change_words(old, new))
+            _log.info("group %s changed: %s", config.group_name, describe_change(old, new))
         self.table[config.group_name] = new
         self._next_version()
 
@@ -126,7 +126,7 @@ class SubscriptionGroupManager(ConfigTable):
         old = self.table.pop(group, None)
         if old is not None or bits is not None:
             _log.info(
-                "group %s deleted: %s", group, "forbidden bits only" if old is None else field_words(old)
+                "group %s deleted: %s", group, "forbidden bits only" if old is None else describe_fields(old)
             )
             self._next_version()
         return old is not None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kourou.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes, parse_changes
-from kourou.broker.tables.change_description import change_words, field_words
+from kourou.broker.tables.change_description import describe_change, describe_fields
 from kourou.broker.tables.config_table import ConfigTable
 from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS, check_topic_name
 from kourou.broker.tables.system_topics import default_topic_config, system_topic_configs
@@ -143,7 +143,7 @@ class TopicConfigManager(ConfigTable):
             topic_filter_type=default.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        _log.info("topic made like %s for %s: %s", default_topic, remote_address, field_words(created))
+        _log.info("topic made like %s for %s: %s", default_topic, remote_address, describe_fields(created))
         return self._put(created)
 
     def _inheritable(self, default_topic: str) -> TopicConfig | None:
@@ -175,7 +175,7 @@ class TopicConfigManager(ConfigTable):
                 topic_sys_flag=sys_flag,
                 order=bool(is_order),
             )
-            _log.info("topic made: %s", field_words(created))
+            _log.info("topic made: %s", describe_fields(created))
             return self._put(created)
         if is_order is not None and is_order != known.order:
             return self._put(_with(known, order=is_order))
@@ -193,9 +193,9 @@ class TopicConfigManager(ConfigTable):
         if new == old:
             return
         if old is None:
-            _log.info("topic made: %s", field_words(new))
+            _log.info("topic made: %s", describe_fields(new))
         else:
-            _log.info("topic %s changed: %s", config.topic_name, change_words(old, new))
+            _log.info("topic %s changed: %s", config.topic_name, describe_change(old, new))
         self._put(new)
 
     def delete(self, topic: str) -> bool:
@@ -203,7 +203,7 @@ class TopicConfigManager(ConfigTable):
         old = self.table.pop(topic, None)
         if old is None:
             return False
-        _log.info("topic deleted: %s", field_words(old))
+        _log.info("topic deleted: %s", describe_fields(old))
         self._next_version()
         self._on_change(None)
         return True

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.send.inner_message import put_now
-from kourou.broker.storage.commit_cycle import MAX_PASS_BYTES
+from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.record_reads import RecordReads, read_records, when_read
-from kourou.broker.transactions.half_message_cache import RecentHalf
+from kourou.broker.transactions.half_message_cache import CachedHalfMessage
 from kourou.broker.transactions.half_message_states import ENDED, OPEN
 from kourou.broker.transactions.half_messages import resumed
 from kourou.broker.transactions.transaction_times import immunity_ms
@@ -98,7 +98,7 @@ class EndTransactionProcessor:
                 "Message store is slave mode, so end transaction is forbidden.",
             )
 
-    def _is_meant(self, header: EndTransactionRequestHeader, half: RecentHalf) -> bool:
+    def _is_meant(self, header: EndTransactionRequestHeader, half: CachedHalfMessage) -> bool:
         """Whether a half that is at hand can end now; what else is wrong its record tells."""
         return (
             half.phy_offset == header.commit_log_offset
@@ -178,17 +178,17 @@ class EndTransactionProcessor:
             )
 
     def _put(
-        self, request: Request, header: EndTransactionRequestHeader, half: MessageExt | RecentHalf
+        self, request: Request, header: EndTransactionRequestHeader, half: MessageExt | CachedHalfMessage
     ) -> None:
         done = None if request.is_oneway else partial(_answer, request)
         if header.commit_or_rollback != _COMMIT:
             pending_bytes = self._transactions.roll_back(half, done)
-        elif isinstance(half, RecentHalf):
+        elif isinstance(half, CachedHalfMessage):
             pending_bytes = self._transactions.commit_recent(half, done)
         else:
             pending_bytes = self._transactions.commit(half, done)
-        if pending_bytes > MAX_PASS_BYTES:
-            self._services.passes.renew()
+        if pending_bytes > MAX_CYCLE_BYTES:
+            self._services.cycles.renew()
 
     # -- RESUME_CHECK_HALF_MESSAGE ---------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""RecentHalves: halves that were stored a moment ago, kept in memory until they end.
+"""HalfMessageCache: halves that were stored a moment ago, kept in memory until they end.
 
 Nearly every half ends within milliseconds. Its end then need not read the record and take it apart again:
 what the commit puts is at hand. It is never more than a shortcut. A half that is not here (put by a broker
@@ -20,7 +20,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 _KEY_BYTES: Final = 64
 
 
-class RecentHalf(msgspec.Struct, gc=False):
+class CachedHalfMessage(msgspec.Struct, gc=False):
     """A half as it was put. `topic` and `queue_id` are where it goes; `phy_offset` and `queue_offset`, where
     it is, are known when it is stored."""
 
@@ -45,17 +45,17 @@ class RecentHalf(msgspec.Struct, gc=False):
         return len(self.body) + 2 * len(self.properties) + _KEY_BYTES * len(self.keys)
 
 
-class RecentHalves:
+class HalfMessageCache:
     """The halves of one broker, by queue_offset. Owned by the loop's thread."""
 
     def __init__(self) -> None:
-        self._halves: dict[int, RecentHalf] = {}
+        self._halves: dict[int, CachedHalfMessage] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._halves)
 
-    def add(self, half: RecentHalf, phy_offset: int, queue_offset: int) -> None:
+    def add(self, half: CachedHalfMessage, phy_offset: int, queue_offset: int) -> None:
         """Keep a half that is stored there."""
         if len(self._halves) >= MAX_HALVES or self._bytes > MAX_BYTES:
             # The few among them that will still end are found in the log.
@@ -65,7 +65,7 @@ class RecentHalves:
         self._halves[queue_offset] = half
         self._bytes += half.size_bytes
 
-    def take(self, queue_offset: int) -> RecentHalf | None:
+    def take(self, queue_offset: int) -> CachedHalfMessage | None:
         """The half, for whoever ends it now: it is not kept any longer."""
         half = self._halves.pop(queue_offset, None)
         if half is not None:

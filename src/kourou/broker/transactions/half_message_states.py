@@ -1,4 +1,4 @@
-"""HalfTable: which half messages have ended. A decision about a half is made here, once.
+"""HalfMessageStates: which half messages have ended. A decision about a half is made here, once.
 
 Of every half from `half_queue_offset` on one byte is kept, and of every op record from
 `op_queue_offset` on the last half that it ends: these two offsets are what Apache keeps as the
@@ -17,13 +17,13 @@ import numpy as np
 
 OPEN: Final = 0
 ENDING: Final = 1
-"""Its op record is in a pass that is not stored yet."""
+"""Its op record is in a commit cycle that is not stored yet."""
 ENDED: Final = 2
 
 _NONE: Final = -1
 
 
-class HalfTable:
+class HalfMessageStates:
     """Plain state, owned by the loop's thread."""
 
     def __init__(self, half_queue_offset: int = 0, op_queue_offset: int = 0) -> None:
@@ -59,8 +59,8 @@ class HalfTable:
     # -- ending ----------------------------------------------------------------------------------
 
     def begin(self, queue_offset: int, *, copy_queue_offset: int | None = None) -> None:
-        """The op record of an open half is in the pass; with a copy, which is the half from now on."""
-        # This and `stored` are for each transaction: `state`, `_set` and `_note_op` without the calls.
+        """The op record of an open half is in the commit cycle; with a copy, which replaces the half."""
+        # This and `stored` are for each transaction: `state`, `_set` and `_record_op` without the calls.
         position, states = queue_offset - self.half_queue_offset, self._states
         if position >= len(states):
             states.extend(bytes(position + 1 - len(states)))
@@ -77,7 +77,7 @@ class HalfTable:
         if op_queue_offset - self.op_queue_offset == len(self._ops):
             self._ops.append(queue_offset)
         else:
-            self._note_op(op_queue_offset, queue_offset)
+            self._record_op(op_queue_offset, queue_offset)
         if self._origins:
             self._forget_origins(queue_offset)
 
@@ -104,7 +104,7 @@ class HalfTable:
             if copy is not None:
                 self._move(queue_offset, copy)
             self._forget_origins(queue_offset)
-        self._note_op(op_queue_offset, last)
+        self._record_op(op_queue_offset, last)
 
     def skip(self, queue_offset: int) -> None:
         """There is no such half any more."""
@@ -119,7 +119,7 @@ class HalfTable:
             self._states.extend(bytes(position + 1 - len(self._states)))
         self._states[position] = state
 
-    def _note_op(self, op_queue_offset: int, last_queue_offset: int) -> None:
+    def _record_op(self, op_queue_offset: int, last_queue_offset: int) -> None:
         position = op_queue_offset - self.op_queue_offset
         if position < 0:
             return

@@ -18,7 +18,7 @@ import msgspec
 
 from kourou.broker.hooks import GivenUpTransaction, TransactionEnd
 from kourou.broker.send.inner_message import InnerMessage
-from kourou.broker.storage.commit_cycle import MAX_PASS_BYTES
+from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.record_reads import RecordReads, read_records
 from kourou.broker.transactions.half_message_states import ENDED, OPEN
 from kourou.broker.transactions.half_messages import check_times, property_number, real_place, without_mark
@@ -137,8 +137,8 @@ class TransactionCheck:
             if refusal.status not in _OF_THE_MESSAGE:
                 raise
             self._leave(half, step, refusal, turn)
-        if self._services.store.pending_bytes > MAX_PASS_BYTES:
-            self._services.passes.renew()
+        if self._services.store.pending_bytes > MAX_CYCLE_BYTES:
+            self._services.cycles.renew()
         return True
 
     def _put_step(self, half: MessageExt, step: NextStep, turn: _Turn) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.transactions.half_message_states import OPEN, HalfTable
+from kourou.broker.transactions.half_message_states import OPEN, HalfMessageStates
 from kourou.broker.transactions.half_messages import MOVED_TO, moved_from, property_number
 from kourou.broker.transactions.transactions import OP_PROPERTIES, Transactions
 from kourou.protocol.codes import MessageSysFlag
@@ -39,7 +39,7 @@ _COMMIT: Final = MessageSysFlag.TRANSACTION_COMMIT_TYPE.value
 def recover(services: BrokerServices, transactions: Transactions) -> None:
     """Fill the table. Waits for the disk; while it runs nobody else may use the store."""
     half_queue, op_queue = transactions.half_queue, transactions.op_queue
-    table = transactions.table = HalfTable(
+    table = transactions.table = HalfMessageStates(
         _noted(services, RMQ_SYS_TRANS_HALF_TOPIC, half_queue),
         _noted(services, RMQ_SYS_TRANS_OP_HALF_TOPIC, op_queue),
     )
@@ -74,7 +74,7 @@ def _ended_by(op: MessageExt, end_queue_offset: int) -> list[int]:
 # -- a write that was cut through --------------------------------------------------------------------
 
 
-def _put_missing_op(store: MessageStore, table: HalfTable, store_host: bytes) -> None:
+def _put_missing_op(store: MessageStore, table: HalfMessageStates, store_host: bytes) -> None:
     last = _last_record(store)
     half = None if last is None else _half_behind(store, last)
     if last is None or half is None:

@@ -1,4 +1,4 @@
-"""Transactions: how a half message ends, each way in one pass with the op record that says so.
+"""Transactions: how a half message ends, each way in one commit cycle with the op record that says so.
 
 Op record: RMQ_SYS_TRANS_OP_HALF_TOPIC/0, tag `d`, the body is the half's queue_offset as text: one
 half per record, which both Apache versions read. It lies right behind what it belongs to:
@@ -6,7 +6,7 @@ half per record, which both Apache versions read. It lies right behind what it b
     commit   message, op            given up   record for TRANS_CHECK_MAX_TIME_TOPIC, op
     rollback          op            put again  copy of the half, op with __KOUROU_MOVED_TO
 
-A pass is written as a whole, so the two share one fate; of a write that a kill cut through, only
+A commit cycle is written as a whole, so the two share one fate; of a write that a kill cut through, only
 the op record can be missing, at the end of the log (transaction_recovery.py puts it there).
 Not here: who decides (end_transaction_processor.py, transaction_check.py).
 """
@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.send.inner_message import InnerMessage, put, put_now
-from kourou.broker.transactions.half_message_cache import RecentHalf, RecentHalves
-from kourou.broker.transactions.half_message_states import HalfTable
+from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
+from kourou.broker.transactions.half_message_states import HalfMessageStates
 from kourou.broker.transactions.half_messages import (
     MOVED_TO,
     committed,
@@ -59,8 +59,8 @@ class Transactions:
         self._queue = queues.get
         self._put = services.store.put
         self._unsettled: tuple[int, int, int] | None = None
-        self.table = HalfTable()
-        self.recent = RecentHalves()
+        self.table = HalfMessageStates()
+        self.recent = HalfMessageCache()
         self.half_queue = queues.get(RMQ_SYS_TRANS_HALF_TOPIC, 0)
         self.op_queue = queues.get(RMQ_SYS_TRANS_OP_HALF_TOPIC, 0)
 
@@ -73,9 +73,9 @@ class Transactions:
         put(self._services, committed(half), None)
         return self._put_op(half.queue_offset, done)
 
-    def commit_recent(self, half: RecentHalf, done: PutDone | None) -> int:
+    def commit_recent(self, half: CachedHalfMessage, done: PutDone | None) -> int:
         """The same for a half that is at hand, as nearly all are: without the steps in between."""
-        self._services.passes.open()
+        self._services.cycles.open()
         self._put(
             self._queue(half.topic, half.queue_id),
             half.body,
@@ -93,7 +93,7 @@ class Transactions:
         )
         return self._put_op(half.queue_offset, done)
 
-    def roll_back(self, half: MessageExt | RecentHalf, done: PutDone | None) -> int:
+    def roll_back(self, half: MessageExt | CachedHalfMessage, done: PutDone | None) -> int:
         """Let nobody ever see the message. As `commit`."""
         return self._put_op(half.queue_offset, done)
 
@@ -123,7 +123,7 @@ class Transactions:
         properties = _OP_RAW
         if copy_queue_offset is not None:
             properties += b"%s\x01%d\x02" % (MOVED_TO.encode(), copy_queue_offset)
-        services.passes.open()
+        services.cycles.open()
         self.table.begin(queue_offset, copy_queue_offset=copy_queue_offset)
         try:
             return self._put(

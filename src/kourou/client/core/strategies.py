@@ -46,7 +46,7 @@ def check_strategy(strategy: object) -> None:
     known = ", ".join(each.__name__ for each in _ALL)
     raise TypeError(
         "strategy is an object with a name and a method allocate, such as those of "
-        f"kourou.client.core.strategies ({known}), not {strategy!r}"
+        f"kourou.client ({known}), not {strategy!r}"
     )
 
 

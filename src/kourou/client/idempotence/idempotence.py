@@ -165,7 +165,7 @@ def idempotent(
     """Make a handler do its work once for each key.
 
     >>> from kourou import Message
-    >>> from kourou.client.idempotence.idempotence_stores import MemoryStore
+    >>> from kourou.client import MemoryStore
     >>> @idempotent(store=MemoryStore(), scope="billing")
     ... def charge(message):
     ...     print("charged for", message.keys[0])
@@ -185,7 +185,7 @@ def idempotent(
     if handler or store is None:
         raise TypeError(
             "idempotent needs a store: write @idempotent(store=...), "
-            "for example with MemoryStore() of kourou.client.idempotence.idempotence_stores"
+            "for example with MemoryStore() of kourou.client"
         )
     if key is unique_id_key:
         warnings.warn(

@@ -48,7 +48,7 @@ class LitePullOptions:
     consume_from: ConsumeFrom = "last"
     """Where a group begins that has no offset yet."""
     strategy: AllocateStrategy = AllocateAveragely()
-    """How a group shares out queues: one of `kourou.client.core.strategies`."""
+    """How a group shares out queues: a strategy of `kourou.client`."""
     auto_commit: bool = True
     """Whether what was polled is committed by itself, when a later poll shows that it is done with."""
     auto_commit_interval_ms: int = 5_000

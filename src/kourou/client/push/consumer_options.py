@@ -68,7 +68,7 @@ class ConsumerOptions:
     orderly: bool = False
     """Whether the messages of a queue are handled one after the other."""
     strategy: AllocateStrategy = AllocateAveragely()
-    """How a group shares out queues: one of `kourou.client.core.strategies`."""
+    """How a group shares out queues: a strategy of `kourou.client`."""
     concurrency: int = 20
     """How many handlers run at once (`consumeThreadMax`)."""
     batch_size: int = 1

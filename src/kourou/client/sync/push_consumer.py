@@ -38,7 +38,7 @@ class PushConsumer(PlainClient[AsyncPushConsumer]):
     Handlers run in threads of the consumer, at most `concurrency` at once; an `async def` runs on the event
     loop that all plain clients share, and must not block it. Delivery is at least once, so handlers have to
     be idempotent. A handler that returns None or ConsumeResult.SUCCESS is done with the message; one that
-    returns ConsumeResult.LATER, or raises, gets it again later. See kourou.client.push.push_consumer for the
+    returns ConsumeResult.LATER, or raises, gets it again later. See AsyncPushConsumer for the
     rest. Keyword arguments are those of ConsumerOptions and ClientSettings.
     """
 

@@ -13,8 +13,8 @@ import pytest
 from kourou.broker.controller import BrokerController
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.broker.transactions import end_transaction_processor
-from kourou.broker.transactions import half_message_cache as recent_halves
-from kourou.broker.transactions.half_message_cache import RecentHalf, RecentHalves
+from kourou.broker.transactions import half_message_cache as half_cache
+from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
 from kourou.broker.transactions.transactions import Transactions
 from kourou.protocol.codes import CommandFlag, RequestCode
 from kourou.protocol.command import RemotingCommand
@@ -52,17 +52,17 @@ SENT = {
 }
 
 
-class Forgetful(RecentHalves):
+class Forgetful(HalfMessageCache):
     """Keeps nothing."""
 
-    def add(self, half: RecentHalf, phy_offset: int, queue_offset: int) -> None:
+    def add(self, half: CachedHalfMessage, phy_offset: int, queue_offset: int) -> None:
         pass
 
 
 class Broker:
     """A broker that is fed by hand, with one producer. Its clock stands still."""
 
-    def __init__(self, controller: BrokerController, recent: RecentHalves) -> None:
+    def __init__(self, controller: BrokerController, recent: HalfMessageCache) -> None:
         self.services = controller.services
         self.transactions = Transactions(self.services)
         self.transactions.recent = recent
@@ -71,14 +71,14 @@ class Broker:
             **end_transaction_processor.processors(self.services, self.transactions),
         }
         self.connection = Connection(
-            self.services.passes, Dispatcher(processors), ConnectionLimits(), InboundBudget(1 << 30)
+            self.services.cycles, Dispatcher(processors), ConnectionLimits(), InboundBudget(1 << 30)
         )
         self.transport = MemoryTransport(self.connection)
 
     def feed(self, *commands: RemotingCommand) -> list[RemotingCommand]:
         """The answers to requests that come in one read."""
         self.connection.data_received(b"".join([command.encode() for command in commands]))
-        self.services.passes.close()
+        self.services.cycles.close()
         return self.transport.commands()
 
     def half(self, body: bytes = b"half", properties: str = HALF, **fields: Any) -> SendMessageResponseHeader:
@@ -125,7 +125,7 @@ def end(stored: SendMessageResponseHeader, how: int, **fields: Any) -> RemotingC
 
 @asynccontextmanager
 async def running(
-    root: Path, recent: RecentHalves, *, files: Files | None = None, **keys: Any
+    root: Path, recent: HalfMessageCache, *, files: Files | None = None, **keys: Any
 ) -> AsyncIterator[Broker]:
     settings = config(root, transaction_check_interval=3_600_000, **keys)
     async with BrokerController(settings, files=files, clock=FakeClock(NOW_MS)) as controller:
@@ -149,7 +149,7 @@ async def test_an_end_stores_what_the_record_of_its_half_would_have_made(
             await stack.enter_async_context(
                 running(tmp_path / host, recent, bind_address=host, listen_port=port)
             )
-            for host, recent in (("127.0.0.1", RecentHalves()), ("127.0.0.2", Forgetful()))
+            for host, recent in (("127.0.0.1", HalfMessageCache()), ("127.0.0.2", Forgetful()))
         ]
         units = []
         for broker in (quick, slow):
@@ -176,7 +176,7 @@ async def test_an_end_stores_what_the_record_of_its_half_would_have_made(
 async def test_an_end_that_does_not_fit_ends_nothing_and_the_right_one_still_does(
     tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    async with running(tmp_path, RecentHalves()) as broker:
+    async with running(tmp_path, HalfMessageCache()) as broker:
         stored = broker.half(b"1")
         broker.half(b"2")
         (answer,) = broker.feed(end(stored, COMMIT, **wrong))
@@ -187,7 +187,7 @@ async def test_an_end_that_does_not_fit_ends_nothing_and_the_right_one_still_doe
 
 
 async def test_two_ends_in_one_read_are_one(tmp_path: Path) -> None:
-    async with running(tmp_path, RecentHalves()) as broker:
+    async with running(tmp_path, HalfMessageCache()) as broker:
         stored = broker.half()
         first, *_ = broker.feed(end(stored, COMMIT), end(stored, ROLLBACK), end(stored, COMMIT))
         assert first.code == 0
@@ -196,7 +196,7 @@ async def test_two_ends_in_one_read_are_one(tmp_path: Path) -> None:
 
 
 async def test_who_does_not_know_leaves_the_half_at_hand(tmp_path: Path) -> None:
-    async with running(tmp_path, RecentHalves()) as broker:
+    async with running(tmp_path, HalfMessageCache()) as broker:
         stored = broker.half()
         assert broker.feed(end(stored, UNKNOWN)) == []
         assert len(broker.transactions.recent) == 1
@@ -205,18 +205,18 @@ async def test_who_does_not_know_leaves_the_half_at_hand(tmp_path: Path) -> None
 
 
 async def test_a_half_put_again_ends_by_its_copy(tmp_path: Path) -> None:
-    async with running(tmp_path, RecentHalves()) as broker:
+    async with running(tmp_path, HalfMessageCache()) as broker:
         stored = broker.half()
         record = read_queue(broker.services.store, "RMQ_SYS_TRANS_HALF_TOPIC")[0]
         broker.transactions.put_again(record, is_checked=True, done=None)
-        broker.services.passes.close()
+        broker.services.cycles.close()
         broker.feed(end(stored, COMMIT))
         await broker.services.requests.wait_idle(5)
         assert (broker.visible(), broker.ops()) == ([b"half"], [b"0", b"1"])
 
 
 async def test_a_oneway_end_is_not_answered(tmp_path: Path) -> None:
-    async with running(tmp_path, RecentHalves()) as broker:
+    async with running(tmp_path, HalfMessageCache()) as broker:
         command = end(broker.half(), COMMIT)
         command.flag |= CommandFlag.ONEWAY
         assert broker.feed(command) == []
@@ -230,7 +230,7 @@ async def test_a_half_that_could_not_be_written_is_not_at_hand_and_its_place_is_
     tmp_path: Path,
 ) -> None:
     files = FaultyFiles()
-    async with running(tmp_path, RecentHalves(), files=files) as broker:
+    async with running(tmp_path, HalfMessageCache(), files=files) as broker:
         stored = broker.half(b"0")
         files.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
         (answer,) = broker.feed(half(b"lost", HALF))
@@ -244,7 +244,7 @@ async def test_a_half_that_could_not_be_written_is_not_at_hand_and_its_place_is_
 
 async def test_an_end_that_could_not_be_written_can_come_again(tmp_path: Path) -> None:
     files = FaultyFiles()
-    async with running(tmp_path, RecentHalves(), files=files) as broker:
+    async with running(tmp_path, HalfMessageCache(), files=files) as broker:
         stored = broker.half()
         files.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
         (answer,) = broker.feed(end(stored, COMMIT))
@@ -258,24 +258,24 @@ async def test_an_end_that_could_not_be_written_can_come_again(tmp_path: Path) -
 
 
 def test_what_never_ends_costs_no_more_than_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_halves, "MAX_HALVES", 10)
-    monkeypatch.setattr(recent_halves, "MAX_BYTES", 500)
-    halves = RecentHalves()
+    monkeypatch.setattr(half_cache, "MAX_HALVES", 10)
+    monkeypatch.setattr(half_cache, "MAX_BYTES", 500)
+    halves = HalfMessageCache()
     for queue_offset in range(100):
         halves.add(recent(b"x" * 20), 0, queue_offset)
         assert 1 <= len(halves) <= 10
     newest = halves.take(99)
     assert newest is not None and newest.queue_offset == 99
     assert halves.take(99) is None
-    halves = RecentHalves()
+    halves = HalfMessageCache()
     for queue_offset in range(100):
         halves.add(recent(b"x" * 200), 0, queue_offset)
         assert len(halves) <= 4
 
 
 def test_what_has_ended_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_halves, "MAX_BYTES", 500)
-    halves = RecentHalves()
+    monkeypatch.setattr(half_cache, "MAX_BYTES", 500)
+    halves = HalfMessageCache()
     halves.add(recent(b""), 0, 1_000)
     for queue_offset in range(100):
         halves.add(recent(b"x" * 200), 0, queue_offset)
@@ -287,12 +287,12 @@ def test_what_has_ended_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_properties_and_keys_count_too(
     monkeypatch: pytest.MonkeyPatch, properties: bytes, keys: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(recent_halves, "MAX_BYTES", 500)
-    halves = RecentHalves()
+    monkeypatch.setattr(half_cache, "MAX_BYTES", 500)
+    halves = HalfMessageCache()
     for queue_offset in range(100):
         halves.add(recent(b"", properties, keys), 0, queue_offset)
         assert len(halves) <= 4
 
 
-def recent(body: bytes, properties: bytes = b"", keys: tuple[str, ...] = ()) -> RecentHalf:
-    return RecentHalf("PG", "T", 0, body, properties, 0, keys, 0, b"", 0, 0, 0)
+def recent(body: bytes, properties: bytes = b"", keys: tuple[str, ...] = ()) -> CachedHalfMessage:
+    return CachedHalfMessage("PG", "T", 0, body, properties, 0, keys, 0, b"", 0, 0, 0)

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kourou.broker.pull import cold_pull_queues as pull_lines
-from kourou.broker.pull.cold_pull_queues import MAX_UNDER_WAY, PullLines
+from kourou.broker.pull.cold_pull_queues import MAX_UNDER_WAY, ColdPullQueues
 from kourou.errors import RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
-from kourou.transport.passes import Passes
+from kourou.transport.cycles import Cycles
 from kourou.transport.request import Request
 from kourou.transport.settings import ConnectionLimits
 from kourou.transport.tasks import TaskOwner
@@ -25,11 +25,11 @@ class Bench:
 
     def __init__(self, *, reads: bool = True) -> None:
         self.tasks = TaskOwner("pulls")
-        self.lines = PullLines(self.tasks)
+        self.lines = ColdPullQueues(self.tasks)
         self.started: list[int] = []
         self.allow = asyncio.Semaphore(0)
         self.connection = Connection(
-            Passes(), self._pull, ConnectionLimits(write_high_bytes=1000), InboundBudget(2**30)
+            Cycles(), self._pull, ConnectionLimits(write_high_bytes=1000), InboundBudget(2**30)
         )
         self.peer = MemoryTransport(self.connection, reads=reads)
 
@@ -137,7 +137,7 @@ async def test_an_error_is_the_answer_and_the_next_one_follows(bench: Bench) -> 
 
 def _request_of(connection: Connection, opaque: int) -> Request:
     requests: list[Request] = []
-    other = Connection(Passes(), requests.append, ConnectionLimits(), InboundBudget(2**30))
+    other = Connection(Cycles(), requests.append, ConnectionLimits(), InboundBudget(2**30))
     MemoryTransport(other)
     other.data_received(RemotingCommand(11, opaque=opaque).encode())
     requests[0].connection = connection

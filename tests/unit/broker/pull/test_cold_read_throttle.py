@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kourou.broker.pull import cold_read_throttle as read_turns
-from kourou.broker.pull.cold_read_throttle import ReadTurns
+from kourou.broker.pull.cold_read_throttle import ColdReadThrottle
 
 
 class Log:
@@ -26,7 +26,7 @@ async def an_iteration() -> None:
 
 
 async def test_when_nobody_sends_nobody_waits() -> None:
-    turns = ReadTurns(Log())
+    turns = ColdReadThrottle(Log())
     assert all(turns.take_nowait() for _ in range(5))
     await asyncio.wait_for(turns.wait(), 1)
 
@@ -34,7 +34,7 @@ async def test_when_nobody_sends_nobody_waits() -> None:
 async def test_while_messages_are_put_one_reads_in_some_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     log = Log()
-    turns = ReadTurns(log)
+    turns = ColdReadThrottle(log)
     log.end = 100
     assert [turns.take_nowait() for _ in range(3)] == [True, False, False]
     for _ in range(read_turns.ITERATIONS - 1):
@@ -47,7 +47,7 @@ async def test_while_messages_are_put_one_reads_in_some_iterations(monkeypatch: 
 async def test_who_reads_much_waits_the_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     log = Log()
-    turns = ReadTurns(log)
+    turns = ColdReadThrottle(log)
     log.end = 100
     assert turns.take_nowait()
     turns.spend(4 * read_turns.TURN_BYTES)
@@ -64,7 +64,7 @@ async def test_who_reads_much_waits_the_longer(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_what_is_read_while_nobody_sends_costs_no_turn() -> None:
-    turns = ReadTurns(Log())
+    turns = ColdReadThrottle(Log())
     turns.spend(1 << 30)
     assert turns.take_nowait()
 
@@ -72,7 +72,7 @@ async def test_what_is_read_while_nobody_sends_costs_no_turn() -> None:
 async def test_those_who_wait_come_in_order_and_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     log, came = Log(), list[int]()
-    turns = ReadTurns(log)
+    turns = ColdReadThrottle(log)
     log.end = 100
     assert turns.take_nowait()
 
@@ -88,7 +88,7 @@ async def test_those_who_wait_come_in_order_and_before_others(monkeypatch: pytes
 
 async def test_those_who_wait_all_go_on_when_sending_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
-    turns = ReadTurns(log)
+    turns = ColdReadThrottle(log)
     log.end = 100
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     assert turns.take_nowait()
@@ -102,7 +102,7 @@ async def test_those_who_wait_all_go_on_when_sending_ends(monkeypatch: pytest.Mo
 async def test_one_who_gave_up_takes_nobodys_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     log = Log()
-    turns = ReadTurns(log)
+    turns = ColdReadThrottle(log)
     log.end = 100
     first, gone, there = (asyncio.create_task(turns.wait()) for _ in range(3))
     await first

@@ -15,7 +15,7 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
-from kourou.transport.passes import Passes
+from kourou.transport.cycles import Cycles
 from kourou.transport.request import Request
 from kourou.transport.settings import ConnectionLimits
 
@@ -29,7 +29,7 @@ class Peer:
     def __init__(self, port: int = 40_000) -> None:
         self._requests: list[Request] = []
         self.connection = Connection(
-            Passes(), self._requests.append, ConnectionLimits(), InboundBudget(2**30)
+            Cycles(), self._requests.append, ConnectionLimits(), InboundBudget(2**30)
         )
         MemoryTransport(self.connection, port=port)
         self.connection.data_received(RemotingCommand(11).encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.storage.commit_cycle import MAX_WAITING_BYTES, PassEnd
+from kourou.broker.storage.commit_cycle import MAX_WAITING_BYTES, CommitCycle
 from kourou.errors import RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.store.log.put_status import PutStatus
@@ -26,17 +26,17 @@ class HandFlusher:
     def request_nowait(self) -> None:
         self.asked += 1
 
-    def sync(self, pass_end: PassEnd) -> None:
+    def sync(self, commit_cycle: CommitCycle) -> None:
         self._store.flush()
-        pass_end.flushed(self._store.log.flushed_phy_offset)
+        commit_cycle.flushed(self._store.log.flushed_phy_offset)
 
 
 class Senders:
     """Puts messages, keeps what their senders were told."""
 
-    def __init__(self, store: MessageStore, pass_end: PassEnd) -> None:
+    def __init__(self, store: MessageStore, commit_cycle: CommitCycle) -> None:
         self._store = store
-        self._pass_end = pass_end
+        self._commit_cycle = commit_cycle
         self.told: list[PutStatus] = []
 
     def put(self, *, wait: bool = True) -> None:
@@ -45,9 +45,9 @@ class Senders:
         )
 
     def send(self, *, wait: bool = True) -> None:
-        self._pass_end.begin()
+        self._commit_cycle.begin()
         self.put(wait=wait)
-        self._pass_end.end()
+        self._commit_cycle.end()
 
     def _done(self, status: PutStatus, phy_offset: int, queue_offset: int) -> None:
         self.told.append(status)
@@ -63,13 +63,13 @@ def kit(tmp_path: Path) -> Iterator[StoreKit]:
         yield kit
 
 
-def pass_end(store: MessageStore, *, sync: bool) -> PassEnd:
-    return PassEnd(store, sync_flush_timeout_ms=5_000, waits_for_flush=sync, monotonic_ms=lambda: 700)
+def commit_cycle(store: MessageStore, *, sync: bool) -> CommitCycle:
+    return CommitCycle(store, sync_flush_timeout_ms=5_000, waits_for_flush=sync, monotonic_ms=lambda: 700)
 
 
 def test_without_waiting_for_the_disk_senders_are_told_after_the_write(kit: StoreKit) -> None:
     store = kit.open()
-    end = pass_end(store, sync=False)
+    end = commit_cycle(store, sync=False)
     senders = Senders(store, end)
     end.begin()
     senders.put()
@@ -80,7 +80,7 @@ def test_without_waiting_for_the_disk_senders_are_told_after_the_write(kit: Stor
 
 def test_with_sync_flush_nothing_is_told_or_seen_before_the_sync(kit: StoreKit) -> None:
     store = kit.open()
-    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
     senders = Senders(store, end)
     senders.send()
@@ -93,7 +93,7 @@ def test_with_sync_flush_nothing_is_told_or_seen_before_the_sync(kit: StoreKit) 
 
 def test_a_sender_that_does_not_wait_is_told_at_once(kit: StoreKit) -> None:
     store = kit.open()
-    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
     senders = Senders(store, end)
     senders.send(wait=False)
@@ -104,7 +104,7 @@ def test_a_sender_that_does_not_wait_is_told_at_once(kit: StoreKit) -> None:
 
 def test_a_sync_that_takes_too_long_is_told_and_still_counts(kit: StoreKit) -> None:
     store = kit.open()
-    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
     senders = Senders(store, end)
     senders.send()
@@ -118,7 +118,7 @@ def test_a_sync_that_takes_too_long_is_told_and_still_counts(kit: StoreKit) -> N
 
 def test_a_write_that_fails_is_told_to_all_of_its_pass_and_leaves_nothing(kit: StoreKit) -> None:
     store = kit.open()
-    end = pass_end(store, sync=False)
+    end = commit_cycle(store, sync=False)
     senders = Senders(store, end)
     senders.send()
     assert isinstance(kit.files, FaultyFiles)
@@ -132,7 +132,7 @@ def test_a_write_that_fails_is_told_to_all_of_its_pass_and_leaves_nothing(kit: S
 
 def test_a_sync_that_fails_is_told_and_its_messages_are_never_seen(kit: StoreKit) -> None:
     store = kit.open()
-    end, flusher = pass_end(store, sync=True), HandFlusher(store)
+    end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
     senders = Senders(store, end)
     senders.send()
@@ -146,7 +146,7 @@ def test_a_sync_that_fails_is_told_and_its_messages_are_never_seen(kit: StoreKit
 
 def test_a_disk_that_is_far_behind_takes_no_more(kit: StoreKit) -> None:
     store = kit.open()
-    end = pass_end(store, sync=True)
+    end = commit_cycle(store, sync=True)
     end.check_room()
     end.waiting_bytes = MAX_WAITING_BYTES + 1
     with pytest.raises(RequestError, match=r"\[REJECTREQUEST\]system busy") as refused:

@@ -59,7 +59,7 @@ async def test_a_write_that_is_cut_anywhere_leaves_one_outcome(tmp_path: Path, n
         half = broker.put_half(b"half")
         begin = broker.store.log.max_phy_offset
         DEEDS[name](broker.transactions, half)
-        broker.passes.close()
+        broker.cycles.close()
         size = broker.store.log.max_phy_offset - begin
         whole = outcomes(broker)
     assert sum(whole) == (0 if name == "roll back" else 1)
@@ -67,7 +67,7 @@ async def test_a_write_that_is_cut_anywhere_leaves_one_outcome(tmp_path: Path, n
         async with half_broker(tmp_path / str(cut_bytes)) as broker:
             half = broker.put_half(b"half")
             DEEDS[name](broker.transactions, half)
-            broker.passes.close()
+            broker.cycles.close()
             cut(broker, begin + cut_bytes)
             assert outcomes(broker) in ((0, 0, 1), whole), f"cut after {cut_bytes} of {size} bytes"
             await _end_twice(broker, half)
@@ -89,7 +89,7 @@ async def test_a_commit_without_its_op_record_gets_it_before_anything_else(tmp_p
     async with half_broker(tmp_path) as broker:
         half = broker.put_half(b"half")
         put_now(broker.services, committed(half), None)
-        broker.passes.close()
+        broker.cycles.close()
         broker.restart()
         assert (broker.visible(), broker.op_bodies(), broker.open_halves()) == ([b"half"], [b"0"], [])
         broker.restart()
@@ -102,7 +102,7 @@ async def test_both_ways_to_commit_store_the_same(tmp_path: Path) -> None:
             half = broker.put_half(b"half", "TX1", more)
             put_now(broker.services, committed(half), None)
             broker.transactions.commit(half, None)
-            broker.passes.close()
+            broker.cycles.close()
             one, two = read_queue(broker.store, "T", 1)[-2:]
             assert one.properties == two.properties and "__KOUROU_MOVED_FROM" not in one.properties
             for name in ("stored_body", "sys_flag", "raw_born_host", "prepared_transaction_offset"):
@@ -116,9 +116,9 @@ async def test_the_commit_of_a_copy_ends_the_copy(tmp_path: Path) -> None:
     async with half_broker(tmp_path) as broker:
         first = broker.put_half(b"half")
         broker.transactions.put_again(first, is_checked=True, done=None)
-        broker.passes.close()
+        broker.cycles.close()
         put_now(broker.services, committed(broker.halves()[-1]), None)
-        broker.passes.close()
+        broker.cycles.close()
         broker.restart()
         assert (broker.op_bodies(), broker.open_halves()) == ([b"0", b"1"], [])
 
@@ -130,7 +130,7 @@ async def test_a_record_that_only_looks_like_a_commit_ends_nothing(tmp_path: Pat
         message = committed(half)
         message.set_property("UNIQ_KEY", "another")
         put_now(broker.services, message, None)
-        broker.passes.close()
+        broker.cycles.close()
         broker.restart()
         assert broker.open_halves() == [0] and not broker.op_bodies()
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import random
 
-from kourou.broker.transactions.half_message_states import ENDED, ENDING, OPEN, HalfTable
+from kourou.broker.transactions.half_message_states import ENDED, ENDING, OPEN, HalfMessageStates
 
 
-def end(table: HalfTable, queue_offset: int, op_queue_offset: int) -> None:
+def end(table: HalfMessageStates, queue_offset: int, op_queue_offset: int) -> None:
     table.begin(queue_offset)
     table.stored(queue_offset, op_queue_offset)
 
 
-def move(table: HalfTable, queue_offset: int, copy: int, op_queue_offset: int) -> None:
+def move(table: HalfMessageStates, queue_offset: int, copy: int, op_queue_offset: int) -> None:
     table.begin(queue_offset, copy_queue_offset=copy)
     table.stored(queue_offset, op_queue_offset)
 
 
 def test_a_half_is_open_until_its_op_record_is_stored() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     assert table.state(3) == OPEN
     table.begin(3)
     assert table.state(3) == ENDING
@@ -28,7 +28,7 @@ def test_a_half_is_open_until_its_op_record_is_stored() -> None:
 
 
 def test_an_end_that_cannot_be_stored_leaves_the_half_open() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     table.begin(3)
     table.failed(3)
     assert table.state(3) == OPEN
@@ -37,7 +37,7 @@ def test_an_end_that_cannot_be_stored_leaves_the_half_open() -> None:
 
 
 def test_old_offsets_lead_to_the_newest_copy_until_that_ends() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     move(table, 5, 9, 0)
     move(table, 9, 14, 1)
     assert [table.current(offset) for offset in (5, 9, 14)] == [14, 14, 14]
@@ -47,7 +47,7 @@ def test_old_offsets_lead_to_the_newest_copy_until_that_ends() -> None:
 
 
 def test_a_copy_that_cannot_be_stored_was_never_made() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     move(table, 5, 9, 0)
     table.begin(9, copy_queue_offset=14)
     table.begin(14)
@@ -59,7 +59,7 @@ def test_a_copy_that_cannot_be_stored_was_never_made() -> None:
 
 
 def test_what_is_settled_is_forgotten_and_counts_as_ended() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     for half, op in ((0, 0), (2, 1), (1, 2), (4, 3)):
         end(table, half, op)
     table.advance(10)
@@ -69,7 +69,7 @@ def test_what_is_settled_is_forgotten_and_counts_as_ended() -> None:
 
 
 def test_an_op_record_stays_as_long_as_one_of_its_halves_matters() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     table.load(0, [0, 3])
     table.load(1, [1])
     table.advance(10)
@@ -80,7 +80,7 @@ def test_an_op_record_stays_as_long_as_one_of_its_halves_matters() -> None:
 
 
 def test_progress_never_passes_the_end_of_the_queue() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     end(table, 0, 0)
     end(table, 1, 1)
     table.advance(1)
@@ -88,7 +88,7 @@ def test_progress_never_passes_the_end_of_the_queue() -> None:
 
 
 def test_halves_that_are_gone_from_the_log_are_skipped() -> None:
-    table = HalfTable()
+    table = HalfMessageStates()
     table.skip(0)
     assert table.state(0) == ENDED
     table.advance(100, min_queue_offset=7)
@@ -97,7 +97,7 @@ def test_halves_that_are_gone_from_the_log_are_skipped() -> None:
 
 
 def test_what_is_read_at_a_start_may_reach_below_the_progress() -> None:
-    table = HalfTable(10, 4)
+    table = HalfMessageStates(10, 4)
     table.load(4, [3, 11])
     table.load(5, [])
     table.load(6, [12], copy=15)
@@ -112,7 +112,7 @@ def test_as_a_plain_model_over_random_lives() -> None:
 
 def _compare(chance: random.Random) -> None:
     """Transactions by their first offset; the model knows each one's newest place and whether it ended."""
-    table = HalfTable()
+    table = HalfMessageStates()
     newest: dict[int, int] = {}
     over: set[int] = set()
     next_half = next_op = 0

@@ -136,7 +136,7 @@ async def test_a_copy_of_apaches_whose_half_has_ended_has_ended(tmp_path: Path) 
         copy.set_property("TRAN_PREPARED_QUEUE_OFFSET", "1")
         put_now(broker.services, copy, None)
         broker.transactions.roll_back(first, None)
-        broker.passes.close()
+        broker.cycles.close()
         broker.pass_ms(TIMEOUT_MS)
         await broker.check()
         assert [decode_record(each.body).body for each in producer.questions()] == [b"open"]

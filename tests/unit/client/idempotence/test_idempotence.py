@@ -334,7 +334,7 @@ async def test_a_claim_that_is_cancelled_on_its_way_is_given_back() -> None:
 def test_a_decorator_without_a_store_says_how_to_write_it() -> None:
     words = (
         "idempotent needs a store: write @idempotent(store=...), "
-        "for example with MemoryStore() of kourou.client.idempotence.idempotence_stores"
+        "for example with MemoryStore() of kourou.client"
     )
     for arguments in ((print,), ()):
         with pytest.raises(TypeError) as caught:

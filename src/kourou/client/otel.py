@@ -28,6 +28,8 @@ from kourou.protocol.message import Message, MessageExt
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+__all__ = ["ConsumeSpans", "SendSpans", "carry", "context_of"]
+
 _SPAN: Final = "otel span"
 _TOKEN: Final = "otel token"
 _NAME: Final = "kourou"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kourou.transport.passes import Passes
+from kourou.transport.cycles import Cycles
 
 
 class Recorder:
@@ -22,32 +22,32 @@ class Recorder:
 
 async def test_all_work_of_one_iteration_ends_in_one_pass() -> None:
     events: list[str] = []
-    passes = Passes(
+    cycles = Cycles(
         begin=lambda: events.append("begin"),
         end=lambda: events.append("end"),
         after=lambda: events.append("after"),
     )
-    passes.mark_dirty(Recorder("a", events))
-    passes.open()
-    passes.mark_dirty(Recorder("b", events))
+    cycles.mark_dirty(Recorder("a", events))
+    cycles.open()
+    cycles.mark_dirty(Recorder("b", events))
     await asyncio.sleep(0)
     assert events == ["begin", "end", "flush a", "flush b", "after"]
 
 
 async def test_what_the_end_marks_goes_out_in_the_same_pass() -> None:
     events: list[str] = []
-    passes = Passes(end=lambda: passes.mark_dirty(Recorder("late", events)))
-    passes.open()
-    passes.close()
+    cycles = Cycles(end=lambda: cycles.mark_dirty(Recorder("late", events)))
+    cycles.open()
+    cycles.close()
     assert events == ["flush late"]
 
 
 async def test_an_early_close_leaves_later_work_to_a_new_pass() -> None:
     events: list[str] = []
-    passes = Passes(begin=lambda: events.append("begin"), end=lambda: events.append("end"))
-    passes.open()
-    passes.close()
-    passes.open()
+    cycles = Cycles(begin=lambda: events.append("begin"), end=lambda: events.append("end"))
+    cycles.open()
+    cycles.close()
+    cycles.open()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert events == ["begin", "end", "begin", "end"]
@@ -55,8 +55,8 @@ async def test_an_early_close_leaves_later_work_to_a_new_pass() -> None:
 
 async def test_closing_twice_does_nothing() -> None:
     events: list[str] = []
-    passes = Passes(end=lambda: events.append("end"))
-    passes.close()
+    cycles = Cycles(end=lambda: events.append("end"))
+    cycles.close()
     assert events == []
 
 
@@ -67,9 +67,9 @@ async def test_a_failing_end_is_heard_and_ready_answers_still_go_out() -> None:
     def end() -> None:
         raise OSError("disk")
 
-    passes = Passes(end=end, failed=failures.append)
-    passes.mark_dirty(Recorder("a", events))
-    passes.close()
+    cycles = Cycles(end=end, failed=failures.append)
+    cycles.mark_dirty(Recorder("a", events))
+    cycles.close()
     assert events == ["flush a"]
     assert [str(failure) for failure in failures] == ["disk"]
 
@@ -78,7 +78,7 @@ async def test_a_failing_end_without_an_owner_is_raised() -> None:
     def end() -> None:
         raise OSError("disk")
 
-    passes = Passes(end=end)
-    passes.open()
+    cycles = Cycles(end=end)
+    cycles.open()
     with pytest.raises(OSError, match="disk"):
-        passes.close()
+        cycles.close()

@@ -1,4 +1,4 @@
-"""Connection with a RunTaker: what it takes, what is left, and in which order both are handled."""
+"""Connection with a BulkHandler: what it takes, what is left, and in which order both are handled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kourou.protocol.command import RemotingCommand, decode_head
 from kourou.protocol.frame import FrameDecoder
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
-from kourou.transport.passes import Passes
 from kourou.transport.request import Request
 from kourou.transport.settings import ConnectionLimits
 
@@ -29,7 +29,7 @@ class Bench:
         self.after_take: Callable[[], object] | None = None
         dispatch = Dispatcher({RUN: self._single, SINGLE: self._single, BIG: self._big})
         self.connection = Connection(
-            Passes(), dispatch, ConnectionLimits(write_high_bytes=65_536), InboundBudget(1 << 30), runs=self
+            Cycles(), dispatch, ConnectionLimits(write_high_bytes=65_536), InboundBudget(1 << 30), bulk=self
         )
         self.peer = MemoryTransport(self.connection, reads=reads)
 
@@ -37,7 +37,7 @@ class Bench:
         for part in parts:
             self.connection.data_received(part)
 
-    def take(self, connection: Connection, data: bytes, position: int) -> int:
+    def collect(self, connection: Connection, data: bytes, position: int) -> int:
         assert connection is self.connection
         for serialize_type, header, body in FrameDecoder().feed(data[position:]):
             head = decode_head(serialize_type, header)

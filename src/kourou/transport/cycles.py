@@ -1,6 +1,6 @@
-"""Passes: the work of one loop iteration, ended once.
+"""Cycles: the work of one loop iteration, ended once.
 
-Whoever adds work (a socket, a timer, an answer from a replica) opens the pass. It ends after
+Whoever adds work (a socket, a timer, an answer from a replica) opens the cycle. It ends after
 all work of the iteration: `end` runs first (a broker writes its log there and makes the
 answers), then every connection with something to say gets one write, then `after` runs for
 what nobody waits on. So 64 connections with one request each batch as well as one connection
@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Flushable(Protocol):
-    """What a pass flushes at its end; `flush` never raises."""
+    """What a cycle flushes at its end; `flush` never raises."""
 
     def flush(self) -> None: ...
 
@@ -24,7 +24,7 @@ def _nothing() -> None:
     return None
 
 
-class Passes:
+class Cycles:
     """Opens with the first work of a loop iteration and closes once, after all of it."""
 
     def __init__(
@@ -44,27 +44,27 @@ class Passes:
         self._dirty: list[Flushable] = []
 
     def open(self) -> None:
-        """Start a pass unless one is open; it closes by itself."""
+        """Start a cycle unless one is open; it closes by itself."""
         if not self._is_open:
             self._is_open = True
             self._begin()
             self._loop.call_soon(self.close)
 
     def mark_dirty(self, connection: Flushable) -> None:
-        """Have `connection` flushed when the pass ends. Call once per pass and connection."""
+        """Have `connection` flushed when the cycle ends. Call once per cycle and connection."""
         if not self._is_open:
             self.open()
         self._dirty.append(connection)
 
     def close(self) -> None:
-        """End the open pass now; nothing happens when none is open.
+        """End the open cycle now; nothing happens when none is open.
 
         Called by the loop; `renew` ends it earlier.
         """
         if not self._is_open:
             return
         self._run(self._end)
-        # Work done by `end` belongs to this pass: what it marks is flushed below.
+        # Work done by `end` belongs to this cycle: what it marks is flushed below.
         self._is_open = False
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
@@ -72,7 +72,7 @@ class Passes:
         self._run(self._after)
 
     def renew(self) -> None:
-        """End the open pass and go on in a new one: enough work is pending."""
+        """End the open cycle and go on in a new one: enough work is pending."""
         self.close()
         self.open()
 
