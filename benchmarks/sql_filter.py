@@ -23,7 +23,7 @@ from benchmarks._store_load import (
     spent,
     work_folder,
 )
-from kourou.broker.pull.record_matcher import RecordJudge
+from kourou.broker.pull.record_matcher import RecordMatcher
 from kourou.protocol.filter import FilterProgram
 from kourou.protocol.tags import tags_code
 from kourou.store.message_store import MessageStore
@@ -75,7 +75,7 @@ def _rounds(rounds: int, count: int, action: Callable[[], object]) -> list[str]:
     return [f"{value:.2f}" for value in best_and_median([spent(work) for _ in range(rounds)], count)]
 
 
-def read_all(store: MessageStore, judge: RecordJudge | None) -> int:
+def read_all(store: MessageStore, judge: RecordMatcher | None) -> int:
     """Pull the queue from its start to its end; how many messages came."""
     queue = store.queues.find("topic", 0)
     assert queue is not None
@@ -115,7 +115,7 @@ def read_rows(folder: Path, count: int, rounds: int) -> list[list[str]]:
 def _read_cells(store: MessageStore, expression: str | None, count: int, rounds: int) -> list[str]:
     judge = None
     if expression is not None:
-        judge = RecordJudge(store.log, FilterProgram(expression))
+        judge = RecordMatcher(store.log, FilterProgram(expression))
     found = read_all(store, judge)
     took: list[Spent] = [spent(lambda: read_all(store, judge)) for _ in range(rounds)]
     best, middle = best_and_median(took, count)
