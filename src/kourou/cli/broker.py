@@ -25,7 +25,7 @@ from kourou.cli.serving import (
     show_notes,
 )
 from kourou.config import BrokerConfig, load_broker_config
-from kourou.config.option_words import naming_options
+from kourou.config.option_names import naming_options
 from kourou.logs import LogConfig, logging_to
 from kourou.store.disk.store_lock import StoreLock
 

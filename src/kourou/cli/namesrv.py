@@ -22,7 +22,7 @@ from kourou.cli.serving import (
 )
 from kourou.config import NamesrvConfig, load_namesrv_config
 from kourou.config.home import user_home
-from kourou.config.option_words import naming_options
+from kourou.config.option_names import naming_options
 from kourou.logs import LogConfig, logging_to
 
 COMPONENT = "namesrv"

@@ -1,6 +1,6 @@
-"""Checks of text that has a form of its own: addresses, hours, delays, folders, names.
+"""Checks of text with a syntax of its own: addresses, hours, delays, folders, names.
 
-Each takes a value and says what it must be, or returns None where it is.
+Each takes a value and returns what it must be, or None if it is valid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def split_addresses(text: str) -> list[str]:
 
 
 def addresses(text: str) -> str | None:
-    """`host:port`, several separated by `;`; no text at all names none."""
+    """`host:port`, several separated by `;`; the empty text is an empty list."""
     if all(_is_address(address) for address in split_addresses(text)):
         return None
     return "host:port, several separated by ; as in 127.0.0.1:9876;192.168.0.1:9876"

@@ -1,6 +1,6 @@
-"""Where a user's Kourou keeps its files when nothing else is said.
+"""Where Kourou keeps a user's files by default.
 
-The environment is handed in by the entry point; nothing here reads it.
+The environment is passed in by the entry point; nothing here reads it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def data_home(environ: Mapping[str, str]) -> Path:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """The user's folder for what runs now, such as pid files; the same whatever ROCKETMQ_HOME says."""
+    """The user's folder for what runs now, such as pid files; independent of ROCKETMQ_HOME."""
     return _base(environ, "XDG_STATE_HOME", ".local/state") / "kourou"
 
 
 def config_home(environ: Mapping[str, str]) -> Path:
-    """The user's folder for settings of the command line; the same whatever ROCKETMQ_HOME says."""
+    """The user's folder for settings of the command line; independent of ROCKETMQ_HOME."""
     return _base(environ, "XDG_CONFIG_HOME", ".config") / "kourou"
 
 
@@ -41,7 +41,7 @@ def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
 
 
 def folder_problem(folder: Path) -> str | None:
-    """Why a folder cannot be there: a file has its name, or that of a folder above it; None if it can."""
+    """Why a folder cannot exist: it, or a folder above it, is a file; None if it can."""
     found = next((path for path in (folder, *folder.parents) if os.path.exists(path)), None)
     if found is None or os.path.isdir(found):
         return None

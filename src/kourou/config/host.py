@@ -1,4 +1,4 @@
-"""What a machine is called, how others reach it, and how much memory it has."""
+"""The machine: its name, its address, its memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::", "*"})
-# Documentation addresses: nothing is sent, the operating system only says which way it would go.
+# Documentation addresses: nothing is sent, the operating system only chooses the route.
 _FAR_AWAY: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 # A container's limit, by the second version of cgroups and by the first.
@@ -24,9 +24,9 @@ def host_name() -> str:
 
 
 def advertised_address(bind_address: str) -> str:
-    """The address to tell others, for a server that listens on `bind_address`.
+    """The address to advertise, for a server that listens on `bind_address`.
 
-    One that listens on a single address cannot be reached at another.
+    A server that listens on a single address cannot be reached at another.
     """
     return local_address() if is_wildcard(bind_address) else bind_address
 
@@ -37,7 +37,7 @@ def is_wildcard(bind_address: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`."""
+    """Whether `host` is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,7 +1,7 @@
 """Keys of Apache's controller, container, authentication and tiered storage.
 
-Known so that a file which has them is read without a word about typing errors; none of these
-parts exists here. Values are not looked at.
+Known so that a file that has them is read without notes about unknown keys; none of these
+components exists here. Their values are not checked.
 """
 
 from __future__ import annotations

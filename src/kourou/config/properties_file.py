@@ -16,7 +16,7 @@ _MAX_BYTES = 1 << 20  # a configuration file is a few KiB; more is a wrong path,
 
 
 def read_properties(path: Path) -> list[Property]:
-    """Read the entries of a file; ConfigError says why it cannot be read."""
+    """Read the entries of a file; ConfigError if it cannot be read."""
     return parse_properties(read_text(path))
 
 
@@ -42,7 +42,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def update_file(path: Path, changes: Mapping[str, str]) -> None:
-    """Put changed values into the file, keeping its comments; made when it is not there.
+    """Put changed values into the file, keeping its comments; created if it does not exist.
 
     On return the new text is on disk. The text before it is kept beside it as `.bak`.
     """

@@ -28,7 +28,7 @@ class Settings:
     extra: dict[str, str] = field(default_factory=dict)
     # The names of keys that belong to other components.
     foreign: list[str] = field(default_factory=list)
-    # Keys that nobody knows, each with words that say so and name the nearest that somebody does.
+    # Unknown keys, each with a message that names the most similar known key.
     unknown: dict[str, str] = field(default_factory=dict)
     # Those of the notes that are about unknown keys.
     unknown_notes: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Settings:
     problems: list[str] = field(default_factory=list)
 
     def check_folder(self, name: str, variable: str | None = None) -> None:
-        """Find out whether the folder that a key, or else an environment variable, names can be there."""
+        """Report a folder, named by a key or else by an environment variable, that cannot exist."""
         folder = self.values.get(name) or variable
         problem = folder_problem(Path(str(folder)).absolute()) if folder else None
         if problem is not None:
@@ -134,7 +134,7 @@ class SettingsReader:
 
 
 def _printable(name: str) -> str:
-    # A file that is no text must not reach the terminal as it is.
+    # The content of a binary file must not reach the terminal unchanged.
     return name if name.isprintable() and len(name) <= 80 else ascii(name[:80])
 
 

@@ -11,10 +11,10 @@ from kourou.config.settings import SettingsReader
 
 
 def read_tls_file(reader: SettingsReader) -> None:
-    """Read `tls.config.file`; one that was not asked for may be missing."""
-    asked = reader.settings.values.get("tls.config.file")
-    path = Path(str(asked or TlsSettings().tls_config_file))
-    if not asked and not path.exists():
+    """Read `tls.config.file`; the default one may be missing."""
+    given = reader.settings.values.get("tls.config.file")
+    path = Path(str(given or TlsSettings().tls_config_file))
+    if not given and not path.exists():
         return
     tls = KeyTable(key for _, key in settings_of(TlsSettings).values())
     entries = [entry for entry in read_properties(path) if tls.find(entry.key)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from kourou.config.option_words import naming_options
+from kourou.config.option_names import naming_options
 from kourou.standalone.options import PROBE_OPTIONS, StandaloneOptions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kourou.broker.controller import BrokerController
 from kourou.broker.registration.advertised_address import reach_warning
-from kourou.config.option_words import naming_options
+from kourou.config.option_names import naming_options
 from kourou.namesrv.server import NameServer
 from kourou.standalone.health import start_health_checks
 from kourou.standalone.options import (

@@ -1,6 +1,6 @@
-"""Problems in the words that the operator typed: options of a command instead of RocketMQ's keys.
+"""Problems that name what the operator typed: options of a command instead of RocketMQ's keys.
 
-Not here: values that options have wrong (settings.py); this is for what shows later, such as a taken port.
+For problems found after parsing, such as a port in use. Not here: bad values (settings.py).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from kourou.errors import ConfigError
 
 @contextmanager
 def naming_options(option_names: Mapping[str, str], typed: Container[str]) -> Iterator[None]:
-    """Let a ConfigError of the body name options; see `in_option_words`."""
+    """Make a ConfigError raised in the body name options; see `keys_as_options`."""
     try:
         yield
     except ConfigError as error:
-        problems = (in_option_words(problem, option_names, typed) for problem in error.problems)
+        problems = (keys_as_options(problem, option_names, typed) for problem in error.problems)
         raise ConfigError(*problems) from error
 
 
-def in_option_words(problem: str, option_names: Mapping[str, str], typed: Container[str]) -> str:
-    """The problem, with each key that was typed as an option (`typed`) called by that option's name, and
-    the option beside the others: they may stand in a file.
+def keys_as_options(problem: str, option_names: Mapping[str, str], typed: Container[str]) -> str:
+    """The problem, with each key that was typed as an option (`typed`) replaced by that option, and with
+    the option added to the others, which may stand in a file.
 
-    >>> in_option_words("brokerIP1=x: unknown; choose another listenPort",
+    >>> keys_as_options("brokerIP1=x: unknown; choose another listenPort",
     ...     {"brokerIP1": "--advertise", "listenPort": "--port"}, {"brokerIP1"})
     '--advertise x: unknown; choose another listenPort (--port)'
     """
