@@ -102,7 +102,7 @@ async def test_a_stop_waits_for_a_function_that_runs_and_keeps_its_offset(tmp_pa
             await schedule.register(TOPIC, slow)
             await began.wait()
             stopping = asyncio.ensure_future(schedule.stop())
-            await until(lambda: schedule._ending.is_begun)
+            await until(lambda: schedule._stop_once.is_begun)
             assert not stopping.done()
             go_on.set()
             await stopping

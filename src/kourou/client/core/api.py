@@ -124,7 +124,7 @@ class ClientApi:
             self.remoting.close_silent(address, began, f"nothing was heard within {error.timeout_ms} ms")
             raise
 
-    async def tell(
+    async def call_oneway(
         self, address: str, code: int, header: msgspec.Struct | None = None, body: bytes = b""
     ) -> None:
         """Send a request that wants no answer."""
@@ -293,7 +293,7 @@ class ClientApi:
         """Let go of queues."""
         body = UnlockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
         if oneway:
-            await self.tell(address, RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body))
+            await self.call_oneway(address, RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body))
         else:
             await self.call(
                 address, RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body), timeout_ms=LOCK_TIMEOUT_MS
@@ -305,7 +305,7 @@ class ClientApi:
 
     async def end_transaction(self, address: str, header: EndTransactionRequestHeader) -> None:
         """Say what became of a transaction; as Java, without an answer."""
-        await self.tell(address, RequestCode.END_TRANSACTION, header)
+        await self.call_oneway(address, RequestCode.END_TRANSACTION, header)
 
     async def recall(self, address: str, header: RecallMessageRequestHeader, timeout_ms: int) -> str:
         """Take a timer message back; its unique id."""

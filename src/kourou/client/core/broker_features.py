@@ -49,7 +49,7 @@ class BrokerFeatures:
                     connection = await self._api.remoting.connection(address)
                     known = connection.attributes.get(_ATTRIBUTE)
                     if known is None:
-                        known = connection.attributes[_ATTRIBUTE] = self._ask(connection)
+                        known = connection.attributes[_ATTRIBUTE] = self._request(connection)
                     if isinstance(known, frozenset):
                         return known
                     # Shielded: others wait for the same answer.
@@ -59,7 +59,7 @@ class BrokerFeatures:
         except TimeoutError:
             raise CallTimeoutError(address, RequestCode.HEART_BEAT, timeout_ms) from None
 
-    def _ask(self, connection: Connection) -> Answer:
+    def _request(self, connection: Connection) -> Answer:
         body = encode_body(HeartbeatData(client_id=self._client_id))
         command = self._api.command(RequestCode.HEART_BEAT, body=body)
         answer = connection.call_nowait(command, self._request_timeout_ms)

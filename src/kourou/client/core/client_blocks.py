@@ -23,7 +23,7 @@ class AsyncBlockOnly:
             """Never reached; `with` looks it up before it enters."""
 
 
-class PlainBlockOnly:
+class SyncBlockOnly:
     """Base of plain clients: an `async with` block raises TypeError, with what to use instead."""
 
     if not TYPE_CHECKING:

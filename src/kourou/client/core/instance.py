@@ -18,7 +18,7 @@ from kourou.client.core.client_blocks import ASYNC_NOT_STARTED
 from kourou.client.core.namesrv_list import NamesrvList
 from kourou.client.core.routes import Routes
 from kourou.client.core.settings import ClientSettings
-from kourou.client.core.stop_once import Ending
+from kourou.client.core.stop_once import StopOnce
 from kourou.errors import ClientStateError, KourouError, NoNameServerError, RemotingError
 from kourou.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from kourou.protocol.bodies.route import MASTER_ID
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _NAMESRV_REFRESH_MS: Final = 120_000
 _FIRST_HEARTBEAT_MS: Final = 1_000
-_GOODBYE_TIMEOUT_S: Final = 3.0
+_UNREGISTER_TIMEOUT_S: Final = 3.0
 
 
 class ClientRole(Protocol):
@@ -64,7 +64,7 @@ class ClientInstance:
         title: str,
         is_shared_id: bool = False,
         default_topic_queue_nums: int = 4,
-        meets_all_brokers: bool = False,
+        uses_all_brokers: bool = False,
     ) -> None:
         self.settings = settings
         self.client_id = settings.client_id(is_shared=is_shared_id)
@@ -74,11 +74,11 @@ class ClientInstance:
         self._title = title
         self._default_topic_queue_nums = default_topic_queue_nums
         # So that all may ask us something, those included that nothing was sent to.
-        self._meets_all_brokers = meets_all_brokers
+        self._uses_all_brokers = uses_all_brokers
         self._pid = 0
         self._is_stopped = False
-        self._ending = Ending(f"client {self.client_id}")
-        self._unheard: set[str] = set()
+        self._stop_once = StopOnce(f"client {self.client_id}")
+        self._unreachable: set[str] = set()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -127,15 +127,15 @@ class ClientInstance:
 
     async def stop(self) -> None:
         """Say goodbye to all brokers and close every connection. May be called twice."""
-        if not self._pid or self._is_stopped and not self._ending.is_begun:
+        if not self._pid or self._is_stopped and not self._stop_once.is_begun:
             return  # not started, or its start failed
         self._is_stopped = True
         if self._pid == os.getpid():
-            await self._ending.wait(self._end)
+            await self._stop_once.wait(self._end)
 
     async def _end(self) -> None:
         try:
-            await self._say_goodbye()
+            await self._unregister()
         finally:
             await self._close()
 
@@ -200,9 +200,9 @@ class ClientInstance:
                 await self.routes.refresh(topic)
             except KourouError as error:
                 _log.warning("%s: route of %s: %s", self.client_id, topic, error)
-        if self._meets_all_brokers:
+        if self._uses_all_brokers:
             try:
-                await self.routes.meet_all_brokers()
+                await self.routes.add_all_brokers()
             except KourouError as error:
                 _log.warning("%s: brokers of the name server: %s", self.client_id, error)
         self.routes.forget_missing_brokers()
@@ -233,7 +233,7 @@ class ClientInstance:
         ]
         await asyncio.gather(*(self._heartbeat_to(address, data) for address in addresses))
 
-    def greet(self, address: str, connection: Connection) -> None:
+    def announce(self, address: str, connection: Connection) -> None:
         """Tell a broker who we are, ahead of anything else over a new connection: it may ask us about what
         is sent next, long before the next heartbeat."""
         command = self.api.command(RequestCode.HEART_BEAT, body=encode_body(self.heartbeat_data()))
@@ -241,9 +241,9 @@ class ClientInstance:
             answer = connection.call_nowait(command, self.settings.request_timeout_ms)
         except RemotingError:
             return  # it is gone already; whoever uses it will hear
-        answer.add_done_callback(lambda done: self._greeted(address, done))
+        answer.add_done_callback(lambda done: self._announced(address, done))
 
-    def _greeted(self, address: str, answer: Answer) -> None:
+    def _announced(self, address: str, answer: Answer) -> None:
         if answer.cancelled() or answer.exception() is not None:
             return  # the heartbeat will tell
         if answer.result().code == ResponseCode.SUCCESS:
@@ -252,16 +252,16 @@ class ClientInstance:
     async def _heartbeat_to(self, address: str, data: HeartbeatData) -> None:
         try:
             self.broker_versions[address] = await self.api.heartbeat(address, data)
-            self._unheard.discard(address)
+            self._unreachable.discard(address)
         except KourouError as error:
             # Told once: routes forget a broker that is gone.
-            level = logging.DEBUG if address in self._unheard else logging.WARNING
-            self._unheard.add(address)
+            level = logging.DEBUG if address in self._unreachable else logging.WARNING
+            self._unreachable.add(address)
             _log.log(level, "%s: heartbeat to %s: %s", self.client_id, address, error)
 
-    async def _say_goodbye(self) -> None:
+    async def _unregister(self) -> None:
         data = self.heartbeat_data()
-        goodbyes = [
+        requests = [
             self.api.unregister(address, self.client_id, **groups)
             for address in self.broker_versions
             for groups in (
@@ -270,7 +270,7 @@ class ClientInstance:
             )
         ]
         try:
-            async with asyncio.timeout(_GOODBYE_TIMEOUT_S):
-                await asyncio.gather(*goodbyes, return_exceptions=True)
+            async with asyncio.timeout(_UNREGISTER_TIMEOUT_S):
+                await asyncio.gather(*requests, return_exceptions=True)
         except TimeoutError:
             _log.debug("%s: could not unregister from some brokers", self.client_id)

@@ -13,7 +13,7 @@ class QueueAddresses:
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
-        self._greeted: set[str] = set()
+        self._registered: set[str] = set()
 
     async def find(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
         """The address to ask about `queue`, preferably of that broker; NoRouteError when there is none."""
@@ -29,9 +29,9 @@ class QueueAddresses:
                 queue.topic,
                 f"the name server knows no broker {queue.broker_name!r} of it; is it running and registered?",
             )
-        if address not in self._greeted:
+        if address not in self._registered:
             # A broker takes no offsets of a group that it has not heard of.
-            self._greeted.add(address)
+            self._registered.add(address)
             if address not in instance.broker_versions:
                 await instance.heartbeat()
         return address

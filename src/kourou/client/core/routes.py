@@ -29,13 +29,13 @@ _WRITE: Final = PermName.WRITE.value
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """What is known of one topic. `is_made_up`: the topic is not there yet, a send will create it."""
+    """What is known of one topic. `is_provisional`: the topic is not there yet, a send will create it."""
 
     topic: str
     data: TopicRouteData
     publish_queues: tuple[MessageQueue, ...]
     subscribe_queues: tuple[MessageQueue, ...]
-    is_made_up: bool = False
+    is_provisional: bool = False
 
     @property
     def is_order_topic(self) -> bool:
@@ -43,7 +43,7 @@ class TopicRoute:
         return bool(self.data.order_topic_conf)
 
 
-def topic_route(topic: str, data: TopicRouteData, *, is_made_up: bool = False) -> TopicRoute:
+def topic_route(topic: str, data: TopicRouteData, *, is_provisional: bool = False) -> TopicRoute:
     """The queues of a route, by Java's rules."""
     masters = {broker.broker_name for broker in data.broker_datas if MASTER_ID in broker.broker_addrs}
     if data.order_topic_conf:
@@ -61,7 +61,7 @@ def topic_route(topic: str, data: TopicRouteData, *, is_made_up: bool = False) -
         if queue.perm & _READ
         for queue_id in range(queue.read_queue_nums)
     ]
-    return TopicRoute(topic, data, tuple(publish), tuple(sorted(set(subscribe))), is_made_up)
+    return TopicRoute(topic, data, tuple(publish), tuple(sorted(set(subscribe))), is_provisional)
 
 
 def _order_queues(topic: str, text: str) -> list[MessageQueue]:
@@ -83,9 +83,9 @@ class Routes:
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, dict[int, str]] = {}
         # Those that no topic led to.
-        self._met: set[str] = set()
+        self._without_topic: set[str] = set()
         self._missing = MissingTopics(api)
-        self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute | None]] = {}
+        self._fetching: dict[tuple[str, bool], asyncio.Task[TopicRoute | None]] = {}
 
     @property
     def topics(self) -> list[str]:
@@ -118,24 +118,24 @@ class Routes:
     async def refresh(self, topic: str, *, to_publish: bool = False) -> TopicRoute | None:
         """Ask again. Who asks at the same time shares the answer; a route that is gone is forgotten."""
         key = topic, to_publish
-        task = self._asking.get(key)
+        task = self._fetching.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._ask(topic, to_publish=to_publish))
-            self._asking[key] = task
-            task.add_done_callback(partial(self._asked, key))
+            task = asyncio.ensure_future(self._fetch(topic, to_publish=to_publish))
+            self._fetching[key] = task
+            task.add_done_callback(partial(self._fetched, key))
         # Shielded: one who gives up must not take the answer from the others.
         return await asyncio.shield(task)
 
-    def _asked(self, key: tuple[str, bool], task: asyncio.Task[TopicRoute | None]) -> None:
-        del self._asking[key]
+    def _fetched(self, key: tuple[str, bool], task: asyncio.Task[TopicRoute | None]) -> None:
+        del self._fetching[key]
         if not task.cancelled():
             task.exception()  # seen, though everybody who asked may have given up
 
-    async def _ask(self, topic: str, *, to_publish: bool) -> TopicRoute | None:
+    async def _fetch(self, topic: str, *, to_publish: bool) -> TopicRoute | None:
         data = await self._api.topic_route(topic)
         known = self._routes.get(topic)
-        if data is None and (to_publish or (known is not None and known.is_made_up)):
-            route = await self._made_up(topic)
+        if data is None and (to_publish or (known is not None and known.is_provisional)):
+            route = await self._provisional_route(topic)
         else:
             route = None if data is None else topic_route(topic, data)
         if route is None:
@@ -148,7 +148,7 @@ class Routes:
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
         return route
 
-    async def _made_up(self, topic: str) -> TopicRoute | None:
+    async def _provisional_route(self, topic: str) -> TopicRoute | None:
         """The route of a topic that the first send creates."""
         data = await self._api.topic_route(AUTO_CREATE_TOPIC_KEY_TOPIC)
         if data is None:
@@ -156,19 +156,19 @@ class Routes:
         for queue in data.queue_datas:
             queues = min(self._default_topic_queue_nums, queue.read_queue_nums)
             queue.read_queue_nums = queue.write_queue_nums = queues
-        return topic_route(topic, data, is_made_up=True)
+        return topic_route(topic, data, is_provisional=True)
 
-    async def meet_all_brokers(self) -> None:
+    async def add_all_brokers(self) -> None:
         """Know every broker that the name server knows, without a topic that leads there."""
         brokers = (await self._api.cluster_info()).broker_addr_table
-        self._met = set(brokers)
+        self._without_topic = set(brokers)
         for broker_name, broker in brokers.items():
             self._brokers[broker_name] = dict(broker.broker_addrs)
 
     def forget_missing_brokers(self) -> None:
         """Drop the brokers that no route names any more."""
         named = {broker.broker_name for route in self._routes.values() for broker in route.data.broker_datas}
-        named |= self._met
+        named |= self._without_topic
         for broker_name in [name for name in self._brokers if name not in named]:
             del self._brokers[broker_name]
 

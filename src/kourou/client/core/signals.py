@@ -21,15 +21,15 @@ def signals_call(work: Callable[[], object]) -> Iterator[None]:
         return
     taken: dict[signal.Signals, Any] = {}
 
-    def give_back() -> None:
+    def restore() -> None:
         while taken:
             number, before = taken.popitem()
             asyncio.get_running_loop().remove_signal_handler(number)
             # None: a handler that was not set from Python, and cannot be set back from there.
             signal.signal(number, signal.SIG_DFL if before is None else before)
 
-    def came() -> None:
-        give_back()
+    def on_signal() -> None:
+        restore()
         work()
 
     try:
@@ -38,10 +38,10 @@ def signals_call(work: Callable[[], object]) -> Iterator[None]:
             if before is signal.SIG_IGN:  # as under nohup: whoever started us does not want it
                 continue
             try:
-                asyncio.get_running_loop().add_signal_handler(number, came)
+                asyncio.get_running_loop().add_signal_handler(number, on_signal)
             except NotImplementedError:  # Windows
                 break
             taken[number] = before
         yield
     finally:
-        give_back()
+        restore()

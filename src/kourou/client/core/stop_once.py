@@ -1,4 +1,4 @@
-"""Ending: the end of a client, begun once and awaited by every caller of its `stop`.
+"""StopOnce: the end of a client, begun once and awaited by every caller of its `stop`.
 
 It runs as a task of its own: a caller that is cancelled leaves it running, and a later caller waits for the
 same end.
@@ -14,7 +14,7 @@ from typing import Any
 from kourou.client.push.handler_scope import mark_handlers_of
 
 
-class Ending:
+class StopOnce:
     """One end. `work` is that of the first caller; used on one event loop."""
 
     def __init__(self, name: str) -> None:

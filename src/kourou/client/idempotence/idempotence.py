@@ -119,7 +119,7 @@ def unique_id_key(message: KeyedMessage) -> str:
     return unique_id
 
 
-class PlainDecorator(Protocol):
+class HandlerDecorator(Protocol):
     """Decorates a handler of one message, plain or async."""
 
     @overload
@@ -154,7 +154,7 @@ def idempotent(
     key: Callable[[Any], str] = ...,
     scope: str | None = ...,
     lease_seconds: float = ...,
-) -> PlainDecorator: ...
+) -> HandlerDecorator: ...
 def idempotent(
     *handler: object,
     store: IdempotenceStore | TransactionalStore[Any] | None = None,
@@ -202,7 +202,7 @@ def idempotent(
             return only_one_message(_in_transaction(handler, store, name_of))
         guard = _Guard(cast(IdempotenceStore, store), name_of, lease_seconds)
         is_async = handler_of(handler).is_async
-        return only_one_message(guard.around_async(handler) if is_async else guard.around_plain(handler))
+        return only_one_message(guard.around_async(handler) if is_async else guard.around_sync(handler))
 
     return decorate
 
@@ -222,7 +222,7 @@ class _Guard:
         self._name_of = name_of
         self._lease_seconds = lease_seconds
 
-    def around_plain(self, handler: Callable[..., R]) -> Callable[..., R | None]:
+    def around_sync(self, handler: Callable[..., R]) -> Callable[..., R | None]:
         @functools.wraps(handler)
         def handle_once(message: Any, *context: Any) -> R | None:
             key, owner = self._name_of(message), uuid.uuid4().hex

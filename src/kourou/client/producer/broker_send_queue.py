@@ -1,7 +1,7 @@
-"""BrokerLane: the way of sends to one broker, in the order in which they were given.
+"""BrokerSendQueue: the way of sends to one broker, in the order in which they were given.
 
 As long as the connection is open and takes bytes, a send is written at once. Otherwise it waits in the
-lane, behind those that wait already, for the connection or until the broker reads again; a send that
+send_queue, behind those that wait already, for the connection or until the broker reads again; a send that
 waits too long leaves by itself. Not here: which broker, and what becomes of a failure (sends.py).
 """
 
@@ -15,39 +15,48 @@ from kourou.transport.connection import Connection
 from kourou.transport.tasks import TaskOwner
 
 
-class LaneSend(Protocol):
-    """What goes through a lane."""
+class QueuedSend(Protocol):
+    """What goes through a send_queue."""
 
     def write_to(self, connection: Connection) -> None:
         """Send it now. Never raises."""
 
-    def wait_in(self, place: dict[LaneSend, None]) -> None:
+    def wait_in(self, place: dict[QueuedSend, None]) -> None:
         """Enter `place`, and leave it when the time is over."""
 
     def attempt_failed(self, error: Exception) -> None:
         """This broker cannot be reached."""
 
 
-class BrokerLane:
-    """Sends to one address. `greet` is called with each new connection, before anything is sent over it."""
+class BrokerSendQueue:
+    """Sends to one address. `announce` is called with each new connection, before anything is sent."""
 
-    __slots__ = ("_connection", "_draining", "_greet", "_remoting", "_tasks", "address", "answers", "waiting")
+    __slots__ = (
+        "_connection",
+        "_draining",
+        "_announce",
+        "_remoting",
+        "_tasks",
+        "address",
+        "answers",
+        "waiting",
+    )
 
     def __init__(
         self,
         address: str,
         remoting: RemotingClient,
         tasks: TaskOwner,
-        greet: Callable[[str, Connection], None],
+        announce: Callable[[str, Connection], None],
     ) -> None:
         self.address = address
-        self._greet = greet
+        self._announce = announce
         self.answers = 0
         """How many sends were answered: whether the broker is alive."""
         self._remoting = remoting
         self._tasks = tasks
         self._connection: Connection | None = None
-        self.waiting: dict[LaneSend, None] = {}
+        self.waiting: dict[QueuedSend, None] = {}
         """Those that are not written yet, in order."""
         self._draining = False
 
@@ -58,12 +67,12 @@ class BrokerLane:
             return None
         return connection
 
-    def wait(self, send: LaneSend) -> None:
+    def wait(self, send: QueuedSend) -> None:
         """Write `send` when those before it are written."""
         send.wait_in(self.waiting)
         if not self._draining:
             self._draining = True
-            self._tasks.start(self._drain(), f"lane-{self.address}")
+            self._tasks.start(self._drain(), f"send_queue-{self.address}")
 
     async def _drain(self) -> None:
         try:
@@ -82,14 +91,14 @@ class BrokerLane:
             return
         if connection is not self._connection:
             self._connection = connection
-            self._greet(self.address, connection)
+            self._announce(self.address, connection)
         await connection.wait_writable()
         while self.waiting and not connection.closed and not connection.is_write_paused:
             send = next(iter(self.waiting))
             del self.waiting[send]
             send.write_to(connection)
 
-    def _take_all(self) -> list[LaneSend]:
+    def _take_all(self) -> list[QueuedSend]:
         taken = list(self.waiting)
         self.waiting.clear()
         return taken

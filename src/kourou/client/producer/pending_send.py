@@ -1,6 +1,6 @@
 """PendingSend: one send under way, from the first attempt to the result.
 
-It is told what happens (written, answered, failed, late) and says so to whoever runs it; it decides
+It is told what happens (written, answered, failed, timed_out) and says so to whoever runs it; it decides
 nothing. While it waits for a route or a connection it has a timer of its own; once it is written the
 connection's table of calls watches the time, and tells it the answer without a turn of the loop.
 """
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kourou.client.producer.broker_send_queue import BrokerLane, LaneSend
+from kourou.client.producer.broker_send_queue import BrokerSendQueue, QueuedSend
 from kourou.client.producer.producer_hooks import SendContext
 from kourou.client.producer.send_request import SendRequest
 from kourou.client.producer.send_result import SendResult
@@ -32,13 +32,13 @@ class PendingSend:
 
     # Most sends are answered at the first attempt: what they do not need is not set for each of them.
     _timer: asyncio.TimerHandle | None = None
-    _place: dict[LaneSend, None] | None = None
+    _place: dict[QueuedSend, None] | None = None
     attempts: list[str] | None = None
     """What was tried and failed, as a user reads it."""
     may_be_stored = False
     """Whether an attempt was written and not answered."""
     queue: MessageQueue | None = None
-    lane: BrokerLane | None = None
+    send_queue: BrokerSendQueue | None = None
     connection: Connection | None = None
     context: SendContext | None = None
     half_stored: SendResult | None = None
@@ -71,18 +71,18 @@ class PendingSend:
 
     # -- while it waits --------------------------------------------------------------------------
 
-    def wait_in(self, place: dict[LaneSend, None]) -> None:
+    def wait_in(self, place: dict[QueuedSend, None]) -> None:
         """Wait among others in `place`, at the latest until the deadline."""
         place[self] = None
         self._place = place
         if self._timer is None:
-            self._timer = self.future.get_loop().call_at(self.deadline, self._rang)
+            self._timer = self.future.get_loop().call_at(self.deadline, self._timer_expired)
 
-    def _rang(self) -> None:
+    def _timer_expired(self) -> None:
         self._timer = None
         if self._place is not None:
             self._place.pop(self, None)
-            self._sends.late(self)
+            self._sends.timed_out(self)
 
     def stop_waiting(self) -> None:
         """Its time is watched elsewhere, or does not matter any more."""

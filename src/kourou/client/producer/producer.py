@@ -19,7 +19,7 @@ from kourou.client.core.message_checks import check_group
 from kourou.client.core.namespaces import Namespace
 from kourou.client.core.option_help import lists_options
 from kourou.client.core.settings import ClientSettings
-from kourou.client.core.stop_once import Ending
+from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.unique_id import shared_unique_ids
 from kourou.client.producer.batches import plan_batches
 from kourou.client.producer.outgoing import Outgoing
@@ -82,7 +82,7 @@ class AsyncProducer(AsyncBlockOnly):
             self,
             title=f"producer {group}",
             default_topic_queue_nums=self._options.default_topic_queue_nums,
-            meets_all_brokers=self._is_transactional,
+            uses_all_brokers=self._is_transactional,
         )
         self._outgoing = Outgoing(self._namespace, self._options, shared_unique_ids())
         self._choice = QueueChoice(self._namespace)
@@ -92,7 +92,7 @@ class AsyncProducer(AsyncBlockOnly):
         self._trace: TraceDispatcher | None = None
         self._hooks = checked_hooks(self._options.hooks)
         self._is_stopping = False
-        self._ending = Ending(f"producer {group}")
+        self._stop_once = StopOnce(f"producer {group}")
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -121,9 +121,9 @@ class AsyncProducer(AsyncBlockOnly):
         if self._sends is None:
             return
         self._is_stopping = True
-        await self._ending.wait(self._end_life)
+        await self._stop_once.wait(self._stop_now)
 
-    async def _end_life(self) -> None:
+    async def _stop_now(self) -> None:
         assert self._sends is not None
         try:
             if self._is_ours():
@@ -209,7 +209,7 @@ class AsyncProducer(AsyncBlockOnly):
 
     def processors(self) -> Mapping[int, Processor]:
         """For the instance: what brokers may ask of a producer."""
-        return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.take}
+        return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.handle_reply}
 
     # -- send ------------------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class AsyncProducer(AsyncBlockOnly):
         correlation_id, extra, reply = self._requests.expect(timeout_ms)
         try:
             request = self._outgoing.request(message, extra=extra)
-            await self._be_known(request.topic, message.topic, timeout_ms, deadline)
+            await self._register_for_reply(request.topic, message.topic, timeout_ms, deadline)
             await self._send(sends, request, (message,), choose, timeout_ms, deadline)
             async with asyncio.timeout_at(deadline):
                 return await reply
@@ -373,7 +373,9 @@ class AsyncProducer(AsyncBlockOnly):
         finally:
             self._requests.forget(correlation_id)
 
-    async def _be_known(self, wire_topic: str, topic: str, timeout_ms: int, deadline: float) -> None:
+    async def _register_for_reply(
+        self, wire_topic: str, topic: str, timeout_ms: int, deadline: float
+    ) -> None:
         """Let the brokers know us that a reply may come through."""
         try:
             async with asyncio.timeout_at(deadline):

@@ -98,7 +98,7 @@ class Requests:
                 waiting.set_exception(error)
         self._waiting.clear()
 
-    def take(self, request: Request) -> None:
+    def handle_reply(self, request: Request) -> None:
         """PUSH_REPLY_MESSAGE_TO_CLIENT: a broker brings a reply."""
         reply = _reply_of(request)
         waiting = self._waiting.pop(reply.properties.get(_CORRELATION_ID, ""), None)

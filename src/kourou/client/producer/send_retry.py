@@ -40,7 +40,7 @@ _CONTAINER_HINT: Final = (
 )
 
 
-def is_worth_another_try(error: Exception) -> bool:
+def is_retriable(error: Exception) -> bool:
     """Whether another broker, or another moment, may take the message."""
     if isinstance(error, ResponseError):
         return error.code in RETRY_CODES

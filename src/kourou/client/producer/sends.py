@@ -15,7 +15,7 @@ from typing import Final
 
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.routes import TopicRoute
-from kourou.client.producer.broker_send_queue import BrokerLane, LaneSend
+from kourou.client.producer.broker_send_queue import BrokerSendQueue, QueuedSend
 from kourou.client.producer.fault_tolerance import LatencyFaults, QueuePicker
 from kourou.client.producer.in_flight import InFlight
 from kourou.client.producer.pending_send import ChooseQueue, PendingSend
@@ -24,7 +24,7 @@ from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.producer.producer_stats import ProducerCounters
 from kourou.client.producer.send_request import ONEWAY, SendFrames, SendRequest
 from kourou.client.producer.send_result import SEND_STATUSES, SendResult, SendStatus, send_result
-from kourou.client.producer.send_retry import describe_attempt, is_route_stale, is_worth_another_try
+from kourou.client.producer.send_retry import describe_attempt, is_retriable, is_route_stale
 from kourou.errors import (
     CallTimeoutError,
     ClientStateError,
@@ -69,8 +69,8 @@ class Sends:
         )
         self.faults = LatencyFaults() if options.send_latency_fault else None
         self._picker = QueuePicker(self.faults)
-        self._lanes: dict[str, BrokerLane] = {}
-        self._without_route: dict[str, dict[LaneSend, None]] = {}
+        self._send_queues: dict[str, BrokerSendQueue] = {}
+        self._without_route: dict[str, dict[QueuedSend, None]] = {}
         self._refreshed_at: dict[str, float] = {}
         self._is_closed = False
         self.in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
@@ -115,38 +115,38 @@ class Sends:
             )
             send.queue = queue
             send.attempts_left -= 1
-            send.lane = lane = self._lane(queue)
+            send.send_queue = send_queue = self._send_queue(queue)
             if self._before:
-                self._call_before(send, queue, lane.address)
+                self._call_before(send, queue, send_queue.address)
         except NoRouteError as error:
             self.failed(send, error)
         except Exception as error:  # of the sender's selector
             self.fail(send, error)
         else:
-            connection = lane.ready()
+            connection = send_queue.ready()
             if connection is None:
-                lane.wait(send)
+                send_queue.wait(send)
             else:
                 self.write(send, connection)
 
-    def _lane(self, queue: MessageQueue) -> BrokerLane:
+    def _send_queue(self, queue: MessageQueue) -> BrokerSendQueue:
         address = self._instance.routes.master(queue.broker_name)
         if address is None:
             raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} has no master at present")
-        lane = self._lanes.get(address)
-        if lane is None:
+        send_queue = self._send_queues.get(address)
+        if send_queue is None:
             instance = self._instance
-            lane = BrokerLane(address, instance.remoting, instance.tasks, instance.greet)
-            self._lanes[address] = lane
-        return lane
+            send_queue = BrokerSendQueue(address, instance.remoting, instance.tasks, instance.announce)
+            self._send_queues[address] = send_queue
+        return send_queue
 
     def write(self, send: PendingSend, connection: Connection) -> None:
         """Make the attempt that `send` is prepared for."""
         if send.is_over or send.future.cancelled():
             self._leave(send)
             return
-        request, queue, lane = send.request, send.queue, send.lane
-        assert queue is not None and lane is not None
+        request, queue, send_queue = send.request, send.queue, send.send_queue
+        assert queue is not None and send_queue is not None
         deadline, timeout_ms = send.deadline, send.timeout_ms
         if (attempt_ms := self._options.attempt_timeout_ms) is not None:
             timeout_ms = min(attempt_ms, timeout_ms)
@@ -154,7 +154,7 @@ class Sends:
         if self.faults is not None:
             send.written_at = self._loop.time()
         send.connection = connection
-        send.answers_before = lane.answers
+        send.answers_before = send_queue.answers
         try:
             opaque = connection.calls.enter(request.code, deadline, timeout_ms, send)
             head = self._frames.head(request, queue, opaque)
@@ -191,12 +191,12 @@ class Sends:
             if route is not None and route.publish_queues:
                 self._attempt(send, route)
             else:
-                self._without(send, problem or NoRouteError(topic, "it has no queue to write to"))
+                self._fail_without_route(send, problem or NoRouteError(topic, "it has no queue to write to"))
 
-    def _without(self, send: PendingSend, problem: Exception) -> None:
+    def _fail_without_route(self, send: PendingSend, problem: Exception) -> None:
         """There is no route. If a broker was tried before, that is the larger part of the story."""
         if send.attempts:
-            self._note(send, str(problem))
+            self._record_attempt(send, str(problem))
             self._give_up(send, problem)
         else:
             self.fail(send, problem)
@@ -205,12 +205,12 @@ class Sends:
 
     def answered(self, send: PendingSend, answer: CommandHead) -> None:
         """A broker answered."""
-        queue, lane = send.queue, send.lane
-        assert queue is not None and lane is not None
-        lane.answers += 1
+        queue, send_queue = send.queue, send.send_queue
+        assert queue is not None and send_queue is not None
+        send_queue.answers += 1
         status = SEND_STATUSES.get(answer.code)
         if status is None:
-            self.failed(send, ResponseError(answer.code, answer.remark or "", lane.address))
+            self.failed(send, ResponseError(answer.code, answer.remark or "", send_queue.address))
             return
         result = send_result(answer, status, queue, send.request.uniq_key, send.messages[0].topic)
         if self.faults is not None:
@@ -221,8 +221,8 @@ class Sends:
         if status is not _OK and self._options.retry_another_broker_when_not_store_ok:
             if send.attempts_left > 0 and not self._is_closed:
                 send.half_stored = result
-                self._note(send, f"broker {queue.broker_name}: {status.name}")
-                self._again(send, refresh=False)
+                self._record_attempt(send, f"broker {queue.broker_name}: {status.name}")
+                self._retry(send, refresh=False)
                 return
         self._finish(send, result)
 
@@ -230,8 +230,8 @@ class Sends:
         """An attempt did not succeed: try again, or give up."""
         queue = send.queue
         broker_name = "unknown" if queue is None else queue.broker_name
-        address = "unknown" if send.lane is None else send.lane.address
-        self._note(send, describe_attempt(broker_name, address, error))
+        address = "unknown" if send.send_queue is None else send.send_queue.address
+        self._record_attempt(send, describe_attempt(broker_name, address, error))
         send.may_be_stored |= isinstance(error, CallTimeoutError | ConnectionLostError)
         if self.faults is not None and queue is not None:
             is_reachable = not isinstance(error, ConnectError)
@@ -240,22 +240,24 @@ class Sends:
             _close_if_silent(send, error)
         if send.context is not None:
             self._call_after(send, None, error)
-        if not is_worth_another_try(error):
+        if not is_retriable(error):
             self.fail(send, error)
         elif send.attempts_left <= 0 or self._is_closed or self._loop.time() >= send.deadline - _TICK_S:
             self._give_up(send, error)
         else:
-            self._again(send, refresh=is_route_stale(error))
+            self._retry(send, refresh=is_route_stale(error))
 
-    def late(self, send: PendingSend) -> None:
+    def timed_out(self, send: PendingSend) -> None:
         """The time is over, and `send` is not written: nothing of it is anywhere."""
-        if send.lane is None or send.queue is None:
-            self._note(send, "no answer from the name server")
+        if send.send_queue is None or send.queue is None:
+            self._record_attempt(send, "no answer from the name server")
         else:
-            self._note(send, f"broker {send.queue.broker_name}: no connection to {send.lane.address} took it")
+            self._record_attempt(
+                send, f"broker {send.queue.broker_name}: no connection to {send.send_queue.address} took it"
+            )
         self._give_up(send, None)
 
-    def _again(self, send: PendingSend, *, refresh: bool) -> None:
+    def _retry(self, send: PendingSend, *, refresh: bool) -> None:
         self.counters.retried += 1
         topic = send.request.topic
         last = self._refreshed_at.get(topic)
@@ -265,7 +267,7 @@ class Sends:
             self._start(send)
 
     @staticmethod
-    def _note(send: PendingSend, attempt: str) -> None:
+    def _record_attempt(send: PendingSend, attempt: str) -> None:
         if send.attempts is None:
             send.attempts = []
         send.attempts.append(attempt)
@@ -310,12 +312,12 @@ class Sends:
         """Write a request that no broker answers. On return it is collected for writing."""
         route = await self._instance.routes.get(request.topic, to_publish=True)
         queue = self._picker.pick(route.publish_queues) if choose is None else choose(route.publish_queues)
-        lane = self._lane(queue)
-        connection = await self._instance.remoting.connection(lane.address)
+        send_queue = self._send_queue(queue)
+        connection = await self._instance.remoting.connection(send_queue.address)
         await connection.wait_writable()
         context = None
         if self._before:
-            context = self._context(messages, queue, lane.address, attempt=1)
+            context = self._context(messages, queue, send_queue.address, attempt=1)
             context.is_oneway = True
             call_hooks(self._before, context)
             _encode_again(request, messages)
@@ -339,7 +341,10 @@ class Sends:
 
     def fail_waiting(self) -> None:
         """The client is stopped: tell those whose attempt nobody makes any more."""
-        places = [*self._without_route.values(), *(lane.waiting for lane in self._lanes.values())]
+        places = [
+            *self._without_route.values(),
+            *(send_queue.waiting for send_queue in self._send_queues.values()),
+        ]
         for place in places:
             for send in list(place):
                 place.pop(send)
@@ -377,8 +382,8 @@ class Sends:
 
 def _close_if_silent(send: PendingSend, error: CallTimeoutError) -> None:
     """Nothing was heard in all that time: the broker hangs, or the connection is dead and nobody said so."""
-    lane, connection = send.lane, send.connection
-    if lane is not None and connection is not None and lane.answers == send.answers_before:
+    send_queue, connection = send.send_queue, send.connection
+    if send_queue is not None and connection is not None and send_queue.answers == send.answers_before:
         connection.close(f"no answer to a send within {error.timeout_ms} ms")
 
 

@@ -111,7 +111,7 @@ class LiteEngine:
         self.rebalancer.stop()
         await self._tasks.stop()
         if self._options.auto_commit:
-            await self.offsets.persist(self._note(handed=is_all_done))
+            await self.offsets.persist(self._record_offsets(handed=is_all_done))
         for queue in list(self.pulls.queues):
             self.pulls.remove(queue)
         self.pulls.wake()
@@ -143,7 +143,7 @@ class LiteEngine:
         """Pull exactly these queues."""
         left = [queue for queue in self.pulls.queues if queue not in wanted]
         if left and self._options.auto_commit:
-            noted = self._note(handed=False)
+            noted = self._record_offsets(handed=False)
             await self.offsets.persist([queue for queue in left if queue in noted])
         for queue in left:
             self.pulls.remove(queue)
@@ -169,7 +169,7 @@ class LiteEngine:
     async def poll(self, timeout_ms: int) -> list[MessageExt]:
         """The next messages; empty when none came in time."""
         for lite in self.pulls.queues.values():
-            lite.finish_handed()
+            lite.finish_polled()
         messages = self.pulls.take_nowait()
         if not messages and timeout_ms > 0:
             try:
@@ -195,26 +195,26 @@ class LiteEngine:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    def _note(self, *, handed: bool) -> list[MessageQueue]:
+    def _record_offsets(self, *, handed: bool) -> list[MessageQueue]:
         """Note how far each queue is; those of which that is known."""
         noted = []
         for queue, lite in self.pulls.queues.items():
-            queue_offset = lite.handed_offset if handed else lite.done_offset
+            queue_offset = lite.polled_offset if handed else lite.done_offset
             if queue_offset is not None:
                 self.offsets.update(queue, queue_offset)
                 noted.append(queue)
         return noted
 
     async def _auto_commit(self) -> None:
-        await self.offsets.persist(self._note(handed=False))
+        await self.offsets.persist(self._record_offsets(handed=False))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None) -> None:
         """Commit these offsets, or everything that was polled; on return it is stored."""
         if offsets is None:
             offsets = {
-                queue: lite.handed_offset
+                queue: lite.polled_offset
                 for queue, lite in self.pulls.queues.items()
-                if lite.handed_offset is not None
+                if lite.polled_offset is not None
             }
         for queue, queue_offset in offsets.items():
             self.offsets.update(queue, queue_offset)

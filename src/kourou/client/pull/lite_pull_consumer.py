@@ -26,7 +26,7 @@ from kourou.client.core.message_checks import check_group, check_topic
 from kourou.client.core.namespaces import Namespace
 from kourou.client.core.option_help import lists_options
 from kourou.client.core.settings import ClientSettings
-from kourou.client.core.stop_once import Ending
+from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.subscription import (
     ExpressionType,
     Subscription,
@@ -85,7 +85,7 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         self._engine: LiteEngine | None = None
         self._is_stopping = False
         self._is_warned = False
-        self._ending = Ending(f"lite pull consumer {group}")
+        self._stop_once = StopOnce(f"lite pull consumer {group}")
         is_shared_id = self.options.model == "broadcasting"
         self._instance = ClientInstance(
             self.settings, _Role(self), title=f"lite pull consumer {group}", is_shared_id=is_shared_id
@@ -124,7 +124,7 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         if engine is None:
             return
         self._is_stopping = True
-        await self._ending.wait(lambda: self._end(engine, is_all_done=is_all_done))
+        await self._stop_once.wait(lambda: self._end(engine, is_all_done=is_all_done))
 
     async def _end(self, engine: LiteEngine | None, *, is_all_done: bool) -> None:
         try:
@@ -322,7 +322,7 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset up to which the queue was polled; None as long as it is not known."""
-        return self._running().lite_queue(self._inner(queue)).handed_offset
+        return self._running().lite_queue(self._inner(queue)).polled_offset
 
     # -- while it runs ---------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class LitePulls:
     def pause(self, lite: LiteQueue, is_paused: bool) -> None:
         """Let nothing of a queue be polled, or again."""
         lite.pause(is_paused)
-        self._note_ready(lite)
+        self._update_ready(lite)
 
     def seek(self, lite: LiteQueue, queue_offset: int) -> None:
         """Go on somewhere else."""
@@ -102,7 +102,7 @@ class LitePulls:
         was_full = self._is_full
         del self._ready[lite]
         messages = lite.take()
-        self._note_ready(lite)
+        self._update_ready(lite)
         if was_full:
             for other in self.queues.values():
                 other.pause(other.is_paused)  # they wait for room among all
@@ -118,7 +118,7 @@ class LitePulls:
         """Let who waits look again."""
         self._arrived.set()
 
-    def _note_ready(self, lite: LiteQueue) -> None:
+    def _update_ready(self, lite: LiteQueue) -> None:
         if lite.is_ready:
             self._ready[lite] = None
             self._arrived.set()
@@ -164,7 +164,7 @@ class LitePulls:
                 timeout_ms=self._options.suspended_pull_timeout_ms,
             )
         )
-        result = await lite.uninterrupted(pulling)
+        result = await lite.wait_pull(pulling)
         if result is None:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
@@ -178,12 +178,12 @@ class LitePulls:
                 result.max_offset,
             )
             lite.moved(result.next_begin_offset)
-            self._note_ready(lite)
+            self._update_ready(lite)
             return
         tags = frozenset(lite.subscription.tags_set)
         shown = replace(result, tags=tags, namespace=self._namespace.name)
         lite.add(shown.messages(), result.next_begin_offset)
-        self._note_ready(lite)
+        self._update_ready(lite)
 
     async def _after_failure(self, lite: LiteQueue, error: KourouError, failures: int) -> None:
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:

@@ -38,7 +38,7 @@ class LiteQueue:
         """Tells whoever assigned it that it is looked after."""
         self.pull_offset: int | None = None
         """Where to pull next; None: where the group is has to be asked."""
-        self.handed_offset: int | None = None
+        self.polled_offset: int | None = None
         """Everything below was polled."""
         self.done_offset: int | None = None
         """Everything below was polled, and a later poll shows that it is done with."""
@@ -71,7 +71,7 @@ class LiteQueue:
 
     def begin(self, queue_offset: int) -> None:
         """Go on at an offset; nothing of the queue is in hand."""
-        self.pull_offset = self.handed_offset = self.done_offset = queue_offset
+        self.pull_offset = self.polled_offset = self.done_offset = queue_offset
 
     def add(self, messages: list[MessageExt], next_offset: int) -> None:
         """Take in what a pull brought; there may be nothing left of it after filtering."""
@@ -85,11 +85,11 @@ class LiteQueue:
             # Nothing to poll there, so it is passed together with what comes before it.
             self._batches[-1] = self._batches[-1]._replace(next_offset=next_offset)
         else:
-            self.handed_offset = next_offset
+            self.polled_offset = next_offset
 
     def moved(self, next_offset: int) -> None:
         """The broker says to go on elsewhere: an operator reset the group, or messages are gone there."""
-        if self.handed_offset is not None and next_offset <= self.handed_offset:
+        if self.polled_offset is not None and next_offset <= self.polled_offset:
             # What is in hand comes again.
             self._clear()
             self.begin(next_offset)
@@ -101,13 +101,13 @@ class LiteQueue:
         batch = self._batches.popleft()
         self.count -= len(batch.messages)
         self.size_bytes -= batch.size_bytes
-        self.handed_offset = batch.next_offset
+        self.polled_offset = batch.next_offset
         self._changed.set()
         return batch.messages
 
-    def finish_handed(self) -> None:
+    def finish_polled(self) -> None:
         """Whoever polls again is done with what he got before."""
-        self.done_offset = self.handed_offset
+        self.done_offset = self.polled_offset
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class LiteQueue:
         except TimeoutError:
             return
 
-    async def uninterrupted(self, pulling: asyncio.Future[PullResult]) -> PullResult | None:
+    async def wait_pull(self, pulling: asyncio.Future[PullResult]) -> PullResult | None:
         """What a pull brings; None when a seek or the queue's end has made it worthless."""
         epoch = self.epoch
         self._pulling = pulling

@@ -18,7 +18,7 @@ from kourou.client.core.cancellable_tasks import CancellableTasks
 from kourou.client.core.client_blocks import AsyncBlockOnly
 from kourou.client.core.message_checks import check_topic
 from kourou.client.core.settings import ClientOptions
-from kourou.client.core.stop_once import Ending
+from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.strategies import AllocateAveragely, AllocateStrategy
 from kourou.client.core.subscription import Subscription, subscription_data
 from kourou.client.core.subscriptions import Subscriptions
@@ -103,7 +103,7 @@ class AsyncPullSchedule(AsyncBlockOnly):
         self._calls: dict[AssignedQueue, tuple[asyncio.Task[None], asyncio.Event]] = {}
         self._rebalancer: Rebalancer | None = None
         self._balancing: CancellableTasks | None = None
-        self._ending = Ending(f"pull schedule {group}")
+        self._stop_once = StopOnce(f"pull schedule {group}")
         self.consumer: AsyncPullConsumer = _ScheduledConsumer(self._wake, group, options)
 
     # -- life ------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class AsyncPullSchedule(AsyncBlockOnly):
         twice."""
         rebalancer, balancing = self._rebalancer, self._balancing
         if rebalancer is not None and balancing is not None:
-            await self._ending.wait(lambda: self._end(rebalancer, balancing))
+            await self._stop_once.wait(lambda: self._end(rebalancer, balancing))
 
     async def _end(self, rebalancer: Rebalancer, balancing: CancellableTasks) -> None:
         try:

@@ -23,7 +23,7 @@ from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
 from kourou.client.push.handler_calls import HandlerCalls
 from kourou.client.push.send_back import SendBack
-from kourou.client.push.sync_handler_calls import PlainCall
+from kourou.client.push.sync_handler_calls import SyncHandlerCall
 from kourou.client.push.worker_pool import Worker, WorkerPool
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import is_retry_topic
@@ -61,7 +61,7 @@ class ConcurrentService:
         self.pool: WorkerPool[Batch] = WorkerPool(
             pool_name, options.concurrency, self._consume, tasks.fail, owner=calls.threads
         )
-        self._plain = calls.plain_calls(self._plain_ended)
+        self._sync_calls = calls.sync_calls(self._sync_ended)
         # Coroutines that plain handlers returned: as many of them run at once as there are handlers.
         self._results: set[asyncio.Task[None]] = set()
         self._awaiting = asyncio.Semaphore(options.concurrency)
@@ -71,8 +71,8 @@ class ConcurrentService:
         """Have messages consumed."""
         batches = self._batches(assigned, messages)
         handler = assigned.subscription.handler
-        if self._plain is not None and handler is not None and not handler.is_async:
-            self._plain.put(handler, assigned, batches)
+        if self._sync_calls is not None and handler is not None and not handler.is_async:
+            self._sync_calls.put(handler, assigned, batches)
         else:
             self.pool.put([(assigned, batch) for batch in batches])
 
@@ -88,7 +88,7 @@ class ConcurrentService:
     @property
     def running(self) -> int:
         """How many handlers run."""
-        plain = 0 if self._plain is None else len(self._plain.running)
+        plain = 0 if self._sync_calls is None else len(self._sync_calls.running)
         return self.pool.running + plain + min(len(self._results), self._options.concurrency)
 
     def refuse(self) -> None:
@@ -98,16 +98,16 @@ class ConcurrentService:
 
     def refuse_threads(self) -> None:
         """The same in threads, which do not ask the loop what is next; from any of them."""
-        if self._plain is not None:
-            self._plain.refuse()
+        if self._sync_calls is not None:
+            self._sync_calls.refuse()
 
     async def stop(self, timeout_s: float) -> bool:
         """Wait for the handlers that run; False when some had to be given up."""
         self.refuse()
-        if self._plain is None:
+        if self._sync_calls is None:
             return await self.pool.stop(timeout_s)
         deadline = self._loop.time() + timeout_s
-        ended = await asyncio.gather(self.pool.stop(timeout_s), self._plain.stop(timeout_s))
+        ended = await asyncio.gather(self.pool.stop(timeout_s), self._sync_calls.stop(timeout_s))
         if self._results:
             await asyncio.wait(self._results, timeout=max(0.0, deadline - self._loop.time()))
         return all(ended) and not self._results
@@ -144,9 +144,9 @@ class ConcurrentService:
             for message in messages:
                 assigned.ack(message)
             return
-        await self._judge(worker.is_timed_out, assigned, messages, result, context)
+        await self._settle(worker.is_timed_out, assigned, messages, result, context)
 
-    def _plain_ended(self, call: PlainCall, result: Any, error: BaseException | None) -> None:
+    def _sync_ended(self, call: SyncHandlerCall, result: Any, error: BaseException | None) -> None:
         """The end of a plain handler; success, the usual one, takes no task."""
         if error is None and inspect.isawaitable(result):
             task = self._tasks.start(self._await_result(call, result), "result of a handler")
@@ -166,10 +166,10 @@ class ConcurrentService:
             for message in call.messages:
                 call.assigned.ack(message)
         else:
-            judged = self._judge(False, call.assigned, call.messages, outcome.result, call.context)
-            self._tasks.start(judged, "messages of a handler that failed")
+            settled = self._settle(False, call.assigned, call.messages, outcome.result, call.context)
+            self._tasks.start(settled, "messages of a handler that failed")
 
-    async def _await_result(self, call: PlainCall, result: Any) -> None:
+    async def _await_result(self, call: SyncHandlerCall, result: Any) -> None:
         """A plain function that returns a coroutine, as a lambda around an async handler does."""
         try:
             async with self._awaiting:
@@ -180,9 +180,9 @@ class ConcurrentService:
         finally:
             if inspect.iscoroutine(result):
                 result.close()
-        self._plain_ended(call, awaited, error)
+        self._sync_ended(call, awaited, error)
 
-    async def _guarded_result(self, call: PlainCall, result: Any) -> tuple[Any, BaseException | None]:
+    async def _guarded_result(self, call: SyncHandlerCall, result: Any) -> tuple[Any, BaseException | None]:
         try:
             async with asyncio.timeout(self._options.consume_timeout_ms / 1000) as limit:
                 return await result, None
@@ -196,7 +196,7 @@ class ConcurrentService:
                 self._send_back_late(call.assigned, call.messages)
             return None, error
 
-    async def _judge(
+    async def _settle(
         self,
         is_timed_out: bool,
         assigned: AssignedQueue,
@@ -246,7 +246,7 @@ class ConcurrentService:
             for worker in self.pool.workers:
                 if worker.began and self._loop.time() - worker.began > timeout_s and not worker.is_timed_out:
                     self._give_up(worker)
-            for call in () if self._plain is None else self._plain.running.copy():
+            for call in () if self._sync_calls is None else self._sync_calls.running.copy():
                 if time.monotonic() - call.began > timeout_s and not call.is_timed_out:
                     call.is_timed_out = True
                     self._send_back_late(call.assigned, call.messages)
@@ -259,14 +259,14 @@ class ConcurrentService:
         if handler is None or not handler.is_async:
             self._send_back_late(assigned, messages)
             return
-        self._note_late(assigned, messages)
+        self._log_timeout(assigned, messages)
         worker.task.cancel()
 
     def _send_back_late(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-        self._note_late(assigned, messages)
+        self._log_timeout(assigned, messages)
         self._tasks.start(self._failed(assigned, messages, TIMEOUT_DELAY_LEVEL), "timed-out messages")
 
-    def _note_late(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def _log_timeout(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         self._stats.timed_out += 1
         _log.warning(
             "message %s of %s: its handler takes longer than %d ms; it is sent back",

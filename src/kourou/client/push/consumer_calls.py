@@ -47,7 +47,7 @@ class ConsumerCalls(GroupCalls["PushEngine"]):
         return {**super().processors(), RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly}
 
     def _offsets_of(self, engine: PushEngine) -> Mapping[MessageQueue, int]:
-        engine.rebalancer.note_offsets()
+        engine.rebalancer.record_offsets()
         return engine.offsets.table()
 
     def _info_of(self, engine: PushEngine, *, with_stacks: bool) -> ConsumerRunningInfo:

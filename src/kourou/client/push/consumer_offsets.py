@@ -57,8 +57,8 @@ class BrokerOffsets:
         self._routes = routes
         self._group = group
         self._offsets: dict[MessageQueue, int] = {}
-        self._unheard: set[MessageQueue] = set()
-        self._telling: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._failing: set[MessageQueue] = set()
+        self._pending: dict[MessageQueue, asyncio.Task[None]] = {}
 
     async def load(self) -> None:
         """Nothing to do: each queue's is asked for."""
@@ -82,22 +82,22 @@ class BrokerOffsets:
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Tell the brokers. One offset of a queue at a time: brokers work on requests side by side, and of
         two that are under way the older one may be the last to be stored."""
-        telling = [self._begin_to_tell(queue) for queue in queues if queue in self._offsets]
+        writes = [self._begin_write(queue) for queue in queues if queue in self._offsets]
         # Whoever is cancelled does not take back what is on its way; the next one waits for it.
-        await asyncio.shield(asyncio.gather(*telling))
+        await asyncio.shield(asyncio.gather(*writes))
 
-    def _begin_to_tell(self, queue: MessageQueue) -> asyncio.Task[None]:
-        before = self._telling.get(queue)
-        task = asyncio.ensure_future(self._tell(queue, self._offsets[queue], before))
-        self._telling[queue] = task
-        task.add_done_callback(partial(self._told, queue))
+    def _begin_write(self, queue: MessageQueue) -> asyncio.Task[None]:
+        before = self._pending.get(queue)
+        task = asyncio.ensure_future(self._write(queue, self._offsets[queue], before))
+        self._pending[queue] = task
+        task.add_done_callback(partial(self._written, queue))
         return task
 
-    def _told(self, queue: MessageQueue, task: asyncio.Task[None]) -> None:
-        if self._telling.get(queue) is task:
-            del self._telling[queue]
+    def _written(self, queue: MessageQueue, task: asyncio.Task[None]) -> None:
+        if self._pending.get(queue) is task:
+            del self._pending[queue]
 
-    async def _tell(
+    async def _write(
         self, queue: MessageQueue, consumer_offset: int, before: asyncio.Task[None] | None
     ) -> None:
         if before is not None:
@@ -106,8 +106,8 @@ class BrokerOffsets:
             await self._api.update_consumer_offset(self._address(queue), self._group, queue, consumer_offset)
         except KourouError as error:
             # Told once: it is tried again every few seconds.
-            level = logging.DEBUG if queue in self._unheard else logging.WARNING
-            self._unheard.add(queue)
+            level = logging.DEBUG if queue in self._failing else logging.WARNING
+            self._failing.add(queue)
             _log.log(
                 level,
                 "group %s: cannot store offset %d of %s, retrying: %s",
@@ -117,7 +117,7 @@ class BrokerOffsets:
                 error,
             )
         else:
-            self._unheard.discard(queue)
+            self._failing.discard(queue)
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue is somebody else's now."""

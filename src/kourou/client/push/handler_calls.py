@@ -17,7 +17,7 @@ from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook, c
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult, done_count
 from kourou.client.push.handler_threads import HandlerThreads, as_exception
 from kourou.client.push.handlers import Handler, checked_result
-from kourou.client.push.sync_handler_calls import PlainCall, PlainCalls
+from kourou.client.push.sync_handler_calls import SyncHandlerCall, SyncHandlerCalls
 from kourou.client.push.worker_pool import Worker
 from kourou.errors import MessageInProgressError
 from kourou.protocol.bodies import MessageQueue
@@ -105,11 +105,13 @@ class HandlerCalls:
         except Exception as error:
             return self._failure(handler, queue, messages, context, error)
 
-    def plain_calls(self, ended: Callable[[PlainCall, Any, BaseException | None], None]) -> PlainCalls | None:
+    def sync_calls(
+        self, ended: Callable[[SyncHandlerCall, Any, BaseException | None], None]
+    ) -> SyncHandlerCalls | None:
         """The short way for plain handlers; None where hooks have to run around each call."""
         if self._hooks:
             return None
-        return PlainCalls(self.threads, is_batch=self._is_batch, ended=ended)
+        return SyncHandlerCalls(self.threads, is_batch=self._is_batch, ended=ended)
 
     def outcome(
         self,

@@ -1,6 +1,6 @@
 """HandlerThreads: the threads that plain handlers run in, owned by one consumer.
 
-Threads take jobs from one queue, one after the other, and the loop is told once of many that are done:
+Threads take jobs from one queue, one after the other, and the loop is wrapped once of many that are done:
 a step to the loop and back for each message would cost more than the message. As long as handlers do not
 wait for anything one thread does it all, for more would only wait for each other; it wakes a second, that
 one a third as soon as it gets to run.
@@ -35,7 +35,7 @@ class HandlerThreads:
         self._count = count
         self._jobs: deque[Job] = deque()
         self._done: deque[tuple[Ended, Any, BaseException | None]] = deque()
-        self._is_told = False
+        self._is_collecting = False
         self._unfinished = 0
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()
@@ -138,9 +138,9 @@ class HandlerThreads:
             if jobs and not self._is_waking and (self._idle or len(self._threads) < self._count):
                 self._wake_one()
             try:
-                self._tell(ended, None if self._is_stopped else function(*arguments), None)
+                self._report(ended, None if self._is_stopped else function(*arguments), None)
             except BaseException as error:  # SystemExit in a thread would be gone without a word
-                self._tell(ended, None, error)
+                self._report(ended, None, error)
             del function, arguments, ended  # an idle thread keeps no message alive
 
     def _wait(self, gate: threading.Lock) -> None:
@@ -155,10 +155,10 @@ class HandlerThreads:
         gate.acquire()
         self._is_waking = False
 
-    def _tell(self, ended: Ended, result: Any, error: BaseException | None) -> None:
+    def _report(self, ended: Ended, result: Any, error: BaseException | None) -> None:
         self._done.append((ended, result, error))
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_collecting:
+            self._is_collecting = True
             try:
                 self._loop.call_soon_threadsafe(self._collect)
             except RuntimeError:  # the loop is closed: nobody waits for this handler any more
@@ -167,8 +167,8 @@ class HandlerThreads:
     # -- on the loop -----------------------------------------------------------------------------
 
     def _collect(self) -> None:
-        # First, so that what comes from now on is told again.
-        self._is_told = False
+        # First, so that what comes from now on is wrapped again.
+        self._is_collecting = False
         while self._done:
             ended, result, error = self._done.popleft()
             self._unfinished -= 1
@@ -181,6 +181,6 @@ def as_exception(error: BaseException) -> Exception:
     """What a handler raised, as something that does not end the loop."""
     if isinstance(error, Exception):
         return error
-    told = RuntimeError(f"the handler raised {error!r}")
-    told.__cause__ = error  # where it was raised is in its traceback
-    return told
+    wrapped = RuntimeError(f"the handler raised {error!r}")
+    wrapped.__cause__ = error  # where it was raised is in its traceback
+    return wrapped

@@ -32,7 +32,7 @@ FAILURE_DELAY_S: Final = 1.0
 _FLOW_CONTROL_DELAY_S: Final = 0.02
 # A broker that does not know us (any more) does so right after a heartbeat.
 _UNKNOWN_DELAY_S: Final = 0.1
-_STRANGE_FAILURES: Final = 3
+_WARN_AFTER_FAILURES: Final = 3
 _UNKNOWN_TO_BROKER: Final = frozenset(
     {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
 )
@@ -70,7 +70,7 @@ class PullService:
         self._namespace = namespace
         self._resumed = asyncio.Event()
         self._resumed.set()
-        self._introduced_at = 0.0
+        self._registered_at = 0.0
         self._tasks = CancellableTasks(instance.tasks.fail)
         self._pulls: dict[AssignedQueue, asyncio.Task[None]] = {}
 
@@ -123,9 +123,9 @@ class PullService:
         assigned.pulled()
         loop = asyncio.get_running_loop()
         began = loop.time()
-        result = await self._ask(assigned)
+        result = await self._pull(assigned)
         if not assigned.is_dropped:  # while we waited
-            await self._judge(assigned, result, loop.time() - began)
+            await self._handle_result(assigned, result, loop.time() - began)
         if self._options.pull_interval_ms:
             await asyncio.sleep(self._options.pull_interval_ms / 1000)
 
@@ -158,7 +158,7 @@ class PullService:
             except TimeoutError:
                 continue
 
-    async def _ask(self, assigned: AssignedQueue) -> PullResult:
+    async def _pull(self, assigned: AssignedQueue) -> PullResult:
         queue = assigned.queue
         address = self._instance.routes.any_address(queue.broker_name, assigned.pull_from)
         if address is None:
@@ -192,7 +192,7 @@ class PullService:
 
     # -- what came back --------------------------------------------------------------------------
 
-    async def _judge(self, assigned: AssignedQueue, result: PullResult, seconds: float) -> None:
+    async def _handle_result(self, assigned: AssignedQueue, result: PullResult, seconds: float) -> None:
         assigned.pull_from = result.suggested_broker_id
         if result.status is PullStatus.FOUND:
             self._found(assigned, result, seconds)
@@ -242,7 +242,7 @@ class PullService:
             await asyncio.sleep(_FLOW_CONTROL_DELAY_S)
             return
         if isinstance(error, ResponseError) and error.code in _UNKNOWN_TO_BROKER:
-            await self._introduce_us(assigned, error, failures)
+            await self._register_again(assigned, error, failures)
             return
         # The first of a row is told, the rest is the same.
         level = logging.WARNING if failures == 1 else logging.DEBUG
@@ -251,15 +251,15 @@ class PullService:
         if isinstance(error, RemotingError | NoRouteError):
             await self._refresh_route(assigned)
 
-    async def _introduce_us(self, assigned: AssignedQueue, error: ResponseError, failures: int) -> None:
+    async def _register_again(self, assigned: AssignedQueue, error: ResponseError, failures: int) -> None:
         """The broker was restarted, or our last heartbeat and this pull crossed: tell it who we are."""
-        level = logging.WARNING if failures == _STRANGE_FAILURES else logging.DEBUG
+        level = logging.WARNING if failures == _WARN_AFTER_FAILURES else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, assigned.queue, error)
         now = asyncio.get_running_loop().time()
-        if now - self._introduced_at > _UNKNOWN_DELAY_S:  # one for all queues
-            self._introduced_at = now
+        if now - self._registered_at > _UNKNOWN_DELAY_S:  # one for all queues
+            self._registered_at = now
             await self._instance.heartbeat()
-        await asyncio.sleep(_UNKNOWN_DELAY_S if failures < _STRANGE_FAILURES else FAILURE_DELAY_S)
+        await asyncio.sleep(_UNKNOWN_DELAY_S if failures < _WARN_AFTER_FAILURES else FAILURE_DELAY_S)
 
     async def _refresh_route(self, assigned: AssignedQueue) -> None:
         """The broker may have come back at another address."""

@@ -38,7 +38,7 @@ from kourou.client.core.namespaces import Namespace
 from kourou.client.core.option_help import lists_options
 from kourou.client.core.settings import ClientSettings
 from kourou.client.core.signals import signals_call
-from kourou.client.core.stop_once import Ending
+from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.subscription import (
     ExpressionType,
     Subscription,
@@ -79,8 +79,8 @@ class AsyncPushConsumer(AsyncBlockOnly):
         self._engine: PushEngine | None = None
         self._stopped: asyncio.Event | None = None
         self._is_paused = False
-        self._ending = Ending(f"consumer {group}")
-        self._is_told = False
+        self._stop_once = StopOnce(f"consumer {group}")
+        self._is_failure_reported = False
         self._role = _Role(self._wire_group, self)
         self._instance = ClientInstance(
             self.settings,
@@ -201,9 +201,9 @@ class AsyncPushConsumer(AsyncBlockOnly):
             return
         self.refuse()
         if self.is_handler_calling:
-            self._ending.begin(lambda: self._end(engine))
+            self._stop_once.begin(lambda: self._end(engine))
         else:
-            await self._ending.wait(lambda: self._end(engine))
+            await self._stop_once.wait(lambda: self._end(engine))
 
     def refuse(self) -> None:
         """Call no more handlers: what `stop` does at once."""
@@ -244,14 +244,14 @@ class AsyncPushConsumer(AsyncBlockOnly):
     ) -> None:
         await self.stop()
         if kind is None:
-            self.raise_untold()
+            self.raise_unreported()
 
-    def raise_untold(self) -> None:
+    def raise_unreported(self) -> None:
         """ClientStateError if it failed in the background and nobody was told so; a `with` block does this
         at its end."""
         failure = None if self._engine is None else self._engine.failure
-        if failure is not None and not self._is_told:
-            self._is_told = True
+        if failure is not None and not self._is_failure_reported:
+            self._is_failure_reported = True
             raise ClientStateError(f"this consumer has failed: {failure!r}") from failure
 
     async def wait(self) -> None:
@@ -264,7 +264,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
         try:
             await asyncio.wait([failed, ended], return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
-                self._is_told = True
+                self._is_failure_reported = True
                 await failed
             await stopped.wait()
         finally:
@@ -280,14 +280,14 @@ class AsyncPushConsumer(AsyncBlockOnly):
         engine = self._engine
         assert engine is not None
         try:
-            with signals_call(lambda: self._ending.begin(lambda: self._end(engine))):
+            with signals_call(lambda: self._stop_once.begin(lambda: self._end(engine))):
                 await self.wait_stopped()
         finally:
             await self.stop()
 
     async def wait_stopped(self) -> None:
         """As `wait`, but also of a consumer that a handler has begun to stop, or has stopped, already."""
-        if self._ending.is_begun:
+        if self._stop_once.is_begun:
             await self.stop()
         else:
             await self.wait()

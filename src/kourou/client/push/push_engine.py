@@ -202,7 +202,7 @@ class PushEngine:
 
     def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
         """As tools are told."""
-        self.rebalancer.note_offsets()
+        self.rebalancer.record_offsets()
         return running_info(
             group=self._group,
             options=self.options,

@@ -28,11 +28,11 @@ class QueueLocks:
     async def lock(self, assigned: AssignedQueue) -> bool:
         """Ask for the lock of a queue, or have it renewed; False when another holds it, or nobody answers."""
         try:
-            held = await self._ask(assigned.queue.broker_name, [assigned.queue])
+            held = await self._request_locks(assigned.queue.broker_name, [assigned.queue])
         except KourouError as error:
             _log.warning("group %s: no lock of %s: %s", self._group, assigned.queue, error)
             return False
-        self._note(assigned, assigned.queue in held)
+        self._record_lock(assigned, assigned.queue in held)
         return assigned.is_locked
 
     async def renew(self, all_assigned: Collection[AssignedQueue]) -> None:
@@ -44,22 +44,22 @@ class QueueLocks:
 
     async def _renew_at(self, broker_name: str, mine: list[AssignedQueue]) -> None:
         try:
-            held = set(await self._ask(broker_name, [assigned.queue for assigned in mine]))
+            held = set(await self._request_locks(broker_name, [assigned.queue for assigned in mine]))
         except KourouError as error:
             # They are not lost yet: the broker keeps them for a minute.
             _log.warning("group %s: locks at %s are not renewed: %s", self._group, broker_name, error)
             return
         for assigned in mine:
-            self._note(assigned, assigned.queue in held)
+            self._record_lock(assigned, assigned.queue in held)
 
-    def _note(self, assigned: AssignedQueue, is_held: bool) -> None:
+    def _record_lock(self, assigned: AssignedQueue, is_held: bool) -> None:
         if is_held:
             assigned.lock()
         else:
             assigned.unlock()
             _log.info("group %s: %s is locked by another consumer", self._group, assigned.queue)
 
-    async def _ask(self, broker_name: str, queues: list[MessageQueue]) -> list[MessageQueue]:
+    async def _request_locks(self, broker_name: str, queues: list[MessageQueue]) -> list[MessageQueue]:
         address = self._instance.routes.master(broker_name)
         if address is None:
             return []

@@ -67,7 +67,7 @@ class Rebalancer:
             options.pull_threshold_bytes,
             None if options.orderly else options.max_span,
         )
-        self._is_asked = asyncio.Event()
+        self._is_requested = asyncio.Event()
         self._is_stopping = False
         self._problems: dict[str, str] = {}
         self._leaving: dict[MessageQueue, AssignedQueue] = {}
@@ -76,13 +76,13 @@ class Rebalancer:
 
     def wake(self) -> None:
         """Rebalance at once."""
-        self._is_asked.set()
+        self._is_requested.set()
 
     async def keep_balanced(self) -> None:
         """Rebalance now, and again whenever there is a reason, until `stop`."""
         unbalanced_s = _UNBALANCED_S
         while not self._is_stopping:
-            self._is_asked.clear()
+            self._is_requested.clear()
             wait_s = self._options.rebalance_interval_ms / 1000
             if await self.rebalance():
                 unbalanced_s = _UNBALANCED_S
@@ -90,12 +90,12 @@ class Rebalancer:
                 wait_s = min(unbalanced_s, wait_s)
                 unbalanced_s = min(unbalanced_s * 2, _MAX_UNBALANCED_S)
             await asyncio.sleep(_MIN_INTERVAL_S)
-            await self._wait_asked(wait_s)
+            await self._wait_requested(wait_s)
 
-    async def _wait_asked(self, timeout_s: float) -> None:
+    async def _wait_requested(self, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                await self._is_asked.wait()
+                await self._is_requested.wait()
         except TimeoutError:
             return
 
@@ -113,14 +113,14 @@ class Rebalancer:
                 is_balanced &= await self._rebalance_topic(subscription)
                 self._problems.pop(subscription.data.topic, None)
             except KourouError as error:
-                self._note_problem(subscription.data.topic, str(error))
+                self._log_problem(subscription.data.topic, str(error))
                 is_balanced = False
         subscribed = set(self._subscriptions.topics)
         for assigned in [each for each in self.assigned.values() if each.queue.topic not in subscribed]:
             await self.drop(assigned)
         return await self._finish_leaving() and is_balanced
 
-    def _note_problem(self, topic: str, problem: str) -> None:
+    def _log_problem(self, topic: str, problem: str) -> None:
         # Told once. A retry topic is made by the broker that hears of the group, a moment later.
         is_known = self._problems.get(topic) == problem or is_retry_topic(topic)
         self._problems[topic] = problem
@@ -274,7 +274,7 @@ class Rebalancer:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    def note_offsets(self) -> Iterable[MessageQueue]:
+    def record_offsets(self) -> Iterable[MessageQueue]:
         """Note how far every queue is; the queues."""
         for queue, assigned in self.assigned.items():
             if (offset := assigned.consumed_offset) is not None:
@@ -283,11 +283,11 @@ class Rebalancer:
 
     async def persist(self) -> None:
         """Store how far every queue is; called every few seconds."""
-        await self._offsets.persist(self.note_offsets())
+        await self._offsets.persist(self.record_offsets())
 
     async def release_all(self) -> None:
         """The end: store every offset for good, unlock every queue."""
-        queues = list(self.note_offsets())
+        queues = list(self.record_offsets())
         await self._offsets.persist(queues)
         for assigned in self.assigned.values():
             assigned.drop()

@@ -1,4 +1,4 @@
-"""PlainCalls: calls of plain handlers, from a thread's queue to what came of them, without a task for each.
+"""SyncHandlerCalls: calls of sync handlers, from a thread's queue to their result, without a task for each.
 
 What handler_calls.py does for one call of any handler, for many of a plain one. Consume hooks run on the
 loop around each call: with hooks that way is taken.
@@ -21,13 +21,13 @@ from kourou.wording import counted
 _log = logging.getLogger(__name__)
 
 
-class PlainCall:
+class SyncHandlerCall:
     """One call of a handler."""
 
     __slots__ = ("_calls", "assigned", "began", "context", "handler", "is_timed_out", "messages")
 
     def __init__(
-        self, calls: PlainCalls, handler: Handler, assigned: AssignedQueue, messages: list[MessageExt]
+        self, calls: SyncHandlerCalls, handler: Handler, assigned: AssignedQueue, messages: list[MessageExt]
     ) -> None:
         self._calls = calls
         self.handler = handler
@@ -60,7 +60,7 @@ class PlainCall:
             self._calls.ended(self, result, error)
 
 
-class PlainCalls:
+class SyncHandlerCalls:
     """Calls the plain handlers of one consumer. `ended` gets each call with what came of it, on the loop."""
 
     def __init__(
@@ -68,12 +68,12 @@ class PlainCalls:
         threads: HandlerThreads,
         *,
         is_batch: bool,
-        ended: Callable[[PlainCall, Any, BaseException | None], None],
+        ended: Callable[[SyncHandlerCall, Any, BaseException | None], None],
     ) -> None:
         self._threads = threads
         self.is_batch = is_batch
         self.ended = ended
-        self.running: set[PlainCall] = set()
+        self.running: set[SyncHandlerCall] = set()
         """Those whose handler has not returned."""
         self.is_stopping = False
 
@@ -81,7 +81,7 @@ class PlainCalls:
         """Have messages handled; dropped once the consumer stops."""
         if self.is_stopping:
             return
-        calls = [PlainCall(self, handler, assigned, messages) for messages in batches]
+        calls = [SyncHandlerCall(self, handler, assigned, messages) for messages in batches]
         self._threads.submit([(call.run, (), call.ended) for call in calls])
 
     def refuse(self) -> None:

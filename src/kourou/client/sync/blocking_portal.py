@@ -1,4 +1,4 @@
-"""Portal: the way from plain threads to the one event loop that all plain clients of a process share.
+"""BlockingPortal: the way from plain threads to the one event loop that all plain clients of a process share.
 
 The loop runs in a daemon thread, from the first client's start to the last one's stop. A call is put
 into a queue, the loop is woken once for all calls that came since it last looked, and the caller waits
@@ -135,7 +135,7 @@ class _SubmittedCall(_Call[T]):
         self.outcome.set_exception(error)
 
 
-class Portal:
+class BlockingPortal:
     """One loop in one thread. Use `enter_portal` and `leave_portal`: they share one in the process."""
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class Portal:
         if not self._is_woken:
             self._is_woken = True
             try:
-                self._on_loop(self._take)
+                self._on_loop(self._begin_calls)
             except BaseException:
                 # Ctrl-C in this moment must not leave the mark without a wake-up behind it.
                 self._is_woken = False
@@ -287,7 +287,7 @@ class Portal:
             if not self._loop.is_closed():
                 raise
 
-    def _take(self) -> None:
+    def _begin_calls(self) -> None:
         """Begin all calls that wait, on the loop."""
         # First the flag: whoever finds it set may rely on the loop's looking after that.
         self._is_woken = False
@@ -297,7 +297,7 @@ class Portal:
             waiting.popleft().begin(loop)
         if waiting and not self._is_woken:
             self._is_woken = True
-            loop.call_soon(self._take)
+            loop.call_soon(self._begin_calls)
 
 
 # -- the one of this process ---------------------------------------------------------------------
@@ -308,7 +308,7 @@ class _Shared:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.portal: Portal | None = None
+        self.portal: BlockingPortal | None = None
         self.users = 0
 
 
@@ -317,26 +317,26 @@ _shared = _Shared()
 _left_behind: list[_Shared] = []
 
 
-def enter_portal() -> Portal:
+def enter_portal() -> BlockingPortal:
     """The process's portal, started if this is its first user. Each user leaves it once."""
     shared = _shared
     with shared.lock:
         if shared.portal is None or shared.portal.is_over:
-            portal = Portal()
+            portal = BlockingPortal()
             portal.start()
             shared.portal, shared.users = portal, 0
         shared.users += 1
         return shared.portal
 
 
-def leave_portal(portal: Portal) -> None:
+def leave_portal(portal: BlockingPortal) -> None:
     """One user less; the last one ends the loop and its thread."""
     leave_portal_nowait(portal)
     if portal.is_ending:
         portal.join()
 
 
-def leave_portal_nowait(portal: Portal) -> None:
+def leave_portal_nowait(portal: BlockingPortal) -> None:
     """The same, without waiting for the thread's end: on the loop itself too."""
     shared = _shared
     with shared.lock:

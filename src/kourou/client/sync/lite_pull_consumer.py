@@ -13,14 +13,14 @@ from kourou.client.core.settings import ClientSettings
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer, LitePullStats
 from kourou.client.pull.lite_pull_options import LitePullKeywords, LitePullOptions
-from kourou.client.sync.sync_client import PlainClient
+from kourou.client.sync.sync_client import SyncClient
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from kourou.protocol.tags import SUB_ALL
 
 
 @lists_options(LitePullOptions, ClientSettings)
-class LitePullConsumer(PlainClient[AsyncLitePullConsumer]):
+class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
     """The application polls, the consumer pulls ahead and remembers how far it is.
 
         with LitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:

@@ -16,7 +16,7 @@ from kourou.client.producer.producer_stats import ProducerStats
 from kourou.client.producer.queue_selectors import QueueSelector
 from kourou.client.producer.request_reply import reply_to
 from kourou.client.producer.send_result import SendResult
-from kourou.client.sync.sync_client import PlainClient
+from kourou.client.sync.sync_client import SyncClient
 from kourou.errors import TooManyRequestsError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
@@ -24,7 +24,7 @@ from kourou.protocol.message import Message, MessageExt
 ProducerT = TypeVar("ProducerT", bound=AsyncProducer)
 
 
-class PlainProducer(PlainClient[ProducerT]):
+class SyncProducer(SyncClient[ProducerT]):
     """What all plain producers do."""
 
     @property
@@ -205,14 +205,14 @@ class PlainProducer(PlainClient[ProducerT]):
         return self._do(self._client.stats)
 
 
-for _name, _method in vars(PlainProducer).items():
+for _name, _method in vars(SyncProducer).items():
     if inspect.isfunction(_method):
         # Python's errors about wrong arguments name the class that users know.
         _method.__qualname__ = f"Producer.{_name}"
 
 
 @lists_options(ProducerOptions, ClientSettings)
-class Producer(PlainProducer[AsyncProducer]):
+class Producer(SyncProducer[AsyncProducer]):
     """Sends messages; use it in a `with` block, or call `start` and `stop`.
 
         with Producer("orders", namesrv="127.0.0.1:9876") as producer:

@@ -14,13 +14,13 @@ from kourou.client.pull.pulls import PULL_TIMEOUT_MS as SUSPENDED_PULL_TIMEOUT_M
 from kourou.client.pull.pulls import PullResult
 from kourou.client.pull.queue_pulls import PULL_TIMEOUT_MS
 from kourou.client.pull.queue_reader import DEFAULT_MAX_BYTES, QueueChunk, QueueReader
-from kourou.client.sync.sync_client import PlainClient
+from kourou.client.sync.sync_client import SyncClient
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.tags import SUB_ALL
 
 
 @lists_options(ClientSettings)
-class PullConsumer(PlainClient[AsyncPullConsumer]):
+class PullConsumer(SyncClient[AsyncPullConsumer]):
     """Pulls single queues: the application says from where, and keeps the offsets.
 
         with PullConsumer("readers", namesrv="127.0.0.1:9876") as consumer:

@@ -17,15 +17,15 @@ from kourou.client.push.consumer_options import ConsumerKeywords, ConsumerOption
 from kourou.client.push.consumer_stats import ConsumerStats
 from kourou.client.push.handlers import MessageHandler
 from kourou.client.push.push_consumer import AsyncPushConsumer
-from kourou.client.sync.blocking_portal import Portal
-from kourou.client.sync.sync_client import End, PlainClient
+from kourou.client.sync.blocking_portal import BlockingPortal
+from kourou.client.sync.sync_client import End, SyncClient
 from kourou.errors import ClientStateError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.tags import SUB_ALL
 
 
 @lists_options(ConsumerOptions, ClientSettings)
-class PushConsumer(PlainClient[AsyncPushConsumer]):
+class PushConsumer(SyncClient[AsyncPushConsumer]):
     """Calls a handler for every message of the topics it subscribes to.
 
         def on_message(message: MessageExt) -> None:
@@ -146,7 +146,7 @@ class PushConsumer(PlainClient[AsyncPushConsumer]):
             self._client.refuse_threads()
         return is_calling
 
-    def _begin_end(self, portal: Portal, work: End) -> asyncio.Task[None]:
+    def _begin_end(self, portal: BlockingPortal, work: End) -> asyncio.Task[None]:
         self._client.refuse()
         return super()._begin_end(portal, work)
 
@@ -158,7 +158,7 @@ class PushConsumer(PlainClient[AsyncPushConsumer]):
     ) -> None:
         self.stop()
         if kind is None:
-            self._client.raise_untold()
+            self._client.raise_unreported()
 
     # -- while it runs ---------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""PlainClient: what the plain clients share, their life from start to stop."""
+"""SyncClient: what the plain clients share, their life from start to stop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
-from kourou.client.core.client_blocks import NOT_STARTED, PlainBlockOnly
-from kourou.client.core.stop_once import Ending
-from kourou.client.sync.blocking_portal import Portal, Work, enter_portal, leave_portal_nowait
+from kourou.client.core.client_blocks import NOT_STARTED, SyncBlockOnly
+from kourou.client.core.stop_once import StopOnce
+from kourou.client.sync.blocking_portal import BlockingPortal, Work, enter_portal, leave_portal_nowait
 from kourou.errors import ClientStateError
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class AsyncClient(Protocol):
 ClientT = TypeVar("ClientT", bound=AsyncClient)
 
 
-class PlainClient(PlainBlockOnly, Generic[ClientT]):
+class SyncClient(SyncBlockOnly, Generic[ClientT]):
     """An async client on the loop that the plain clients of a process share.
 
     Usable from any number of threads, once started. A client used after a fork, in the child, raises
@@ -45,14 +45,14 @@ class PlainClient(PlainBlockOnly, Generic[ClientT]):
 
     def __init__(self, client: ClientT) -> None:
         self._client = client
-        self._portal: Portal | None = None
+        self._portal: BlockingPortal | None = None
         self._is_started = False
         self._state_lock = threading.Lock()
         # Of these only the loop knows: it hears no Ctrl-C.
         self._starting: asyncio.Task[Any] | None = None
-        self._ending = Ending(f"plain {type(client).__name__}")
+        self._stop_once = StopOnce(f"plain {type(client).__name__}")
         self._is_ended = threading.Event()
-        self._left: Portal | None = None
+        self._left: BlockingPortal | None = None
 
     def start(self) -> None:
         """Connect; on return the client can be used. Errors name the step that failed."""
@@ -68,7 +68,7 @@ class PlainClient(PlainBlockOnly, Generic[ClientT]):
             self._wait_end(portal, self._client.stop)
             raise
 
-    async def _start(self, portal: Portal) -> None:
+    async def _start(self, portal: BlockingPortal) -> None:
         self._starting = asyncio.current_task()
         await self._client.start()
         # Here: a handler may stop the client before its caller is told that it has started.
@@ -94,11 +94,11 @@ class PlainClient(PlainBlockOnly, Generic[ClientT]):
         """Whether the caller is one that the end has to wait for; then it begins with nothing more."""
         return False
 
-    def _begin_end(self, portal: Portal, work: End) -> asyncio.Task[None]:
+    def _begin_end(self, portal: BlockingPortal, work: End) -> asyncio.Task[None]:
         """Begin with the end unless somebody has, on the loop."""
-        return self._ending.begin(lambda: self._end(portal, work))
+        return self._stop_once.begin(lambda: self._end(portal, work))
 
-    async def _end(self, portal: Portal, work: End) -> None:
+    async def _end(self, portal: BlockingPortal, work: End) -> None:
         try:
             if self._starting is not None and not self._starting.done():
                 self._starting.cancel()
@@ -110,7 +110,7 @@ class PlainClient(PlainBlockOnly, Generic[ClientT]):
             leave_portal_nowait(portal)
             self._is_ended.set()
 
-    def _wait_end(self, portal: Portal, work: End) -> None:
+    def _wait_end(self, portal: BlockingPortal, work: End) -> None:
         try:
             if not self._is_ended.is_set():
                 portal.call(lambda: asyncio.shield(self._begin_end(portal, work)))
@@ -174,7 +174,7 @@ class PlainClient(PlainBlockOnly, Generic[ClientT]):
         coroutine.close()
         raise ClientStateError(NOT_STARTED)
 
-    def _running(self) -> Portal:
+    def _running(self) -> BlockingPortal:
         portal = self._portal
         if portal is None:
             raise ClientStateError(

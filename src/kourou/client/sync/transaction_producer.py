@@ -13,8 +13,8 @@ from kourou.client.core.option_help import lists_options
 from kourou.client.core.settings import ClientSettings
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions
 from kourou.client.producer.queue_selectors import QueueSelector
-from kourou.client.sync.blocking_portal import Portal
-from kourou.client.sync.producer import PlainProducer
+from kourou.client.sync.blocking_portal import BlockingPortal
+from kourou.client.sync.producer import SyncProducer
 from kourou.client.transactions.transaction_listener import TransactionCheck, wrong_state
 from kourou.client.transactions.transaction_producer import (
     AsyncTransactionProducer,
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 @lists_options(ProducerOptions, ClientSettings)
-class TransactionProducer(PlainProducer[AsyncTransactionProducer]):
+class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
     """Sends messages in transactions, and answers brokers that ask about them.
 
         def check(message: MessageExt) -> TransactionState:
@@ -138,7 +138,7 @@ class TransactionProducer(PlainProducer[AsyncTransactionProducer]):
 class _CallersTurn:
     """A function that a coroutine on the loop has called in the thread that waits for the coroutine."""
 
-    def __init__(self, portal: Portal) -> None:
+    def __init__(self, portal: BlockingPortal) -> None:
         self._portal = portal
         self._turns: SimpleQueue[bool] = SimpleQueue()
         self._answer: asyncio.Future[TransactionState] | None = None

@@ -61,7 +61,7 @@ class TransactionListener:
         self._threads = threads
         self._turns = asyncio.Semaphore(concurrency)
 
-    async def ask(self, message: MessageExt) -> TransactionState:
+    async def check(self, message: MessageExt) -> TransactionState:
         """What became of the transaction; UNKNOWN where the check fails."""
         async with self._turns:
             try:

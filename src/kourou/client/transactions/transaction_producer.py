@@ -199,9 +199,9 @@ class AsyncTransactionProducer(AsyncProducer):
 
     def processors(self) -> Mapping[int, Processor]:
         """For the instance: what brokers may ask of this producer."""
-        return {**super().processors(), RequestCode.CHECK_TRANSACTION_STATE: self._asked}
+        return {**super().processors(), RequestCode.CHECK_TRANSACTION_STATE: self._handle_check}
 
-    def _asked(self, request: Request) -> None:
+    def _handle_check(self, request: Request) -> None:
         if self._transactions is not None:
             self._transactions.check(request)
 
@@ -237,7 +237,7 @@ class AsyncTransactionProducer(AsyncProducer):
         try:
             yield transaction
         except GeneratorExit:  # the block was abandoned by its task, and the loop is closing
-            self._transactions_now().note(half.msg_id, UNKNOWN)
+            self._transactions_now().record(half.msg_id, UNKNOWN)
             raise
         except BaseException:
             await self._end(message, half, topic, transaction.close(ROLLBACK), is_failing=True)
@@ -304,7 +304,7 @@ class AsyncTransactionProducer(AsyncProducer):
             half = await self._send(sends, request, (message,), choose, timeout_ms, deadline)
         except BaseException:
             # A broker may have it all the same, and will ask: the transaction was never begun.
-            transactions.note(msg_id, ROLLBACK)
+            transactions.record(msg_id, ROLLBACK)
             raise
         return half, request.topic
 
@@ -323,7 +323,7 @@ class AsyncTransactionProducer(AsyncProducer):
             work = transactions.end(message, half, topic, state)
             await asyncio.shield(self._instance.tasks.start(work, f"end-{half.msg_id}"))
             return
-        transactions.note(half.msg_id, state)
+        transactions.record(half.msg_id, state)
         if is_failing or state is UNKNOWN:
             return  # what is raised in the block says more
         raise ClientStateError(

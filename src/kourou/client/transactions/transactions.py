@@ -77,7 +77,7 @@ class Transactions:
         self._open.add(msg_id)
         self._all_ended.clear()
 
-    def note(self, msg_id: str, state: TransactionState) -> None:
+    def record(self, msg_id: str, state: TransactionState) -> None:
         """A transaction is over. From now on this is what brokers hear."""
         self._decide(msg_id, state)
         self._close(msg_id)
@@ -111,7 +111,7 @@ class Transactions:
         self._decide(half.msg_id, state)
         self._count(state)
         try:
-            await self._tell(message, half, topic, state)
+            await self._send_end(message, half, topic, state)
         except (KourouError, TimeoutError) as error:
             _log.warning(
                 "group %s: the broker may not know that transaction message %s is to %s; it will ask: %s",
@@ -123,7 +123,9 @@ class Transactions:
         finally:
             self._close(half.msg_id)
 
-    async def _tell(self, message: Message, half: SendResult, topic: str, state: TransactionState) -> None:
+    async def _send_end(
+        self, message: Message, half: SendResult, topic: str, state: TransactionState
+    ) -> None:
         header = EndTransactionRequestHeader(
             topic=topic,
             producer_group=self._group,
@@ -235,7 +237,7 @@ class Transactions:
             return known
         if msg_id in self._open:
             return UNKNOWN
-        state = await self._listener.ask(message)
+        state = await self._listener.check(message)
         if (known := self._outcomes.get(msg_id)) is not None:
             return known  # another check was answered meanwhile
         self._decide(msg_id, state)

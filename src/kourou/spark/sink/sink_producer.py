@@ -15,7 +15,7 @@ from kourou.client.core.unique_id import shared_unique_ids
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_request import SendRequest
 from kourou.client.producer.send_result import SendResult
-from kourou.client.sync.blocking_portal import Portal, enter_portal, leave_portal
+from kourou.client.sync.blocking_portal import BlockingPortal, enter_portal, leave_portal
 from kourou.errors import KourouError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import RequestCode
@@ -49,7 +49,7 @@ class SinkProducer(AsyncProducer):
         """NoRouteError when nothing can be sent to the topic: also when a broker would create it, unless
         `may_create`, since the name may be misspelled."""
         route = await self._instance.routes.get(self._namespace.wrap(topic), to_publish=True)
-        if route.is_made_up and not may_create:
+        if route.is_provisional and not may_create:
             near = nearest(topic, map(self._namespace.unwrap, await self._instance.api.topic_names()))
             hint = f" (did you mean {near}?)" if near else ""
             raise NoRouteError(
@@ -85,7 +85,7 @@ class WorkerProducer:
     """A SinkProducer and the way to its loop, for a plain thread."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self.portal: Portal = enter_portal()
+        self.portal: BlockingPortal = enter_portal()
         try:
             self.producer: SinkProducer = self.portal.do(lambda: SinkProducer.of(options))
             self.portal.call(self.producer.start)

@@ -21,7 +21,7 @@ from kourou.client.pull.pull_consumer import AsyncPullConsumer
 from kourou.client.pull.pulls import PullResult
 from kourou.client.pull.queue_reader import QueueChunk, QueueReader
 from kourou.client.sync.pull_consumer import PullConsumer
-from kourou.client.sync.sync_client import PlainClient
+from kourou.client.sync.sync_client import SyncClient
 from kourou.errors import KourouError, NoRouteError, ResponseError
 from kourou.protocol.bodies import ConsumerData, MessageQueue, TopicList, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -62,7 +62,7 @@ class SourceClient(PullConsumer):
 
     def __init__(self, connection: Connection) -> None:
         # Not PullConsumer's: that would make a consumer of another class.
-        PlainClient.__init__(
+        SyncClient.__init__(
             self,
             _UnboundConsumer(connection.group or TOOLS_CONSUMER_GROUP, **connection.client_options()),
         )

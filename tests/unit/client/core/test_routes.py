@@ -122,7 +122,7 @@ async def test_a_topic_that_is_not_there_gets_the_queues_it_would_be_created_wit
     namesrv = NamesrvDouble(TBW102=route_data(QueueData("a", 8, 8, 7)))
     routes = routes_of(namesrv)
     route = await routes.get("New", to_publish=True)
-    assert (len(route.publish_queues), route.is_made_up) == (4, True)
+    assert (len(route.publish_queues), route.is_provisional) == (4, True)
     with pytest.raises(NoRouteError, match="kourou topic create"):
         await routes.get("Other")
 

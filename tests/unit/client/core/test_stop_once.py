@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kourou.client.core.stop_once import Ending
+from kourou.client.core.stop_once import StopOnce
 from kourou.client.push.handler_scope import is_handler_of, mark_handlers_of
 from kourou.client.push.handler_threads import HandlerThreads
 
@@ -20,7 +20,7 @@ async def test_who_is_cancelled_leaves_the_end_running_and_who_asks_again_waits_
         await go_on.wait()
         ends.append("over")
 
-    ending = Ending("unit")
+    ending = StopOnce("unit")
     assert not ending.is_begun
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(ending.wait(end), 0.01)
@@ -37,7 +37,7 @@ async def test_all_who_wait_hear_what_it_raised() -> None:
     async def end() -> None:
         raise OSError("the file is gone")
 
-    ending = Ending("unit")
+    ending = StopOnce("unit")
     for _ in range(2):
         with pytest.raises(OSError, match="the file is gone"):
             await ending.wait(end)
@@ -52,7 +52,7 @@ async def test_an_end_that_a_handler_begins_is_no_handler() -> None:
     async def handler() -> None:
         mark_handlers_of(owner)
         seen.append(is_handler_of(owner))
-        await Ending("unit").wait(end)
+        await StopOnce("unit").wait(end)
 
     await asyncio.create_task(handler())
     assert seen == [True, False]

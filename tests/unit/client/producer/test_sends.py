@@ -18,8 +18,8 @@ from kourou.client.producer.send_result import SendResult, SendStatus, send_resu
 from kourou.client.producer.send_retry import (
     RETRY_CODES,
     describe_attempt,
+    is_retriable,
     is_route_stale,
-    is_worth_another_try,
 )
 from kourou.errors import (
     CallTimeoutError,
@@ -53,8 +53,8 @@ def outgoing(namespace: str = "", **options: object) -> Outgoing:
 
 def test_the_codes_of_java_5_are_tried_again() -> None:
     assert RETRY_CODES == {1, 2, 14, 16, 17, 204, 205, 1500}
-    assert is_worth_another_try(ResponseError(2, "busy"))
-    assert not is_worth_another_try(ResponseError(13, "illegal"))
+    assert is_retriable(ResponseError(2, "busy"))
+    assert not is_retriable(ResponseError(13, "illegal"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_codes_of_java_5_are_tried_again() -> None:
     ],
 )
 def test_what_the_network_does_is_tried_again(error: Exception, again: bool, stale: bool) -> None:
-    assert (is_worth_another_try(error), is_route_stale(error)) == (again, stale)
+    assert (is_retriable(error), is_route_stale(error)) == (again, stale)
 
 
 def test_an_attempt_names_the_broker_and_the_next_step() -> None:

@@ -44,7 +44,7 @@ def lite_queue(limits: FlowLimits | None = None) -> LiteQueue:
 
 
 def offsets(lite: LiteQueue) -> tuple[int | None, int | None, int | None]:
-    return lite.pull_offset, lite.handed_offset, lite.done_offset
+    return lite.pull_offset, lite.polled_offset, lite.done_offset
 
 
 def test_what_is_polled_is_done_with_at_the_next_poll() -> None:
@@ -54,7 +54,7 @@ def test_what_is_polled_is_done_with_at_the_next_poll() -> None:
     assert offsets(lite) == (5, 0, 0)
     assert [each.queue_offset for each in lite.take()] == [0, 1, 2]
     assert offsets(lite) == (5, 3, 0)
-    lite.finish_handed()
+    lite.finish_polled()
     assert offsets(lite) == (5, 3, 3)
 
 
@@ -116,7 +116,7 @@ def test_a_move_back_drops_what_comes_again_and_one_forward_keeps_it() -> None:
 async def test_a_seek_makes_a_pull_on_its_way_worthless() -> None:
     lite = lite_queue()
     pulling: asyncio.Future[PullResult] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(lite.uninterrupted(pulling))
+    waiting = asyncio.ensure_future(lite.wait_pull(pulling))
     await asyncio.sleep(0)
     lite.add(messages(0, 3), 3)
     lite.seek(100)
@@ -127,7 +127,7 @@ async def test_a_seek_makes_a_pull_on_its_way_worthless() -> None:
 async def test_a_pull_that_ends_together_with_a_seek_is_not_taken() -> None:
     lite = lite_queue()
     pulling: asyncio.Future[PullResult] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(lite.uninterrupted(pulling))
+    waiting = asyncio.ensure_future(lite.wait_pull(pulling))
     await asyncio.sleep(0)
     pulling.set_result(PullResult(PullStatus.FOUND, 3, 0, 3, 0, b"", "broker-a"))
     lite.seek(100)
@@ -137,7 +137,7 @@ async def test_a_pull_that_ends_together_with_a_seek_is_not_taken() -> None:
 async def test_a_cancellation_from_outside_goes_through_even_after_a_seek() -> None:
     lite = lite_queue()
     pulling: asyncio.Future[PullResult] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(lite.uninterrupted(pulling))
+    waiting = asyncio.ensure_future(lite.wait_pull(pulling))
     await asyncio.sleep(0)
     lite.seek(100)
     waiting.cancel()

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kourou.client.sync.blocking_portal import Portal, enter_portal, leave_portal
-from kourou.client.sync.sync_client import PlainClient
+from kourou.client.sync.blocking_portal import BlockingPortal, enter_portal, leave_portal
+from kourou.client.sync.sync_client import SyncClient
 from kourou.errors import ClientStateError, NoNameServerError
 
 
 @pytest.fixture
-def portal() -> Iterator[Portal]:
+def portal() -> Iterator[BlockingPortal]:
     entered = enter_portal()
     yield entered
     leave_portal(entered)
@@ -34,14 +34,14 @@ async def answer(value: int) -> int:
     return value
 
 
-def test_a_coroutine_runs_on_the_loop_and_its_result_comes_back(portal: Portal) -> None:
+def test_a_coroutine_runs_on_the_loop_and_its_result_comes_back(portal: BlockingPortal) -> None:
     async def where() -> str:
         return threading.current_thread().name
 
     assert portal.call(where) == "kourou-client"
 
 
-def test_a_future_is_waited_for(portal: Portal) -> None:
+def test_a_future_is_waited_for(portal: BlockingPortal) -> None:
     def later() -> asyncio.Future[str]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[str] = loop.create_future()
@@ -51,7 +51,7 @@ def test_a_future_is_waited_for(portal: Portal) -> None:
     assert portal.call(later) == "done"
 
 
-def test_a_future_that_is_done_already_is_taken(portal: Portal) -> None:
+def test_a_future_that_is_done_already_is_taken(portal: BlockingPortal) -> None:
     def ready() -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         future.set_result(7)
@@ -60,11 +60,11 @@ def test_a_future_that_is_done_already_is_taken(portal: Portal) -> None:
     assert portal.call(ready) == 7
 
 
-def test_a_plain_function_runs_on_the_loop(portal: Portal) -> None:
+def test_a_plain_function_runs_on_the_loop(portal: BlockingPortal) -> None:
     assert portal.do(threading.get_ident) == portal_threads()[0].ident
 
 
-def test_a_submitted_call_goes_on_without_its_caller(portal: Portal) -> None:
+def test_a_submitted_call_goes_on_without_its_caller(portal: BlockingPortal) -> None:
     async def fails() -> None:
         raise NoNameServerError("nobody there")
 
@@ -75,7 +75,7 @@ def test_a_submitted_call_goes_on_without_its_caller(portal: Portal) -> None:
     assert done.wait(10)
 
 
-def test_errors_of_coroutines_and_of_what_makes_them_reach_the_caller(portal: Portal) -> None:
+def test_errors_of_coroutines_and_of_what_makes_them_reach_the_caller(portal: BlockingPortal) -> None:
     async def fails() -> None:
         raise NoNameServerError("nobody there")
 
@@ -88,7 +88,7 @@ def test_errors_of_coroutines_and_of_what_makes_them_reach_the_caller(portal: Po
         portal.call(cannot)
 
 
-def test_an_error_leaves_no_circle_of_frames_behind(portal: Portal) -> None:
+def test_an_error_leaves_no_circle_of_frames_behind(portal: BlockingPortal) -> None:
     class Witness:
         pass
 
@@ -113,7 +113,7 @@ def test_an_error_leaves_no_circle_of_frames_behind(portal: Portal) -> None:
         gc.enable()
 
 
-def test_calls_of_many_threads_all_get_their_own_answer(portal: Portal) -> None:
+def test_calls_of_many_threads_all_get_their_own_answer(portal: BlockingPortal) -> None:
     def many(number: int) -> list[int]:
         return [portal.call(lambda: answer(number * 1000 + n)) for n in range(200)]  # noqa: B023
 
@@ -122,7 +122,9 @@ def test_calls_of_many_threads_all_get_their_own_answer(portal: Portal) -> None:
     assert found == [[number * 1000 + n for n in range(200)] for number in range(64)]
 
 
-def test_calls_that_come_together_wake_the_loop_once(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_come_together_wake_the_loop_once(
+    portal: BlockingPortal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = portal.do(asyncio.get_running_loop)
     wakes: list[object] = []
     is_blocked, go_on = threading.Event(), threading.Event()
@@ -155,7 +157,7 @@ def test_calls_that_come_together_wake_the_loop_once(portal: Portal, monkeypatch
     assert len(wakes) == 1
 
 
-def test_a_call_on_the_loop_itself_is_refused_instead_of_blocking_for_ever(portal: Portal) -> None:
+def test_a_call_on_the_loop_itself_is_refused_instead_of_blocking_for_ever(portal: BlockingPortal) -> None:
     async def inside() -> None:
         portal.call(lambda: answer(1))
 
@@ -163,7 +165,7 @@ def test_a_call_on_the_loop_itself_is_refused_instead_of_blocking_for_ever(porta
         portal.call(inside)
 
 
-def test_a_call_that_is_cancelled_on_the_loop_ends_with_a_state_error(portal: Portal) -> None:
+def test_a_call_that_is_cancelled_on_the_loop_ends_with_a_state_error(portal: BlockingPortal) -> None:
     def cancelled() -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.cancel()
@@ -213,7 +215,7 @@ def test_a_portal_whose_thread_died_is_replaced() -> None:
     assert not portal_threads()
 
 
-def test_ctrl_c_leaves_the_wait_at_once_and_cancels_the_call(portal: Portal) -> None:
+def test_ctrl_c_leaves_the_wait_at_once_and_cancels_the_call(portal: BlockingPortal) -> None:
     is_cancelled = threading.Event()
 
     async def for_ever() -> None:
@@ -255,7 +257,7 @@ class Idle:
         return 1
 
 
-class PlainIdle(PlainClient[Idle]):
+class PlainIdle(SyncClient[Idle]):
     """Its twin."""
 
     def work(self) -> int:
