@@ -1,112 +1,245 @@
-"""The layers: who may import whom. Keep this list equal to the one in docs/architecture.md."""
+"""The layers and sub-packages import only what docs/architecture.md allows, and no two modules import each
+other.
+
+The page is the table: a block ```` ```imports ```` has the layers, ```` ```imports broker ```` the
+sub-packages of `broker`. `a, b -> c` means that `a` and `b` may import `c` and what `c` may import. A line
+with `# exception:` permits an import against that order; it opens nothing further. Imports under
+TYPE_CHECKING count for layers only. Modules directly in a package are in none of its sub-packages.
+"""
 
 from __future__ import annotations
 
 import ast
+import enum
 import functools
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "src" / "kourou"
-
-# Direct permissions; what lies further down the chain is open too.
-MAY_IMPORT: dict[str, set[str]] = {
-    "protocol": set(),
-    "store": {"protocol"},
-    "transport": {"protocol"},
-    "broker": {"store", "transport"},
-    "namesrv": {"transport"},
-    "client": {"transport"},
-    "admin": {"client"},
-    "spark": {"client", "store"},
-    "console": {"admin"},
-    "standalone": {"broker", "namesrv"},
-    "embed": {"broker", "namesrv"},
-    "cli": {"standalone", "namesrv", "broker", "admin", "console", "spark", "logs", "pidfile"},
-    "argument_types": set(),
-    "clock": set(),
-    "errors": set(),
-    "lazy_exports": set(),
-    "config": set(),
-    "logs": set(),
-    "pidfile": set(),
-    "wording": set(),
-}
-# "" is the root itself: __version__ and lazy names.
-OPEN_TO_ALL = {"argument_types", "clock", "errors", "config", "lazy_exports", "wording", ""}
+PROJECT = Path(__file__).parents[2]
+PACKAGE = PROJECT / "src" / "kourou"
+PAGE = PROJECT / "docs" / "architecture.md"
+OPEN_TO_ALL = "open to all:"
+# The root itself: __version__ and names loaded on first use.
+ROOT = ""
+WITH_SUB_PACKAGES = ("broker", "store", "client")
 
 
-def reachable(layer: str) -> set[str]:
-    """Everything `layer` may import, down the whole chain."""
-    seen: set[str] = {layer}
-    todo = [layer]
-    while todo:
-        for below in MAY_IMPORT[todo.pop()] - seen:
-            seen.add(below)
-            todo.append(below)
-    return seen | OPEN_TO_ALL
+@dataclass
+class Table:
+    """A block of the page."""
+
+    may: dict[str, set[str]] = field(default_factory=dict)
+    exceptions: set[tuple[str, str]] = field(default_factory=set)
+    open_to_all: set[str] = field(default_factory=set)
+
+    @classmethod
+    def parse(cls, block: str) -> Table:
+        table = cls()
+        for line in filter(None, map(str.strip, block.splitlines())):
+            if line.startswith(OPEN_TO_ALL):
+                table.open_to_all |= names(line.removeprefix(OPEN_TO_ALL))
+                continue
+            rule, _, reason = line.partition("# exception:")
+            left, _, right = rule.partition("->")
+            for importer in names(left):
+                if reason:
+                    table.exceptions |= {(importer, imported) for imported in names(right)}
+                else:
+                    table.may.setdefault(importer, set()).update(names(right))
+        for name in set().union(*table.may.values(), table.open_to_all):
+            table.may.setdefault(name, set())
+        return table
+
+    def allows(self, importer: str, imported: str) -> bool:
+        return (
+            imported in self.open_to_all
+            or imported in self.reachable(importer)
+            or (importer, imported) in self.exceptions
+        )
+
+    def reachable(self, importer: str) -> set[str]:
+        """Everything that `importer` may import, down the whole chain."""
+        seen = {importer}
+        todo = [importer]
+        while todo:
+            below = self.may[todo.pop()] - seen
+            seen |= below
+            todo += below
+        return seen
 
 
-def layer_of(module: str) -> str:
-    """`kourou.transport.server` is in layer `transport`."""
-    return module.removeprefix("kourou").lstrip(".").partition(".")[0]
+def names(text: str) -> set[str]:
+    return {name for name in re.split(r"[,\s]+", text) if name}
+
+
+def table(package: str = "") -> Table:
+    heading = f"```imports {package}".strip()
+    block = re.search(rf"^{heading}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    assert block is not None, f"{PAGE.name} has no block {heading}"
+    return Table.parse(block[1])
+
+
+class When(enum.IntEnum):
+    """When an import is executed."""
+
+    NEVER = 0  # under TYPE_CHECKING
+    ON_CALL = 1  # in a function
+    ON_IMPORT = 2
+
+
+@dataclass(frozen=True)
+class Import:
+    line: int
+    module: str
+    when: When
 
 
 @functools.cache
-def imported_modules(path: Path) -> list[tuple[int, str]]:
-    return list(_imported_modules(path))
+def imports(path: Path) -> list[Import]:
+    return list(_imports(path, ast.parse(path.read_text()), When.ON_IMPORT))
 
 
-def _imported_modules(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            if node.module == "kourou":
-                yield from ((node.lineno, f"kourou.{alias.name}") for alias in node.names)
-            else:
-                yield node.lineno, node.module or ""
+def _imports(path: Path, node: ast.AST, when: When) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import(node.lineno, alias.name, when) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"{path}:{node.lineno}: relative import"
+        yield from (Import(node.lineno, f"{node.module}.{alias.name}", when) for alias in node.names)
+    elif isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+        for statement in node.body:
+            yield from _imports(path, statement, When.NEVER)
+        for statement in node.orelse:
+            yield from _imports(path, statement, when)
+    else:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            when = min(when, When.ON_CALL)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                yield from _imports(path, child, when)
 
 
-def violations(path: Path, layer: str) -> list[str]:
-    allowed = reachable(layer)
-    found = []
-    for line, module in imported_modules(path):
-        if module.split(".")[0] != "kourou" or module == "kourou.__version__":
-            continue
-        if layer_of(module) not in allowed:
-            found.append(f"{path.relative_to(PACKAGE)}:{line} imports {module}")
-    return found
+def layer_of(module: str) -> str:
+    """`kourou.transport.server` is in layer `transport`; a name of the root itself in none."""
+    name = module.removeprefix("kourou").lstrip(".").partition(".")[0]
+    return name if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file() else ROOT
+
+
+def sub_package_of(module: str, package: str) -> str | None:
+    """`kourou.store.log.commit_log` is in `log` of `store`; `kourou.store.settings` is in none."""
+    prefix = f"kourou.{package}."
+    name = module.removeprefix(prefix).partition(".")[0] if module.startswith(prefix) else ""
+    return name if name and (PACKAGE / package / name).is_dir() else None
+
+
+def where(path: Path, found: Import) -> str:
+    return f"{path.relative_to(PACKAGE)}:{found.line} imports {found.module}"
+
+
+def violations(path: Path, layer: str, layers: Table) -> list[str]:
+    return [
+        where(path, found)
+        for found in imports(path)
+        if found.module.split(".")[0] == "kourou"
+        and layer_of(found.module) != ROOT
+        and not layers.allows(layer, layer_of(found.module))
+    ]
 
 
 def test_modules_import_only_what_their_layer_may() -> None:
+    layers = table()
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         layer = path.relative_to(PACKAGE).with_suffix("").parts[0]
         if layer in {"testing", "__init__"}:
             continue  # testing may import everything; the root is lazy (test_public_names)
-        assert layer in MAY_IMPORT, f"{path}: say in MAY_IMPORT what layer '{layer}' may import"
-        found += violations(path, layer)
+        assert layer in layers.may, f"{path}: say in {PAGE.name} what layer '{layer}' may import"
+        found += violations(path, layer, layers)
     assert found == []
 
 
 def test_nothing_imports_testing() -> None:
     importers = [
-        f"{path.relative_to(PACKAGE)}:{line}"
+        where(path, found)
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] != "testing"
-        for line, module in imported_modules(path)
-        if layer_of(module) == "testing" and module.startswith("kourou")
+        for found in imports(path)
+        if found.module.startswith("kourou.testing")
     ]
     assert importers == []
 
 
 def test_a_forbidden_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
-    (tmp_path / "protocol").mkdir()
+    for name in ("protocol", "transport"):
+        (tmp_path / name).mkdir()
     module = tmp_path / "protocol" / "bad.py"
     module.write_text("def f():\n    from kourou.transport import server\n")
-    assert violations(module, "protocol") == ["protocol/bad.py:2 imports kourou.transport"]
+    problem = "protocol/bad.py:2 imports kourou.transport.server"
+    assert violations(module, "protocol", table()) == [problem]
+
+
+# -- sub-packages ----------------------------------------------------------------------------------
+
+
+def edges(package: str) -> dict[tuple[str, str], str]:
+    """Run-time imports between sub-packages, each with one place."""
+    found: dict[tuple[str, str], str] = {}
+    for path in sorted((PACKAGE / package).rglob("*.py")):
+        importer = path.relative_to(PACKAGE / package).parts[0]
+        if importer.endswith(".py"):
+            continue
+        for entry in imports(path):
+            imported = sub_package_of(entry.module, package)
+            if entry.when and imported is not None and imported != importer:
+                found.setdefault((importer, imported), where(path, entry))
+    return found
+
+
+@pytest.mark.parametrize("package", WITH_SUB_PACKAGES)
+def test_sub_packages_import_only_what_they_may(package: str) -> None:
+    allowed = table(package)
+    assert set(allowed.may) == {
+        path.name for path in (PACKAGE / package).iterdir() if (path / "__init__.py").exists()
+    }
+    assert [place for edge, place in edges(package).items() if not allowed.allows(*edge)] == []
+
+
+@pytest.mark.parametrize("package", WITH_SUB_PACKAGES)
+def test_an_exception_is_needed(package: str) -> None:
+    allowed = table(package)
+    assert allowed.exceptions - edges(package).keys() == set()
+    assert {edge for edge in allowed.exceptions if edge[1] in allowed.reachable(edge[0])} == set()
+
+
+@pytest.mark.parametrize("package", ["", *WITH_SUB_PACKAGES])
+def test_the_tables_have_no_cycle(package: str) -> None:
+    assert cycle_of(table(package).may) == []
+
+
+def cycle_of(graph: Mapping[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(map(str, error.args[1]))
+    return []
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_modules_import_each_other() -> None:
+    modules = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        called = {entry.module for entry in imports(path) if entry.when is When.ON_IMPORT}
+        graph[name] = {
+            module if module in modules else module.rpartition(".")[0] for module in called
+        } & modules.keys() - {name}
+    assert cycle_of(graph) == []
