@@ -11,20 +11,24 @@
 
 from __future__ import annotations
 
+from kourou.broker.admission import MessageCheck, RequestCheck
 from kourou.broker.controller import BrokerController as Broker
 from kourou.broker.hooks import BrokerHooks, GivenUpTransaction, PullContext, SendContext, TransactionEnd
 from kourou.config import BrokerConfig, NamesrvConfig
 from kourou.namesrv.server import NameServer
-from kourou.protocol.codes import ResponseCode
+from kourou.protocol.codes import RequestCode, ResponseCode
 
 __all__ = [
     "Broker",
     "BrokerConfig",
     "BrokerHooks",
     "GivenUpTransaction",
+    "MessageCheck",
     "NameServer",
     "NamesrvConfig",
     "PullContext",
+    "RequestCheck",
+    "RequestCode",
     "ResponseCode",
     "SendContext",
     "TransactionEnd",

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from kourou.broker.admission import Admission, AdmissionCheck
 from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.delay.delay_offsets import DelayOffsetManager
 from kourou.broker.delay.delayed_delivery import DelayedDelivery
@@ -89,11 +90,13 @@ class BrokerController:
         files: Files | None = None,
         clock: Clock | None = None,
         hooks: BrokerHooks | None = None,
+        checks: Iterable[AdmissionCheck] = (),
     ) -> None:
         self._config = config
         self._files = files or Files()
         self._clock = clock or Clock()
         self._hooks = hooks or BrokerHooks()
+        self._checks = tuple(checks)
         self._kernel = choose_kernel(is_enabled=config.compiled_kernel_enable)
         self._services: BrokerServices | None = None
         self._server: RemotingServer | None = None
@@ -204,6 +207,7 @@ class BrokerController:
             on_close=self._closed,
             cycles=services.cycles,
             bulk=sends.bulk_handler(self._kernel.kernel),
+            checks=services.admission.request_checks,
         )
         await self._server.start()
         self._client = RemotingClient(client_settings(self._config, self._config.connect_timeout_millis))
@@ -229,6 +233,9 @@ class BrokerController:
         topics = TopicConfigManager(
             self._table_file(folder, "topics.json"), self._current_config, now_ms, registration.soon
         )
+        groups = SubscriptionGroupManager(
+            self._table_file(folder, "subscriptionGroup.json"), self._current_config, now_ms
+        )
         stats = BrokerStatsManager(
             config.broker_cluster_name, clock.monotonic_ms(), topics.is_system, wall_ms=now_ms()
         )
@@ -238,6 +245,17 @@ class BrokerController:
             waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
             count_failed=stats.put_failed,
             monotonic_ms=clock.monotonic_ms,
+        )
+        address = join_address(config.broker_ip1, config.listen_port)
+        admission = Admission(
+            config=self._current_config,
+            address=address,
+            now_ms=now_ms,
+            topics=topics,
+            groups=groups,
+            backlog=commit_cycle,
+            before_send=self._hooks.before_send,
+            checks=self._checks,
         )
         cycles = Cycles(begin=commit_cycle.begin, end=commit_cycle.end, after=self._passed, failed=tasks.fail)
         holds = PullRequestHoldService(store.queues.find, cycles.open, self._resume)
@@ -250,9 +268,8 @@ class BrokerController:
             cycles=cycles,
             commit_cycle=commit_cycle,
             topics=topics,
-            groups=SubscriptionGroupManager(
-                self._table_file(folder, "subscriptionGroup.json"), self._current_config, now_ms
-            ),
+            groups=groups,
+            admission=admission,
             offsets=ConsumerOffsetManager(
                 self._table_file(folder, "consumerOffset.json"), self._current_config, now_ms
             ),
@@ -275,7 +292,7 @@ class BrokerController:
                 clock, lambda: store.log.max_phy_offset, store.checkpoint.physic_msg_timestamp
             ),
             start_ms=now_ms(),
-            address=join_address(config.broker_ip1, config.listen_port),
+            address=address,
             store_host=store.config.store_host,
             register_soon=registration.soon,
             update_config=self._update_config,
@@ -349,6 +366,7 @@ class BrokerController:
         config = before.updated(properties)
         config.persist(properties)
         services.config = config
+        services.admission.invalidate()
         services.store.appender.max_message_bytes = config.max_message_size
         services.commit_cycle.waits_for_flush = config.flush_disk_type == FlushDiskType.SYNC_FLUSH.value
         services.commit_cycle.sync_flush_timeout_ms = config.sync_flush_timeout
@@ -441,6 +459,11 @@ class BrokerController:
         """The parts, for those who embed a broker and look inside."""
         assert self._services is not None, "the broker is not started"
         return self._services
+
+    @property
+    def admission(self) -> Admission:
+        """The gate for requests: checks may be added and removed while the broker runs."""
+        return self.services.admission
 
     @property
     def config(self) -> BrokerConfig:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.send.inner_message import InnerMessage, put_now
 from kourou.errors import RequestError
-from kourou.protocol.codes import PermName
 from kourou.protocol.message_id import encode_host
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 
@@ -40,10 +39,10 @@ async def why_not_ready(services: BrokerServices, out_api: BrokerOuterApi) -> st
 def _why_closed(services: BrokerServices) -> str | None:
     """What the operator has said."""
     config = services.config
-    if not config.broker_permission & PermName.WRITE:
+    if not services.admission.is_writable:
         return f"brokerPermission={config.broker_permission}: clients may not send to it"
-    since_ms = config.start_accept_send_request_time_stamp
-    if since_ms > services.now_ms():
+    if not services.admission.is_accepting:
+        since_ms = config.start_accept_send_request_time_stamp
         return f"startAcceptSendRequestTimeStamp={since_ms}: messages are refused until then"
     return None
 
@@ -56,7 +55,7 @@ def _why_unable(services: BrokerServices) -> str | None:
     if services.commit_cycle.is_late:
         return "the disk is slow: a sync takes longer than syncFlushTimeout"
     try:
-        services.commit_cycle.check_room()
+        services.admission.check_room()
     except RequestError as error:
         return str(error)
     return None

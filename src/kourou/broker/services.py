@@ -15,6 +15,7 @@ from kourou.broker.hooks import BrokerHooks
 from kourou.transport.dispatcher import run_request
 
 if TYPE_CHECKING:
+    from kourou.broker.admission import Admission
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.delay.delay_offsets import DelayOffsetManager
     from kourou.broker.delay.timer_messages import TimerMessages
@@ -50,6 +51,7 @@ class BrokerServices:
     store: MessageStore
     cycles: Cycles
     commit_cycle: CommitCycle
+    admission: Admission
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from kourou.errors import KourouError
@@ -24,15 +24,23 @@ def answer_failure(request: Request, error: Exception) -> None:
 
 
 class Dispatcher:
-    """Calls the processor of a request's code; every error ends in an answer."""
+    """Calls the processor of a request's code; every error ends in an answer.
 
-    __slots__ = ("_processors",)
+    `checks` see each request first, whatever its code, and raise to reject it. The sequence may change while
+    the server runs.
+    """
 
-    def __init__(self, processors: Mapping[int, Processor]) -> None:
+    __slots__ = ("_checks", "_processors")
+
+    def __init__(self, processors: Mapping[int, Processor], checks: Sequence[Processor] = ()) -> None:
         self._processors = {int(code): processor for code, processor in processors.items()}
+        self._checks = checks
 
     def __call__(self, request: Request) -> None:
         try:
+            if self._checks:
+                for check in self._checks:
+                    check(request)
             self._processors.get(request.code, _unsupported)(request)
         except Exception as error:
             answer_failure(request, error)

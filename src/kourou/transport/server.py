@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kourou.transport.connection import BulkHandler, Connection, InboundBudget
 from kourou.transport.cycles import Cycles
@@ -27,7 +27,8 @@ class RemotingServer:
     """One listening port, its connections, and the tasks that requests became.
 
     Create it on the running loop. `cycles` may be shared, so that several servers and timers
-    of one broker end one cycle together.
+    of one broker end one cycle together. `bulk` handles requests of some kind together; `checks` see every
+    other request first (Dispatcher).
     """
 
     def __init__(
@@ -39,13 +40,14 @@ class RemotingServer:
         on_close: ConnectionHook | None = None,
         cycles: Cycles | None = None,
         bulk: BulkHandler | None = None,
+        checks: Sequence[Processor] = (),
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config
         self._on_connect = on_connect
         self._on_close = on_close
         self._bulk = bulk
-        self._dispatch = Dispatcher(processors)
+        self._dispatch = Dispatcher(processors, checks)
         self._budget = InboundBudget(config.max_inbound_bytes)
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
         self._sweep_timer: asyncio.TimerHandle | None = None

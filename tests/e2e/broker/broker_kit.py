@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from kourou.broker.admission import AdmissionCheck
 from kourou.broker.controller import BrokerController
 from kourou.broker.hooks import BrokerHooks
 from kourou.config.broker import BrokerConfig
@@ -127,10 +128,15 @@ def messages(answer: RemotingCommand) -> list[MessageExt]:
 
 @contextlib.asynccontextmanager
 async def running(
-    root: Path, *, files: Files | None = None, hooks: BrokerHooks | None = None, **keys: Any
+    root: Path,
+    *,
+    files: Files | None = None,
+    hooks: BrokerHooks | None = None,
+    checks: Sequence[AdmissionCheck] = (),
+    **keys: Any,
 ) -> AsyncIterator[Peer]:
     """A broker for one test; at its end it stops in order and its store has to be sound."""
-    controller = BrokerController(config(root, **keys), files=files, hooks=hooks)
+    controller = BrokerController(config(root, **keys), files=files, hooks=hooks, checks=checks)
     await controller.start()
     peer = Peer(controller)
     failed = asyncio.ensure_future(controller.wait_failed())

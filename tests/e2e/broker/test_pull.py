@@ -326,6 +326,23 @@ async def test_what_is_not_in_memory_is_read_in_a_thread(
         assert are_of_disk(reads.load_threads) and reads.unit_threads == []
 
 
+async def test_a_pull_that_waits_for_the_disk_is_checked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as peer:
+        await send_some(peer, 5)
+        forget_log(peer, monkeypatch)
+        reads = DiskReads(monkeypatch)
+        reads.may_load.clear()
+        waiting = asyncio.ensure_future(peer.pull())
+        await reads.until_loading(1)
+        peer.controller.services.update_config({"brokerPermission": "2"})
+        reads.may_load.set()
+        answer = await waiting
+        assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b"")
+        assert answer.ext_fields["forbiddenType"] == "1"
+
+
 async def test_pulls_of_what_is_old_take_turns_while_somebody_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ with the very next pull."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,7 +75,7 @@ async def subscribe(
 
 
 def forbid_broker(services: BrokerServices) -> None:
-    services.config = replace(services.config, broker_permission=WRITE)
+    services.update_config({"brokerPermission": str(WRITE)})
 
 
 def stop_group(services: BrokerServices) -> None:

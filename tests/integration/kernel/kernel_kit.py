@@ -156,7 +156,7 @@ class FedBroker:
         """A connection that has sent something before, and its peer, which takes its answers or does not."""
         connection = Connection(
             self.services.cycles,
-            Dispatcher(self._sends.processors()),
+            Dispatcher(self._sends.processors(), self.services.admission.request_checks),
             ConnectionLimits(),
             InboundBudget(1 << 30),
             bulk=self._bulk,

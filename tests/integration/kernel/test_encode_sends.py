@@ -234,7 +234,7 @@ PADDED = send({"i": f"UNIQ_KEY\x01{ID}\x02x\x01{'y' * 30_000}\x02"})
 @pytest.mark.parametrize(
     "data", [frame(send(), bytes(30_000)), frame(PADDED, b"")], ids=["bodies", "headers"]
 )
-def test_a_megabyte_is_written_before_the_commit_cycles(twins: Twins, data: bytes) -> None:
+def test_a_megabyte_is_written_before_the_cycle_ends(twins: Twins, data: bytes) -> None:
     async def grows(broker: FedBroker) -> int:
         connection, _ = broker.connect()
         end = broker.services.store.log.max_phy_offset

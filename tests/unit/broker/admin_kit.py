@@ -50,7 +50,6 @@ class AdminBroker(MemoryBroker):
         self.timers: TimerMessages | None = TimerMessages(
             self.files, root, self.config, self.store.log, self.clock()
         )
-        self.address = "127.0.0.1:10911"
         self.kernel = choose_kernel(is_enabled=False)
         self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
         self.groups.update(SubscriptionGroupConfig(group_name="CG"))

@@ -6,10 +6,12 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 
+from kourou.broker.admission import Admission, DiskBacklog
 from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.groups import client_manage_processor, consumer_manage_processor, lock_processor
 from kourou.broker.groups.client_channel import ClientChannel
@@ -69,6 +71,10 @@ def consumer(group: str = "CG", **topics: str) -> ConsumerData:
     )
 
 
+EMPTY_BACKLOG = cast(DiskBacklog, SimpleNamespace(waiting_bytes=0, waiting_messages=0))
+"""Nothing waits for a sync."""
+
+
 class Tables:
     """Managers on files below `root`, with a clock that stands still."""
 
@@ -125,6 +131,15 @@ class MemoryBroker(Tables):
         self.clock_watch = ClockWatch(self.clock, lambda: self.store.log.max_phy_offset)
         self.tasks = self.requests = TaskOwner("broker")
         self.cycles = Cycles()
+        self.address = "127.0.0.1:10911"
+        self.admission = Admission(
+            config=self.get_config,
+            address=self.address,
+            now_ms=self.clock,
+            topics=self.topics,
+            groups=self.groups,
+            backlog=EMPTY_BACKLOG,
+        )
         self.store_work = asyncio.Lock()
         self.disk = DiskThreads()
         services = cast(BrokerServices, self)

@@ -15,7 +15,7 @@ from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle
 from kourou.broker.send.inner_message import InnerMessage, put
 from kourou.errors import RequestError
 from kourou.protocol.bodies import encode_body
-from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from kourou.protocol.message_id import UniqueIdGenerator, encode_host
 from kourou.protocol.properties import MessageConst, encode_properties
@@ -80,22 +80,21 @@ class TimerProcessor:
         request.reply(body=encode_body(timers.metrics.snapshot(self._services.topics.table)))
 
     def _check_broker(self) -> None:
-        services, config = self._services, self._services.config
+        admission, config = self._services.admission, self._services.config
         if not config.recall_message_enable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 "recall failed, operation is forbidden: recallMessageEnable is false",
             )
-        if config.broker_role == "SLAVE":
+        if admission.is_slave:
             raise RequestError(
                 ResponseCode.SLAVE_NOT_AVAILABLE, "recall failed, broker service not available"
             )
-        if services.now_ms() < config.start_accept_send_request_time_stamp:
+        if not admission.is_accepting:
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available"
             )
-        is_writable = config.broker_permission & PermName.WRITE
-        if not is_writable and not config.allow_recall_when_broker_not_writeable:
+        if not admission.is_writable and not config.allow_recall_when_broker_not_writeable:
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available"
             )

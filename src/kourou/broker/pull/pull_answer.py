@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from kourou.broker.admission import PullForbiddenError
 from kourou.protocol.codes import CommandFlag, ResponseCode, SerializeType
 from kourou.protocol.headers.pull import PullMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
@@ -38,6 +39,12 @@ def pull_code(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
         return code
     # An empty queue: whoever asks for its start is right to wait there.
     return ResponseCode.PULL_OFFSET_MOVED if queue_offset else ResponseCode.PULL_NOT_FOUND
+
+
+def answer_forbidden(request: Request, refusal: PullForbiddenError) -> None:
+    """Reject a pull; no offsets go with it."""
+    fields = {"forbiddenType": str(refusal.forbidden_type.value)}
+    request.reply(fields, code=refusal.response_code, remark=refusal.remark)
 
 
 def answer_found(request: Request, result: GetMessageResult, broker_id: int, topic_sys_flag: int) -> None:

@@ -15,13 +15,19 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.admission import ForbiddenType, PullForbiddenError
 from kourou.broker.hooks import PullContext
 from kourou.broker.pull.cold_pull_queues import ColdPullQueues
 from kourou.broker.pull.cold_read_throttle import ColdReadThrottle
 from kourou.broker.pull.filtered_read import FilteredRead
 from kourou.broker.pull.long_polling import Pull
-from kourou.broker.pull.pull_answer import answer_found, answer_none, answer_reset, pull_code
-from kourou.broker.pull.pull_checks import ForbiddenType, PullForbiddenError, answer_forbidden
+from kourou.broker.pull.pull_answer import (
+    answer_forbidden,
+    answer_found,
+    answer_none,
+    answer_reset,
+    pull_code,
+)
 from kourou.broker.pull.pull_targets import PullTarget, PullTargets
 from kourou.broker.pull.record_matcher import RecordMatcher
 from kourou.broker.settings import transfer_limits
@@ -250,8 +256,14 @@ class PullMessageProcessor:
         finally:
             result.release()
         await connection.wait_writable()
-        if not connection.closed:
-            self._answer(pull.request, pull.header, pull.target, result)
+        if connection.closed:
+            return
+        try:  # it has waited, and what it may read can have changed
+            target = self._targets.renew(pull.request, pull.header, pull.target)
+        except PullForbiddenError as refusal:
+            answer_forbidden(pull.request, refusal)
+        else:
+            self._answer(pull.request, pull.header, target, result)
 
     def _hold(self, pull: Pull) -> bool:
         """Let the pull wait; False when too many do."""

@@ -1,16 +1,18 @@
 """PullTargets: what a group may pull of a topic, and which messages of it; decided once, then remembered.
 
 A consumer asks the same a thousand times a second. What was decided holds as long as all that it was decided
-by is the very same: the configurations of broker, groups and topic, none of which is ever changed in place,
-and what the consumer subscribes to, by its own words or by the heartbeats of its group. Whatever is odd is
-decided each time: filters by property, long lists of tags, members that do not want what their group wants.
-Not here: what refuses a pull (pull_checks.py), how a filter is made (message_filter.py).
+by is the very same: the ruling of the admission gate, the configurations of groups and topic, none of which
+is ever changed in place, and the subscription of the consumer, from the request or from the heartbeats of its
+group. The rest is decided each time: filters by property, long lists of tags, members whose subscription
+differs from that of their group.
+Not here: what rejects a pull (admission.py), how a filter is made (message_filter.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.admission import ForbiddenType, PullForbiddenError, Ruling
 from kourou.broker.groups.member_subscriptions import member_subscription
 from kourou.broker.pull.message_filter import (
     MessageFilter,
@@ -20,7 +22,6 @@ from kourou.broker.pull.message_filter import (
     is_tag_type,
     subscription_filter,
 )
-from kourou.broker.pull.pull_checks import ForbiddenType, PullForbiddenError, check_pull
 from kourou.broker.pull.tag_filter import TagCodes
 from kourou.errors import RequestError
 from kourou.protocol.bodies.heartbeat import MessageModel, SubscriptionData
@@ -33,7 +34,6 @@ from kourou.transport.request import Request
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
-    from kourou.config.broker import BrokerConfig
     from kourou.protocol.bodies.topics import DataVersion
 
 MAX_KNOWN: Final = 10_000
@@ -51,7 +51,6 @@ class PullTarget:
     """A topic that a group may pull from; `codes` and `wants` are the filter."""
 
     __slots__ = (
-        "_broker_config",
         "_expression",
         "_expression_type",
         "_filter_bits",
@@ -60,6 +59,7 @@ class PullTarget:
         "_subscription",
         "codes",
         "group_config",
+        "ruling",
         "topic_config",
         "wants",
     )
@@ -75,7 +75,7 @@ class PullTarget:
         self.group_config = group_config
         self.codes = codes
         self.wants = wants
-        self._broker_config: BrokerConfig | None = None
+        self.ruling: Ruling | None = None
         self._groups_version: DataVersion | None = None
         self._filter_bits = 0
         self._expression: str | None = None
@@ -85,7 +85,7 @@ class PullTarget:
 
     def record_permissions(self, services: BrokerServices) -> None:
         """It was found now that the group may pull."""
-        self._broker_config = services.config
+        self.ruling = services.admission.ruling
         self._groups_version = services.groups.data_version
 
     def record_subscription(
@@ -106,7 +106,7 @@ class PullTarget:
         """Whether nothing has changed by which the group may pull; the queue is looked at too."""
         config = self.topic_config
         return (
-            self._broker_config is services.config
+            self.ruling is services.admission.ruling
             # Another one with every change of any group, and of what a group is forbidden.
             and self._groups_version is services.groups.data_version
             and services.topics.table.get(header.topic) is config
@@ -154,15 +154,19 @@ class PullTargets:
         return self._decide(request, header)
 
     def renew(self, request: Request, header: PullMessageRequestHeader, target: PullTarget) -> PullTarget:
-        """The target of a pull that has waited: whether it may be is asked again, its filter stays."""
+        """The target of a pull that has waited: its permissions are checked again, its filter stays."""
         if target.is_allowed(self._services, header):
             return target
-        topic_config, group_config = check_pull(self._services, request, header)
-        return PullTarget(topic_config, group_config, target.codes, target.wants)
+        admission = self._services.admission
+        admission.check_parked(request, target.ruling)
+        topic_config, group_config = admission.check_pull(header, request.connection.remote_address)
+        renewed = PullTarget(topic_config, group_config, target.codes, target.wants)
+        renewed.record_permissions(self._services)
+        return renewed
 
     def _decide(self, request: Request, header: PullMessageRequestHeader) -> PullTarget:
         services = self._services
-        topic_config, group_config = check_pull(services, request, header)
+        topic_config, group_config = services.admission.check_pull(header, request.connection.remote_address)
         if header.sys_flag & _CLASS_FILTER:
             raise class_filter_refused(header.topic)
         subscription = None

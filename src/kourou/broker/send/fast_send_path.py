@@ -60,6 +60,7 @@ class FastSendPath:
         answer: SendAnswer,
     ) -> None:
         self._services = services
+        self._admission = services.admission
         self._sends_end = kernel.sends_end
         self._encode_sends = kernel.encode_sends
         self._targets = targets
@@ -115,17 +116,12 @@ class FastSendPath:
             return
         gathered, self._gathered = self._gathered, {}
         self._gathered_bytes = 0
-        services = self._services
+        admission = self._admission
         senders = list(gathered.items())
         runs = 0
         while senders:
             end = _BEGIN
-            if (
-                runs < _MAX_RUNS
-                and not self._is_broken
-                and not services.hooks.before_send
-                and services.commit_cycle.has_room
-            ):
+            if runs < _MAX_RUNS and not self._is_broken and admission.is_fast_path_open:
                 end = self._put_run(senders)
                 runs += 1
             senders = self._put_slow_path(senders, end)
@@ -164,7 +160,7 @@ class FastSendPath:
                 self._setup,
                 self._targets,
                 services.topics.table,
-                services.config,
+                self._admission.ruling,
                 services.store.queues.by_topic,
                 *room,
             )

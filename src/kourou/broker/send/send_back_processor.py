@@ -73,10 +73,7 @@ class SendBackProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {header.group}, create it with updateSubGroup",
             )
-        if not services.config.broker_permission & PermName.WRITE:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker[{services.address}] sending message is forbidden"
-            )
+        services.admission.check_writable()
         return group_config
 
     def _retry_topic(
@@ -86,8 +83,7 @@ class SendBackProcessor:
         topic_config = self._services.topics.create_in_send_back(
             topic, group_config.retry_queue_nums, _READ_WRITE, _UNIT_SUB if header.unit_mode else 0
         )
-        if not topic_config.perm & PermName.WRITE:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+        self._services.admission.check_send_back(topic_config)
 
     # -- storing ---------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kourou.broker.admission import Ruling
 from kourou.broker.delay.delayed_messages import delay
 from kourou.broker.delay.recall_handle import recall_handle
 from kourou.broker.hooks import SendContext
@@ -55,7 +56,6 @@ from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
-    from kourou.config.broker import BrokerConfig
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
@@ -65,13 +65,17 @@ _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 
 
 class SendTarget(NamedTuple):
-    """A topic that may be sent to, as long as both configurations are these very objects."""
+    """A topic that may be sent to, as long as its configuration and the ruling are these very objects.
+
+    `needs_slow_path`: each of its messages is looked at, since it is a retry topic or a check has to see
+    them. The compiled kernel reads the fields by position.
+    """
 
     topic_config: TopicConfig
-    broker_config: BrokerConfig
+    ruling: Ruling
     queue_nums: int
     sys_flag: int
-    is_retry: bool
+    needs_slow_path: bool
 
 
 class SendMessageProcessor:
@@ -84,6 +88,7 @@ class SendMessageProcessor:
         self._topic_configs = services.topics.table
         self._targets: dict[str, SendTarget] = {}
         self._commit_cycle = services.commit_cycle
+        self._admission = services.admission
         self._store = services.store
         self._queue = services.store.queues.get
         self._put = services.store.put
@@ -128,20 +133,20 @@ class SendMessageProcessor:
         if (
             target is None
             or target.topic_config is not self._topic_configs.get(topic)
-            or target.broker_config is not self._services.config
+            or target.ruling is not self._admission.ruling
         ):
             target = self._check_topic(request, header)
         if queue_id >= target.queue_nums:
             raise _no_such_queue(request, header, target)
         if self._commit_cycle.waiting_messages:
-            self._commit_cycle.check_room()
+            self._admission.check_room()
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.topic_config.write_queue_nums))
         properties = header.properties or ""
-        if target.is_retry and self._is_given_up(request, header):
-            topic, queue_id, properties = self._dead_letter(topic, properties)
+        if target.needs_slow_path:
+            topic, queue_id, properties = self._check_message(request, header, queue_id, properties)
         if self._before_send:
-            self._call_hooks(request, header, properties)
+            self._services.hooks.call(self._before_send, _context(request, header, properties))
         if header.batch:
             self._put_batch(request, header, topic, queue_id, properties)
         else:
@@ -357,41 +362,27 @@ class SendMessageProcessor:
     # -- checking --------------------------------------------------------------------------------
 
     def _check_topic(self, request: Request, header: SendHeader) -> SendTarget:
-        """What need not be checked again for each message, until a configuration changes."""
-        services = self._services
-        config = services.config
-        if config.start_accept_send_request_time_stamp > services.now_ms():
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"broker unable to service, until {config.start_accept_send_request_time_stamp}",
-            )
+        """What need not be checked again for each message, until a configuration or the ruling changes."""
+        admission = self._admission
+        admission.check_accepting()
         topic_config = self._topic_configs.get(header.topic) or self._create_topic(request, header)
-        is_writable = bool(config.broker_permission & PermName.WRITE)
-        if not is_writable and topic_config.order:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker[{services.address}] sending message is forbidden"
-            )
-        self._check_allowed(header.topic)
+        admission.check_send(topic_config)
         target = SendTarget(
             topic_config,
-            config,
+            admission.ruling,
             max(topic_config.read_queue_nums, topic_config.write_queue_nums),
             _MULTI_TAGS if topic_config.topic_filter_type == TopicFilterType.MULTI_TAG else 0,
-            is_retry_topic(header.topic),
+            is_retry_topic(header.topic) or admission.sees_messages_of(header.topic),
         )
-        if is_writable:
+        if admission.is_writable:
             self._targets[header.topic] = target
         return target
-
-    def _check_allowed(self, topic: str) -> None:
-        if not self._services.topics.may_send_to(topic):
-            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
     def _create_topic(self, request: Request, header: SendHeader) -> TopicConfig:
         """The topic of a first send, made if that is allowed."""
         topics = self._services.topics
         topics.check_topic_name(header.topic)
-        self._check_allowed(header.topic)
+        self._admission.check_topic_name(header.topic)
         created = topics.create_in_send(
             header.topic,
             header.default_topic,
@@ -406,6 +397,16 @@ class SendMessageProcessor:
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
             )
         return created
+
+    def _check_message(
+        self, request: Request, header: SendHeader, queue_id: int, properties: str
+    ) -> tuple[str, int, str]:
+        """Where a message of a slow-path topic goes, and its properties; RequestError: a check rejects it."""
+        topic = header.topic
+        if is_retry_topic(topic) and self._is_given_up(request, header):
+            topic, queue_id, properties = self._dead_letter(topic, properties)
+        self._admission.check_message(_context(request, header, properties))
+        return topic, queue_id, properties
 
     def _is_given_up(self, request: Request, header: SendHeader) -> bool:
         """Whether a message to a retry topic was tried often enough. A group that consumes in order
@@ -428,16 +429,16 @@ class SendMessageProcessor:
         self._services.topics.create_in_send_back(topic, 1, _READ_WRITE)
         return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
 
-    def _call_hooks(self, request: Request, header: SendHeader, properties: str) -> None:
-        context = SendContext(
-            header.topic,
-            header.queue_id,
-            header.producer_group,
-            request.body,
-            properties,
-            request.connection.remote_address,
-        )
-        self._services.hooks.call(self._before_send, context)
+
+def _context(request: Request, header: SendHeader, properties: str) -> SendContext:
+    return SendContext(
+        header.topic,
+        header.queue_id,
+        header.producer_group,
+        request.body,
+        properties,
+        request.connection.remote_address,
+    )
 
 
 def _described(config: TopicConfig) -> str:

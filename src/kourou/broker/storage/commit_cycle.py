@@ -13,8 +13,6 @@ from collections.abc import Callable
 from typing import Final
 
 from kourou.clock import monotonic_ms
-from kourou.errors import RequestError
-from kourou.protocol.codes import ResponseCode
 from kourou.store.flusher import AckLine, Flusher
 from kourou.store.log.put_batch import PutBatch, PutFailedError
 from kourou.store.log.put_status import PutStatus
@@ -24,9 +22,6 @@ _log = logging.getLogger(__name__)
 
 MAX_CYCLE_BYTES: Final = 1024 * 1024
 """A cycle is written early when it has grown to this: one answer must not wait for everybody's bytes."""
-# What may wait for a sync. A disk that is that far behind takes no more: senders are told to come again.
-MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
-MAX_WAITING_MESSAGES: Final = 200_000
 
 
 class CommitCycle:
@@ -114,20 +109,6 @@ class CommitCycle:
     def is_late(self) -> bool:
         """Whether senders were told that a sync takes too long, and it is still not done."""
         return self._flushing.is_late
-
-    @property
-    def has_room(self) -> bool:
-        """False when so much waits for the disk that more would only pile up."""
-        return self.waiting_bytes <= MAX_WAITING_BYTES and self.waiting_messages <= MAX_WAITING_MESSAGES
-
-    def check_room(self) -> None:
-        """RequestError when there is no room."""
-        if not self.has_room:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                "[REJECTREQUEST]system busy, start flow control for a while "
-                f"({self.waiting_messages} messages of {self.waiting_bytes} bytes wait for the disk)",
-            )
 
     def _confirm(self, batch: PutBatch) -> None:
         self._store.publish(batch)

@@ -70,7 +70,7 @@ class ResetOffsetProcessor:
 
     def _reset_by_server(self, request: Request, header: ResetOffsetRequestHeader) -> None:
         services = self._services
-        if services.config.is_slave:
+        if services.admission.is_slave:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
         topic_config = services.topics.get(header.topic)
         if topic_config is None:

@@ -24,7 +24,6 @@ from kourou.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from kourou.protocol.codes import PermName, ResponseCode
 from kourou.protocol.names import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
-    NOT_ALLOWED_SEND_TOPICS,
     SYSTEM_TOPICS,
     is_system_topic,
 )
@@ -111,10 +110,6 @@ class TopicConfigManager(ConfigTable):
     def check_topic_name(self, topic: str) -> None:
         """RequestError INVALID_PARAMETER if `topic` is no topic name."""
         check_topic_name(topic)
-
-    def may_send_to(self, topic: str) -> bool:
-        """Whether clients may send to `topic`; some are written by brokers only."""
-        return topic not in NOT_ALLOWED_SEND_TOPICS
 
     # -- made on demand --------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class EndTransactionProcessor:
         )
 
     def _check_master(self) -> None:
-        if self._services.config.is_slave:
+        if self._services.admission.is_slave:
             raise RequestError(
                 ResponseCode.SLAVE_NOT_AVAILABLE,
                 "Message store is slave mode, so end transaction is forbidden.",

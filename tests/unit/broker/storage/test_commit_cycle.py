@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.storage.commit_cycle import MAX_WAITING_BYTES, CommitCycle
-from kourou.errors import RequestError
-from kourou.protocol.codes import ResponseCode
+from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
 from kourou.testing.faulty_files import FaultyFiles
@@ -142,13 +140,3 @@ def test_a_sync_that_fails_is_told_and_its_messages_are_never_seen(kit: StoreKit
     assert store.appender.is_fenced
     assert (senders.told, senders.visible) == ([PutStatus.SERVICE_NOT_AVAILABLE], 0)
     assert not end.is_waiting
-
-
-def test_a_disk_that_is_far_behind_takes_no_more(kit: StoreKit) -> None:
-    store = kit.open()
-    end = commit_cycle(store, sync=True)
-    end.check_room()
-    end.waiting_bytes = MAX_WAITING_BYTES + 1
-    with pytest.raises(RequestError, match=r"\[REJECTREQUEST\]system busy") as refused:
-        end.check_room()
-    assert refused.value.response_code == ResponseCode.SYSTEM_BUSY

@@ -1,0 +1,314 @@
+"""Admission: the one gate of a broker, consulted on every way that a request can take.
+
+    the dispatcher         runs the request checks before any processor (transport/dispatcher.py)
+    the fast path          is closed while a check has to see each send (send/fast_send_path.py)
+    remembered decisions   hold for one `ruling` (send and pull targets); the compiled kernel compares it too
+    parked requests        are checked again when they continue under another ruling (held and cold pulls)
+
+A check says what it has to see: a `RequestCheck` every request of some codes, a `MessageCheck` every message
+that is sent to some topics. It rejects by raising RequestError; any other exception rejects too, with
+SYSTEM_ERROR. So a check that is registered here is never bypassed, whatever was decided before. A check whose
+own rules change calls `invalidate`.
+
+    admission.add(RequestCheck(authenticate))
+    admission.add(RequestCheck(check_quota, codes=frozenset({RequestCode.PULL_MESSAGE})))
+    admission.add(MessageCheck(validate_schema, topics=frozenset({"orders"})))
+
+The built-in decisions are here as well: role, permissions of broker, topic and group, the time from which
+sends are accepted, and room for what waits for the disk. Messages that wait for a sync were admitted when
+they were put: they are in the log.
+Not here: whether a request is well-formed, and whether its topic may be created (the processors).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from kourou.errors import RequestError
+from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
+from kourou.protocol.bodies.topics import TopicConfig
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.protocol.names import NOT_ALLOWED_SEND_TOPICS
+
+if TYPE_CHECKING:
+    from kourou.broker.hooks import SendContext
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.config.broker import BrokerConfig
+    from kourou.transport.request import Request
+
+# What may wait for a sync. A disk that is further behind gets no more: sends are rejected with SYSTEM_BUSY.
+MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
+MAX_WAITING_MESSAGES: Final = 200_000
+
+_READ: Final = PermName.READ.value
+_WRITE: Final = PermName.WRITE.value
+_FAST_PATH_CODES: Final = frozenset(
+    {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestCheck:
+    """Sees every request of these codes before its processor; None: every request, unknown codes too."""
+
+    check: Callable[[Request], None]
+    codes: frozenset[int] | None = None
+
+    def __call__(self, request: Request) -> None:
+        """Check the request if it is of these codes."""
+        if self.codes is None or request.code in self.codes:
+            self.check(request)
+
+    @property
+    def closes_fast_path(self) -> bool:
+        """Whether it has to see each send."""
+        return self.codes is None or not _FAST_PATH_CODES.isdisjoint(self.codes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageCheck:
+    """Sees every message that clients send to these topics, a batch as a whole; None: to any topic."""
+
+    check: Callable[[SendContext], None]
+    topics: frozenset[str] | None = None
+
+    def concerns(self, topic: str) -> bool:
+        """Whether it has to see messages of `topic`."""
+        return self.topics is None or topic in self.topics
+
+
+AdmissionCheck: TypeAlias = RequestCheck | MessageCheck
+
+
+class Ruling:
+    """An identity: decisions that were made under it hold as long as it is the current one."""
+
+    __slots__ = ()
+
+
+class DiskBacklog(Protocol):
+    """What waits for a sync."""
+
+    waiting_bytes: int
+    waiting_messages: int
+
+
+class ForbiddenType(enum.IntEnum):
+    """Whose permission is missing: `forbiddenType` of the answer to a pull (5.x), as code 16 alone does not
+    say it."""
+
+    BROKER_FORBIDDEN = 1
+    GROUP_FORBIDDEN = 2
+    TOPIC_FORBIDDEN = 3
+    BROADCASTING_DISABLE_FORBIDDEN = 4
+    SUBSCRIPTION_FORBIDDEN = 5
+
+
+class PullForbiddenError(RequestError):
+    """A pull that is rejected with NO_PERMISSION."""
+
+    def __init__(self, forbidden_type: ForbiddenType, remark: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+        self.forbidden_type = forbidden_type
+
+
+class Admission:
+    """The gate of one broker. `before_send` is the live list of hooks that see each message."""
+
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        address: str,
+        now_ms: Callable[[], int],
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        backlog: DiskBacklog,
+        before_send: Sequence[Callable[[SendContext], None]] = (),
+        checks: Iterable[AdmissionCheck] = (),
+    ) -> None:
+        self._config = config
+        self._address = address
+        self._now_ms = now_ms
+        self._topics = topics
+        self._groups = groups
+        self._backlog = backlog
+        self._before_send = before_send
+        self._message_checks: list[MessageCheck] = []
+        self._is_fast_path_closed = False
+        # Live: the dispatcher looks at it for each request.
+        self.request_checks: list[RequestCheck] = []
+        # Compared for each message, so an attribute.
+        self.ruling = Ruling()
+        for check in checks:
+            self.add(check)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def add(self, check: AdmissionCheck) -> None:
+        """From now on `check` sees what it declares, on open connections and of parked requests too."""
+        if isinstance(check, RequestCheck):
+            self.request_checks.append(check)
+        else:
+            self._message_checks.append(check)
+        self._checks_changed()
+
+    def remove(self, check: AdmissionCheck) -> None:
+        """Undo one `add`; ValueError if there was none."""
+        if isinstance(check, RequestCheck):
+            self.request_checks.remove(check)
+        else:
+            self._message_checks.remove(check)
+        self._checks_changed()
+
+    def invalidate(self) -> None:
+        """Forget what was decided: the configuration or the rules of a check have changed."""
+        self.ruling = Ruling()
+
+    def _checks_changed(self) -> None:
+        self._is_fast_path_closed = any(check.closes_fast_path for check in self.request_checks) or any(
+            check.topics is None for check in self._message_checks
+        )
+        self.invalidate()
+
+    def check_parked(self, request: Request, ruling: Ruling | None) -> None:
+        """Check a request again that was admitted under `ruling`, before it continues."""
+        if ruling is not self.ruling:
+            for check in self.request_checks:
+                check(request)
+
+    def sees_messages_of(self, topic: str) -> bool:
+        """Whether a check has to see each message of `topic`: the fast path is closed for it."""
+        return any(check.concerns(topic) for check in self._message_checks)
+
+    def check_message(self, context: SendContext) -> None:
+        """Run the message checks; RequestError rejects the message."""
+        for check in self._message_checks:
+            if check.concerns(context.topic):
+                check.check(context)
+
+    # -- sends -----------------------------------------------------------------------------------
+
+    @property
+    def is_fast_path_open(self) -> bool:
+        """Whether sends may be put without a look at each; topics with a check of their own stay closed."""
+        return not (self._is_fast_path_closed or self._before_send) and self.has_room
+
+    @property
+    def has_room(self) -> bool:
+        """False when so much waits for the disk that more would only pile up."""
+        backlog = self._backlog
+        return backlog.waiting_bytes <= MAX_WAITING_BYTES and backlog.waiting_messages <= MAX_WAITING_MESSAGES
+
+    def check_room(self) -> None:
+        """RequestError when there is no room."""
+        if not self.has_room:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "[REJECTREQUEST]system busy, start flow control for a while "
+                f"({self._backlog.waiting_messages} messages of {self._backlog.waiting_bytes} bytes "
+                "wait for the disk)",
+            )
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether the broker's role forbids changes by clients."""
+        return self._config().is_slave
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether the time has come from which sends are accepted."""
+        return self._config().start_accept_send_request_time_stamp <= self._now_ms()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `brokerPermission` has W."""
+        return bool(self._config().broker_permission & _WRITE)
+
+    def check_accepting(self) -> None:
+        """RequestError before the time from which sends are accepted."""
+        if not self.is_accepting:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker unable to service, until {self._config().start_accept_send_request_time_stamp}",
+            )
+
+    def check_writable(self) -> None:
+        """RequestError when clients may not send to this broker."""
+        if not self.is_writable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._address}] sending message is forbidden"
+            )
+
+    def check_topic_name(self, topic: str) -> None:
+        """RequestError if only brokers write to `topic`."""
+        if topic in NOT_ALLOWED_SEND_TOPICS:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+
+    def check_send(self, topic_config: TopicConfig) -> None:
+        """RequestError if clients may not send to this topic. As in Apache, a broker without W rejects
+        ordered topics only: routes keep the other sends away."""
+        if topic_config.order:
+            self.check_writable()
+        self.check_topic_name(topic_config.topic_name)
+
+    def check_send_back(self, topic_config: TopicConfig) -> None:
+        """RequestError if consumers may not send back to this retry topic."""
+        if not topic_config.perm & _WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{topic_config.topic_name}] sending message is forbidden",
+            )
+
+    # -- pulls -----------------------------------------------------------------------------------
+
+    def check_pull(
+        self, header: PullMessageRequestHeader, remote_address: str
+    ) -> tuple[TopicConfig, SubscriptionGroupConfig]:
+        """The topic and the group of a pull; PullForbiddenError or RequestError rejects it."""
+        if not self._config().broker_permission & _READ:
+            raise PullForbiddenError(
+                ForbiddenType.BROKER_FORBIDDEN, f"the broker[{self._address}] pulling message is forbidden"
+            )
+        group_config = self._check_group(header)
+        topic_config = self._topics.table.get(header.topic)
+        if topic_config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
+            )
+        if not topic_config.perm & _READ:
+            raise PullForbiddenError(
+                ForbiddenType.TOPIC_FORBIDDEN, f"the topic[{header.topic}] pulling message is forbidden"
+            )
+        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
+                f"consumer:[{remote_address}]",
+            )
+        return topic_config, group_config
+
+    def _check_group(self, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
+        group = header.consumer_group
+        group_config = self._groups.find(group)
+        if group_config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist"
+            )
+        if not group_config.consume_enable:
+            raise PullForbiddenError(
+                ForbiddenType.GROUP_FORBIDDEN, f"subscription group no permission, {group}"
+            )
+        # Apache checks this for consumers with a heartbeat only. Here it holds for the whole group.
+        if self._groups.forbidden(group, header.topic) & _READ:
+            raise PullForbiddenError(
+                ForbiddenType.SUBSCRIPTION_FORBIDDEN,
+                f"the consumer group[{group}] is forbidden for topic[{header.topic}]",
+            )
+        return group_config
