@@ -153,7 +153,7 @@ def test_a_bad_row_is_named_with_the_reason(
     where = options(rocketmq, rocketmq_topic, maxMessageBytes="1000")
     with pytest.raises(RowRefusedError, match=reason) as caught:
         write(rows, where)
-    assert (caught.value.place.partition, caught.value.place.row) == (0, 1)
+    assert (caught.value.location.partition, caught.value.location.row) == (0, 1)
     assert f"partition 0, row 1, topic '{rocketmq_topic}'" in str(caught.value)
 
 
@@ -169,7 +169,7 @@ def test_bad_rows_go_to_the_error_topic_and_the_others_where_they_belong(
     commit = write(rows, where, batch_rows=100)
     assert (commit.counts.rows, commit.counts.refused_rows) == (498, 2)
     assert len(rocketmq.messages(rocketmq_topic)) == 498
-    stories = {story["row"]: story for story in map(json.loads, _texts(rocketmq.messages(errors)))}
+    stories = {report["row"]: report for report in map(json.loads, _texts(rocketmq.messages(errors)))}
     assert set(stories) == {17, 333}
     large = stories[17]
     assert (large["topic"], large["keys"], large["tags"]) == (rocketmq_topic, "k17", "T")
@@ -272,7 +272,7 @@ def test_a_stream_looks_for_its_name_server_once_and_waits_a_little() -> None:
 
     nowhere = SinkOptions(namesrv="127.0.0.1:1", topic="Orders")
     with pytest.raises(NoNameServerError, match="127.0.0.1:1"):
-        check_reachable_once(nowhere, patience_s=0.3)
+        check_reachable_once(nowhere, timeout_s=0.3)
     with LocalCluster() as cluster:
         cluster.create_topic("Orders")
         there = SinkOptions(namesrv=cluster.namesrv, topic="Orders")

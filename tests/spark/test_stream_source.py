@@ -412,7 +412,7 @@ def test_a_name_server_that_is_away_is_not_asked_at_every_look(
         raise NoNameServerError("away")
 
     monkeypatch.setattr(QueueLookup, "queues", away)
-    reader.driver._looked_at = float("-inf")
+    reader.driver._discovered_at = float("-inf")
     assert reader.latestOffset(start, ReadAllAvailable()) == start
     assert looks == 1
 

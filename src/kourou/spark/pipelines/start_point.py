@@ -11,7 +11,7 @@ from typing import Final
 from kourou.clock import seconds_hint
 from kourou.errors import ConfigError
 from kourou.spark.option_reader import OptionReader
-from kourou.spark.source.offset_spec import read_point
+from kourou.spark.source.offset_spec import read_offset_spec
 
 A_TIME: Final = (
     "a time such as 2026-01-31T08:00:00+00:00 (without a zone: UTC), or milliseconds since 1970 such as "
@@ -23,7 +23,7 @@ _TIMESTAMP: Final = "startingTimestamp"
 def parse_time_ms(option: str, text: str, accepted: str = A_TIME) -> int:
     """Milliseconds since 1970. ConfigError: it is no time; `accepted` says what the option takes."""
     reader = OptionReader("source", {_TIMESTAMP: text}, (), {})
-    point = read_point(reader, "starting", None)
+    point = read_offset_spec(reader, "starting", None)
     if point is None:
         hint = seconds_hint(int(text)) if text.isascii() and text.isdigit() else None
         raise ConfigError(f"{option} {text}: must be {accepted}{f'; {hint}' if hint else ''}")

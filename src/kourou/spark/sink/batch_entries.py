@@ -24,10 +24,10 @@ from kourou.protocol.properties import (
     RESERVED_PROPERTIES,
     MessageConst,
 )
-from kourou.spark.sink.sink_columns import Rows, is_given
+from kourou.spark.sink.sink_columns import Rows, is_set
 
 Mask = npt.NDArray[np.bool_]
-Whole = npt.NDArray[np.int64]
+Int64s = npt.NDArray[np.int64]
 
 ALONE_BYTES: Final = 64 * 1024
 """Rows from this size on travel alone, and compressed: that saves more than a shared request does."""
@@ -42,7 +42,7 @@ class Entries:
     """The entries of many rows, one after the other: rows `a` to `b` are `body(a, b)`."""
 
     buffer: pa.Buffer
-    offsets: Whole
+    offsets: Int64s
 
     def body(self, first: int, end: int) -> bytes:
         """A batch body."""
@@ -74,20 +74,20 @@ class Properties:
     """The property strings of rows, and where one may be none."""
 
     texts: pa.Array
-    is_odd: Mask
+    is_single: Mask
 
 
 def encode_properties(rows: Rows, ids: pa.Array, *, drop_reserved: bool) -> Properties:
     """The properties of each row, with its message id."""
-    is_odd = np.zeros(rows.count, np.bool_)
+    is_single = np.zeros(rows.count, np.bool_)
     parts = [_pairs(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, ids)]
     pair_counts = np.ones(rows.count, np.int64)
-    for name, column in _single(rows, is_odd):
-        has_value = is_given(column)
+    for name, column in _column_properties(rows, is_single):
+        has_value = is_set(column)
         pair_counts += _numpy(has_value)
         parts.append(_pairs(name, pc.if_else(has_value, column, None)))
     if rows.properties is not None:
-        own, own_counts = _own(rows.properties, is_odd, drop_reserved=drop_reserved)
+        own, own_counts = _own(rows.properties, is_single, drop_reserved=drop_reserved)
         parts.append(own)
         pair_counts += own_counts
     texts = pc.binary_join_element_wise(*parts, _scalar(b"")) if len(parts) > 1 else parts[0]
@@ -95,48 +95,48 @@ def encode_properties(rows: Rows, ids: pa.Array, *, drop_reserved: bool) -> Prop
     for separator in (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR):
         # No row has fewer than its pairs need: if none are left over in all, no row has more.
         if _count_byte(texts, ord(separator)) != pair_counts.sum():
-            is_odd |= _numpy(pc.count_substring(texts, separator)) != pair_counts
-    is_odd |= _lengths(texts) > MAX_SENT_PROPERTIES_BYTES
-    return Properties(texts, is_odd)
+            is_single |= _numpy(pc.count_substring(texts, separator)) != pair_counts
+    is_single |= _lengths(texts) > MAX_SENT_PROPERTIES_BYTES
+    return Properties(texts, is_single)
 
 
-def odd_values(rows: Rows, *, alone_bytes: int) -> Mask:
+def single_values(rows: Rows, *, alone_bytes: int) -> Mask:
     """Rows whose value no batch takes: null, empty, or large; and delayed rows."""
     lengths = _lengths(pc.fill_null(rows.value, b""))
-    is_odd: Mask = (lengths == 0) | (lengths >= alone_bytes)
+    is_single: Mask = (lengths == 0) | (lengths >= alone_bytes)
     if rows.delay_ms is not None:
-        is_odd |= _numpy(pc.fill_null(pc.not_equal(rows.delay_ms, 0), False))
-    return is_odd
+        is_single |= _numpy(pc.fill_null(pc.not_equal(rows.delay_ms, 0), False))
+    return is_single
 
 
-def _single(rows: Rows, is_odd: Mask) -> list[tuple[str, pa.Array]]:
+def _column_properties(rows: Rows, is_single: Mask) -> list[tuple[str, pa.Array]]:
     """The properties that have a column of their own."""
     found = []
     if rows.keys is not None:
-        found.append((MessageConst.PROPERTY_KEYS, _joined_keys(rows.keys, is_odd)))
+        found.append((MessageConst.PROPERTY_KEYS, _joined_keys(rows.keys, is_single)))
     if rows.tags is not None:
         found.append((MessageConst.PROPERTY_TAGS, rows.tags))
     if rows.sharding_key is not None:
-        is_odd |= _numpy(pc.fill_null(_is_blank(rows.sharding_key), False))
+        is_single |= _numpy(pc.fill_null(_is_blank(rows.sharding_key), False))
         found.append((MessageConst.PROPERTY_SHARDING_KEY, rows.sharding_key))
     return found
 
 
-def _joined_keys(keys: pa.Array, is_odd: Mask) -> pa.Array:
+def _joined_keys(keys: pa.Array, is_single: Mask) -> pa.Array:
     """Keys as the one text that they are in a message."""
     if not pa.types.is_large_list(keys.type):
-        is_odd |= _not_utf8(keys)
+        is_single |= _not_utf8(keys)
         return keys
     offsets = _numpy(keys.offsets).astype(np.int64)
     words = keys.values
     is_wrong = pc.fill_null(pc.match_substring_regex(words, "^$| "), True)
-    is_odd |= _any_within(_numpy(is_wrong), offsets)
+    is_single |= _any_within(_numpy(is_wrong), offsets)
     words = pc.fill_null(words, "").cast(pa.large_binary())
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), words)
     return pc.binary_join(lists, _scalar(KEY_SEPARATOR.encode()))
 
 
-def _own(column: pa.Array, is_odd: Mask, *, drop_reserved: bool) -> tuple[pa.Array, Whole]:
+def _own(column: pa.Array, is_single: Mask, *, drop_reserved: bool) -> tuple[pa.Array, Int64s]:
     """The application's own properties as text, and how many each row has."""
     offsets = _numpy(column.offsets).astype(np.int64)
     names, values = column.keys, column.items
@@ -148,7 +148,7 @@ def _own(column: pa.Array, is_odd: Mask, *, drop_reserved: bool) -> tuple[pa.Arr
     else:
         is_wrong |= is_reserved
         keep = None
-    is_odd |= _any_within(is_wrong, offsets)
+    is_single |= _any_within(is_wrong, offsets)
     pairs = pc.binary_join_element_wise(
         pc.fill_null(names, "").cast(pa.large_binary()),
         pc.fill_null(values, "").cast(pa.large_binary()),
@@ -196,15 +196,15 @@ def _is_utf8(value: bytes | None) -> bool:
     return True
 
 
-def _any_within(flags: Mask, offsets: Whole) -> Mask:
+def _any_within(flags: Mask, offsets: Int64s) -> Mask:
     """For each list, whether one of its items is flagged."""
     before = np.concatenate(([0], np.cumsum(flags)))
     found: Mask = before[offsets[1:]] > before[offsets[:-1]]
     return found
 
 
-def _lengths(column: pa.Array) -> Whole:
-    lengths: Whole = _numpy(pc.binary_length(column)).astype(np.int64)
+def _lengths(column: pa.Array) -> Int64s:
+    lengths: Int64s = _numpy(pc.binary_length(column)).astype(np.int64)
     return lengths
 
 

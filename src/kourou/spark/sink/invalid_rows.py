@@ -15,7 +15,7 @@ from kourou.errors import MessageRefusedError
 from kourou.protocol.message import Message
 from kourou.protocol.properties import RESERVED_PROPERTIES, MessageConst
 from kourou.spark.sink.sink_columns import Rows, text_at
-from kourou.spark.sink.sink_errors import RowPlace, RowRefusedError
+from kourou.spark.sink.sink_errors import RowLocation, RowRefusedError
 from kourou.spark.sink.sink_options import SinkOptions
 
 KEPT_BYTES: Final = 16 * 1024
@@ -23,7 +23,7 @@ KEPT_BYTES: Final = 16 * 1024
 ERROR_TAG: Final = "RowRefused"
 
 
-def row_message(rows: Rows, row: int, options: SinkOptions, place: RowPlace) -> Message:
+def row_message(rows: Rows, row: int, options: SinkOptions, location: RowLocation) -> Message:
     """The message that a row is; RowRefusedError if no broker would take it. `row` counts in `rows`."""
     try:
         message = _message(rows, row, options)
@@ -31,7 +31,7 @@ def row_message(rows: Rows, row: int, options: SinkOptions, place: RowPlace) -> 
         checked_properties(message)
     except (ValueError, TypeError, MessageRefusedError) as error:
         # The place names the topic already.
-        raise RowRefusedError(place, str(error).removeprefix(f"topic {place.topic!r}: ")) from None
+        raise RowRefusedError(location, str(error).removeprefix(f"topic {location.topic!r}: ")) from None
     return message
 
 
@@ -100,16 +100,16 @@ def error_message(
     topic: str, rows: Rows, row: int, refusal: RowRefusedError, *, max_message_bytes: int
 ) -> Message:
     """What the error topic gets in place of a row."""
-    place = refusal.place
+    location = refusal.location
     value = rows.value[row].as_py() or b""
-    story = {
+    report = {
         "error": refusal.reason,
-        "topic": place.topic,
-        "keys": place.keys,
+        "topic": location.topic,
+        "keys": location.keys,
         "tags": text_at(rows.tags, row),
-        "partition": place.partition,
-        "row": place.row,
+        "partition": location.partition,
+        "row": location.row,
         "size_bytes": len(value),
         "value_base64": base64.b64encode(value[: min(KEPT_BYTES, max_message_bytes // 4)]).decode(),
     }
-    return Message(topic, json.dumps(story, ensure_ascii=False).encode(), tags=ERROR_TAG)
+    return Message(topic, json.dumps(report, ensure_ascii=False).encode(), tags=ERROR_TAG)

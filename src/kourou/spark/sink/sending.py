@@ -22,15 +22,15 @@ from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import ResponseCode
 from kourou.spark.sink.invalid_rows import error_message
 from kourou.spark.sink.row_ids import RowIds
-from kourou.spark.sink.sink_batches import Parcel, ParcelPlan, Refused, Scene, Single
+from kourou.spark.sink.sink_batches import BatchOrigin, BatchPlan, RejectedRow, RowBatch, SingleRow
 from kourou.spark.sink.sink_columns import SinkColumns
-from kourou.spark.sink.sink_errors import RowPlace, RowRefusedError, SinkRowError
+from kourou.spark.sink.sink_errors import RowLocation, RowRefusedError, SinkRowError
 from kourou.spark.sink.sink_options import SinkOptions
 from kourou.spark.sink.sink_producer import SinkProducer, WorkerProducer
 
 T = TypeVar("T")
 
-_PARCEL_BYTES: Final = 8 * 1024
+_OVERHEAD_BYTES: Final = 8 * 1024
 """About what a parcel under way costs beside its rows: a task, a request, futures. Rows that travel alone may
 be so small that this is all there is to count."""
 
@@ -73,43 +73,43 @@ class RowSender:
         self._first_row = 0
         self._portal = worker.portal
         self._deliveries = _Deliveries(options, worker.producer)
-        self._under_way: deque[tuple[concurrent.futures.Future[None], int]] = deque()
-        self._under_way_bytes = 0
-        self._plan = ParcelPlan(options, self._queues_of, RowIds())
+        self._in_flight: deque[tuple[concurrent.futures.Future[None], int]] = deque()
+        self._in_flight_bytes = 0
+        self._plan = BatchPlan(options, self._queues_of, RowIds())
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> SinkCounts:
         """Send all rows. On return brokers have them; SinkRowError names one that they do not have."""
         try:
             for batch in batches:
-                scene = Scene(self._columns.rows(batch), self._partition, self._first_row)
-                for parcel in self._plan.parcels(scene):
-                    self._begin(parcel)
+                origin = BatchOrigin(self._columns.rows(batch), self._partition, self._first_row)
+                for sink_batch in self._plan.sink_batches(origin):
+                    self._submit(sink_batch)
                 self._first_row += batch.num_rows
-            while self._under_way:
-                self._end_oldest()
+            while self._in_flight:
+                self._wait_oldest()
         finally:
             # After a failure nothing more is tried; what is written already may be stored all the same.
             self._deliveries.is_over = True
         return self._deliveries.counts
 
-    def _begin(self, parcel: Parcel | Single | Refused) -> None:
-        size_bytes = _PARCEL_BYTES + parcel.size_bytes
-        while self._under_way and self._under_way_bytes + size_bytes > self._options.max_in_flight_bytes:
-            self._end_oldest()
-        while self._under_way and self._under_way[0][0].done():
-            self._end_oldest()
-        future = self._portal.submit(lambda: self._deliveries.deliver(parcel))
-        self._under_way.append((future, size_bytes))
-        self._under_way_bytes += size_bytes
+    def _submit(self, sink_batch: RowBatch | SingleRow | RejectedRow) -> None:
+        size_bytes = _OVERHEAD_BYTES + sink_batch.size_bytes
+        while self._in_flight and self._in_flight_bytes + size_bytes > self._options.max_in_flight_bytes:
+            self._wait_oldest()
+        while self._in_flight and self._in_flight[0][0].done():
+            self._wait_oldest()
+        future = self._portal.submit(lambda: self._deliveries.deliver(sink_batch))
+        self._in_flight.append((future, size_bytes))
+        self._in_flight_bytes += size_bytes
 
-    def _end_oldest(self) -> None:
-        future, size_bytes = self._under_way.popleft()
-        self._under_way_bytes -= size_bytes
+    def _wait_oldest(self) -> None:
+        future, size_bytes = self._in_flight.popleft()
+        self._in_flight_bytes -= size_bytes
         future.result()
 
     def _queues_of(self, topic: str) -> Sequence[MessageQueue]:
-        place = RowPlace(self._partition, self._first_row, topic)
-        return self._portal.call(lambda: self._deliveries.queues(place, topic))
+        location = RowLocation(self._partition, self._first_row, topic)
+        return self._portal.call(lambda: self._deliveries.queues(location, topic))
 
 
 class _Deliveries:
@@ -122,95 +122,105 @@ class _Deliveries:
         self.counts = SinkCounts()
         self.is_over = False
 
-    async def queues(self, place: RowPlace, topic: str) -> list[MessageQueue]:
-        """The queues of a topic, for the row at `place`."""
+    async def queues(self, location: RowLocation, topic: str) -> list[MessageQueue]:
+        """The queues of a topic, for the row at `location`."""
         try:
-            return await self._tried(lambda: self._producer.queues(topic), lambda: place)
-        except _AnsweredError as error:
-            raise SinkRowError(place, str(error)) from error
+            return await self._with_retries(lambda: self._producer.queues(topic), lambda: location)
+        except _RejectedError as error:
+            raise SinkRowError(location, str(error)) from error
 
-    def deliver(self, parcel: Parcel | Single | Refused) -> asyncio.Future[None]:
+    def deliver(self, sink_batch: RowBatch | SingleRow | RejectedRow) -> asyncio.Future[None]:
         """Have a parcel stored; called in the order in which parcels for one queue are to be stored."""
-        if isinstance(parcel, Refused):
-            return asyncio.ensure_future(self._refuse(parcel.scene, parcel.row, parcel.error))
-        if parcel.queue is None:
-            return asyncio.ensure_future(self._send(parcel))
-        previous = self._last.get(parcel.queue)
-        task = asyncio.ensure_future(self._send_after(previous, parcel))
-        self._last[parcel.queue] = task
+        if isinstance(sink_batch, RejectedRow):
+            return asyncio.ensure_future(
+                self._report_rejected(sink_batch.origin, sink_batch.row, sink_batch.error)
+            )
+        if sink_batch.queue is None:
+            return asyncio.ensure_future(self._send(sink_batch))
+        previous = self._last.get(sink_batch.queue)
+        task = asyncio.ensure_future(self._send_after(previous, sink_batch))
+        self._last[sink_batch.queue] = task
         return task
 
-    async def _send_after(self, previous: asyncio.Future[None] | None, parcel: Parcel | Single) -> None:
+    async def _send_after(
+        self, previous: asyncio.Future[None] | None, sink_batch: RowBatch | SingleRow
+    ) -> None:
         if previous is not None:
             await asyncio.wait([previous])
             if previous.cancelled() or previous.exception() is not None:
                 return  # who waits for that one hears of it, and this one would come before it
-        await self._send(parcel)
+        await self._send(sink_batch)
 
-    async def _send(self, parcel: Parcel | Single) -> None:
+    async def _send(self, sink_batch: RowBatch | SingleRow) -> None:
         try:
-            await self._tried(lambda: self._sent(parcel), parcel.place)
-        except _AnsweredError as error:
-            await self._answered(parcel, error.response)
+            await self._with_retries(lambda: self._send_once(sink_batch), sink_batch.location)
+        except _RejectedError as error:
+            await self._handle_rejection(sink_batch, error.response)
         else:
-            self.counts.rows += parcel.count
-            self.counts.sent_bytes += parcel.size_bytes
+            self.counts.rows += sink_batch.count
+            self.counts.sent_bytes += sink_batch.size_bytes
 
-    async def _sent(self, parcel: Parcel | Single) -> None:
-        if isinstance(parcel, Parcel):
-            await self._producer.send_entries(parcel.topic, parcel.body(), parcel.count, parcel.queue)
+    async def _send_once(self, sink_batch: RowBatch | SingleRow) -> None:
+        if isinstance(sink_batch, RowBatch):
+            await self._producer.send_entries(
+                sink_batch.topic, sink_batch.body(), sink_batch.count, sink_batch.queue
+            )
         else:
-            await self._producer.send(parcel.message, queue=parcel.queue)
+            await self._producer.send(sink_batch.message, queue=sink_batch.queue)
 
-    async def _answered(self, parcel: Parcel | Single, error: ResponseError) -> None:
+    async def _handle_rejection(self, sink_batch: RowBatch | SingleRow, error: ResponseError) -> None:
         """A broker does not take the parcel, and will not later. If rows are at fault, find out which."""
         if error.code != ResponseCode.MESSAGE_ILLEGAL:
-            raise SinkRowError(parcel.place(), str(error)) from error
-        if isinstance(parcel, Parcel) and parcel.count > 1:
-            for half in parcel.halves():
+            raise SinkRowError(sink_batch.location(), str(error)) from error
+        if isinstance(sink_batch, RowBatch) and sink_batch.count > 1:
+            for half in sink_batch.halves():
                 await self._send(half)
             return
-        row = parcel.row if isinstance(parcel, Single) else int(parcel.numbers[parcel.first])
-        refusal = RowRefusedError(parcel.place(), f"the broker refuses it: {error}")
-        await self._refuse(parcel.scene, row, refusal)
+        row = (
+            sink_batch.row if isinstance(sink_batch, SingleRow) else int(sink_batch.numbers[sink_batch.first])
+        )
+        refusal = RowRefusedError(sink_batch.location(), f"the broker refuses it: {error}")
+        await self._report_rejected(sink_batch.origin, row, refusal)
 
-    async def _refuse(self, scene: Scene, row: int, refusal: RowRefusedError) -> None:
+    async def _report_rejected(self, origin: BatchOrigin, row: int, refusal: RowRefusedError) -> None:
         topic = self._options.error_topic
         if topic is None:
             raise refusal
         limit = self._options.max_message_bytes
-        message = error_message(topic, scene.rows, row, refusal, max_message_bytes=limit)
+        message = error_message(topic, origin.rows, row, refusal, max_message_bytes=limit)
         try:
-            await self._tried(lambda: self._producer.send(message), lambda: refusal.place)
-        except _AnsweredError as error:
+            await self._with_retries(lambda: self._producer.send(message), lambda: refusal.location)
+        except _RejectedError as error:
             reason = f"{refusal.reason}; and the error topic {topic!r} does not take it: {error.response}"
-            raise SinkRowError(refusal.place, reason) from error
+            raise SinkRowError(refusal.location, reason) from error
         self.counts.refused_rows += 1
 
-    async def _tried(self, attempt: Callable[[], Awaitable[T]], place: Callable[[], RowPlace]) -> T:
-        """Try until it works. SinkRowError when it does not, _AnsweredError when a broker says that it
+    async def _with_retries(
+        self, attempt: Callable[[], Awaitable[T]], location: Callable[[], RowLocation]
+    ) -> T:
+        """Try until it works. SinkRowError when it does not, _RejectedError when a broker says that it
         never will."""
         pauses_s = self._options.pauses_s()
         while True:
             try:
                 return await attempt()
             except ResponseError as error:
-                raise _AnsweredError(error) from error
+                raise _RejectedError(error) from error
             except KourouError as error:
                 pause_s = next(pauses_s, None)
                 if not error.retriable or pause_s is None or self.is_over:
-                    raise SinkRowError(place(), self._story(error)) from error
+                    raise SinkRowError(location(), self._describe_failure(error)) from error
             self.counts.retries += 1
             await asyncio.sleep(pause_s)
 
-    def _story(self, error: KourouError) -> str:
+    def _describe_failure(self, error: KourouError) -> str:
         if not error.retriable:
             return str(error)
         times = self._options.retry_times
         return f"given up after {times + 1} attempts (retryTimes is {times}); the last: {error}"
 
 
-class _AnsweredError(Exception):
+class _RejectedError(Exception):
     """A broker's answer that another attempt would get too."""
 
     def __init__(self, response: ResponseError) -> None:

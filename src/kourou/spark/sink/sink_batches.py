@@ -21,16 +21,16 @@ from kourou.protocol.names import is_retry_topic, send_topic_problem
 from kourou.spark.sink.batch_entries import (
     ALONE_BYTES,
     Entries,
+    Int64s,
     Mask,
-    Whole,
     encode_entries,
     encode_properties,
-    odd_values,
+    single_values,
 )
 from kourou.spark.sink.invalid_rows import row_message
 from kourou.spark.sink.row_ids import RowIds
 from kourou.spark.sink.sink_columns import Rows, text_at
-from kourou.spark.sink.sink_errors import RowPlace, RowRefusedError
+from kourou.spark.sink.sink_errors import RowLocation, RowRefusedError
 from kourou.spark.sink.sink_options import SinkOptions
 
 QueuesOf = Callable[[str], Sequence[MessageQueue]]
@@ -41,28 +41,28 @@ _NONE: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class BatchOrigin:
     """One Arrow batch, and where its rows lie in the partition."""
 
     rows: Rows
     partition: int
     first_row: int
 
-    def place(self, row: int, topic: str | None, last_row: int | None = None) -> RowPlace:
+    def location(self, row: int, topic: str | None, last_row: int | None = None) -> RowLocation:
         """Where a row of the batch is in the partition."""
         last = None if last_row is None else self.first_row + last_row
         keys = text_at(self.rows.keys, row)
-        return RowPlace(self.partition, self.first_row + row, topic, keys, last)
+        return RowLocation(self.partition, self.first_row + row, topic, keys, last)
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class RowBatch:
     """Rows of one topic in one batch body: entries `first` to `end` of `entries`."""
 
-    scene: Scene
+    origin: BatchOrigin
     topic: str
     queue: MessageQueue | None
-    numbers: Whole
+    numbers: Int64s
     """The row of the Arrow batch that each of the entries is."""
     entries: Entries
     first: int
@@ -82,25 +82,25 @@ class Parcel:
         """The batch body."""
         return self.entries.body(self.first, self.end)
 
-    def place(self) -> RowPlace:
+    def location(self) -> RowLocation:
         """Which rows these are."""
         first, last = int(self.numbers[self.first]), int(self.numbers[self.end - 1])
-        return self.scene.place(first, self.topic, last)
+        return self.origin.location(first, self.topic, last)
 
-    def halves(self) -> tuple[Parcel, Parcel]:
+    def halves(self) -> tuple[RowBatch, RowBatch]:
         """The same rows in two parcels."""
         middle = (self.first + self.end) // 2
         return self._part(self.first, middle), self._part(middle, self.end)
 
-    def _part(self, first: int, end: int) -> Parcel:
-        return Parcel(self.scene, self.topic, self.queue, self.numbers, self.entries, first, end)
+    def _part(self, first: int, end: int) -> RowBatch:
+        return RowBatch(self.origin, self.topic, self.queue, self.numbers, self.entries, first, end)
 
 
 @dataclass(frozen=True, slots=True)
-class Single:
+class SingleRow:
     """One row that travels alone."""
 
-    scene: Scene
+    origin: BatchOrigin
     row: int
     message: Message
     queue: MessageQueue | None
@@ -117,27 +117,27 @@ class Single:
         """How many bytes are sent, before compression."""
         return len(self.message.body)
 
-    def place(self) -> RowPlace:
+    def location(self) -> RowLocation:
         """Which row it is."""
-        return self.scene.place(self.row, self.topic)
+        return self.origin.location(self.row, self.topic)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedRow:
     """One row that no broker takes."""
 
-    scene: Scene
+    origin: BatchOrigin
     row: int
     error: RowRefusedError
 
     @property
     def size_bytes(self) -> int:
         """How large its value is, which is in memory until the error topic has been told."""
-        value = self.scene.rows.value[self.row].as_buffer()
+        value = self.origin.rows.value[self.row].as_buffer()
         return 0 if value is None else int(value.size)
 
 
-class ParcelPlan:
+class BatchPlan:
     """Makes parcels of Arrow batches, for one task. `queues_of` may wait."""
 
     def __init__(self, options: SinkOptions, queues_of: QueuesOf, ids: RowIds) -> None:
@@ -146,16 +146,18 @@ class ParcelPlan:
         self._ids = ids
         self._alone_bytes = min(ALONE_BYTES, options.batch_bytes, options.max_message_bytes + 1)
 
-    def parcels(self, scene: Scene) -> Iterator[Parcel | Single | Refused]:
+    def sink_batches(self, origin: BatchOrigin) -> Iterator[RowBatch | SingleRow | RejectedRow]:
         """All rows of a batch, each in one parcel."""
-        rows = scene.rows
+        rows = origin.rows
         if not rows.count:
             return
         ids = self._ids.column(rows.count)
         properties = encode_properties(rows, ids, drop_reserved=self._options.drop_reserved_properties)
-        is_odd = odd_values(rows, alone_bytes=self._alone_bytes) | properties.is_odd
+        is_single = single_values(rows, alone_bytes=self._alone_bytes) | properties.is_single
         topics, topic_of = self._topics(rows)
-        is_odd |= np.isin(topic_of, [code for code, topic in enumerate(topics) if not _takes_batches(topic)])
+        is_single |= np.isin(
+            topic_of, [code for code, topic in enumerate(topics) if not _takes_batches(topic)]
+        )
         queues, queue_of = self._targets(rows, topics, topic_of)
         order = _order(topic_of, queue_of)
         values, texts = rows.value, properties.texts
@@ -164,21 +166,21 @@ class ParcelPlan:
         else:
             values, texts = values.take(pa.array(order)), texts.take(pa.array(order))
         entries = encode_entries(values, texts)
-        topic_of, queue_of, is_odd = topic_of[order], queue_of[order], is_odd[order]
+        topic_of, queue_of, is_single = topic_of[order], queue_of[order], is_single[order]
         for first, end in _runs(topic_of, queue_of):
             topic, target = topics[topic_of[first]], int(queue_of[first])
             queue = queues[target] if target >= 0 else None
-            for low, high in _cuts(is_odd, first, end):
-                if is_odd[low]:
-                    yield self._single(scene, int(order[low]), topic, queue, is_lost=target == _NONE)
+            for low, high in _cuts(is_single, first, end):
+                if is_single[low]:
+                    yield self._single(origin, int(order[low]), topic, queue, is_lost=target == _NONE)
                 elif target == _NONE:
-                    yield from (_no_queue(scene, int(row), topic) for row in order[low:high])
+                    yield from (_no_queue(origin, int(row), topic) for row in order[low:high])
                 else:
                     assert topic is not None  # rows without one are odd
                     for start, stop in self._batches(entries.offsets, low, high):
-                        yield Parcel(scene, topic, queue, order, entries, start, stop)
+                        yield RowBatch(origin, topic, queue, order, entries, start, stop)
 
-    def _topics(self, rows: Rows) -> tuple[list[str | None], Whole]:
+    def _topics(self, rows: Rows) -> tuple[list[str | None], Int64s]:
         """The topics there are, and which of them each row goes to."""
         if self._options.topic is not None or rows.topic is None:
             return [self._options.topic], np.zeros(rows.count, np.int64)
@@ -186,37 +188,37 @@ class ParcelPlan:
         return [*(raw.decode("utf-8", "replace") for raw in topics), None], codes
 
     def _targets(
-        self, rows: Rows, topics: list[str | None], topic_of: Whole
-    ) -> tuple[list[MessageQueue], Whole]:
+        self, rows: Rows, topics: list[str | None], topic_of: Int64s
+    ) -> tuple[list[MessageQueue], Int64s]:
         """The queues that rows ask for, and which of them each row gets."""
         targets: list[MessageQueue] = []
         target_of = np.full(rows.count, _FREE, np.int64)
         if rows.sharding_key is None and rows.queue_id is None:
             return targets, target_of
         places: dict[MessageQueue, int] = {}
-        wishes = _Wishes.of(rows)
+        queue_keys = _QueueKeys.of(rows)
         for code, topic in enumerate(topics):
-            wanted = np.flatnonzero((topic_of == code) & wishes.is_given)
+            wanted = np.flatnonzero((topic_of == code) & queue_keys.is_set)
             if topic is None or not len(wanted) or send_topic_problem(topic):
                 continue
             choose = _QueueOf(topic, self._queues_of(topic))
-            found, wish_of = np.unique(wishes.codes[wanted], return_inverse=True)
-            queues = [choose(wishes.wish(int(wish))) for wish in found]
+            found, key_of = np.unique(queue_keys.codes[wanted], return_inverse=True)
+            queues = [choose(queue_keys.key(int(key))) for key in found]
             chosen = [_NONE if queue is None else places.setdefault(queue, len(places)) for queue in queues]
-            target_of[wanted] = np.array(chosen, np.int64)[wish_of]
+            target_of[wanted] = np.array(chosen, np.int64)[key_of]
         return list(places), target_of
 
     def _single(
-        self, scene: Scene, row: int, topic: str | None, queue: MessageQueue | None, *, is_lost: bool
-    ) -> Single | Refused:
-        place = scene.place(row, topic)
+        self, origin: BatchOrigin, row: int, topic: str | None, queue: MessageQueue | None, *, is_lost: bool
+    ) -> SingleRow | RejectedRow:
+        location = origin.location(row, topic)
         try:
-            message = row_message(scene.rows, row, self._options, place)
+            message = row_message(origin.rows, row, self._options, location)
         except RowRefusedError as error:
-            return Refused(scene, row, error)
-        return _no_queue(scene, row, topic) if is_lost else Single(scene, row, message, queue)
+            return RejectedRow(origin, row, error)
+        return _no_queue(origin, row, topic) if is_lost else SingleRow(origin, row, message, queue)
 
-    def _batches(self, offsets: Whole, low: int, high: int) -> Iterator[tuple[int, int]]:
+    def _batches(self, offsets: Int64s, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Cut rows into batches that are neither too large nor too many."""
         while low < high:
             limit = offsets[low] + self._options.batch_bytes
@@ -227,18 +229,18 @@ class ParcelPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wishes:
+class _QueueKeys:
     """Which queue rows ask for: `codes` are the same where rows ask for the same."""
 
-    codes: Whole
-    is_given: Mask
+    codes: Int64s
+    is_set: Mask
     _first: list[bytes | int]
     """What the rows say: sharding keys, or ids of queues."""
     _second: list[bytes | None]
     """The brokers beside them; None for none."""
 
     @classmethod
-    def of(cls, rows: Rows) -> _Wishes:
+    def of(cls, rows: Rows) -> _QueueKeys:
         column = rows.queue_id if rows.sharding_key is None else rows.sharding_key
         assert column is not None
         codes, first = _coded(column)
@@ -249,13 +251,13 @@ class _Wishes:
             codes = codes * len(second) + brokers
         return cls(codes, pc.is_valid(column).to_numpy(zero_copy_only=False), first, second)
 
-    def wish(self, code: int) -> tuple[bytes | int, bytes | None]:
+    def key(self, code: int) -> tuple[bytes | int, bytes | None]:
         """What the rows with this code say: a sharding key, or the id of a queue and a broker."""
         first, second = divmod(code, len(self._second))
         return self._first[first], self._second[second]
 
 
-def _coded(column: pa.Array) -> tuple[Whole, list[Any]]:
+def _coded(column: pa.Array) -> tuple[Int64s, list[Any]]:
     """The values of a column, and which of them each row has; the number of values for a row with none."""
     coded = column.dictionary_encode()
     values = coded.dictionary.to_pylist()
@@ -270,8 +272,8 @@ class _QueueOf:
         self._queues = queues
         self._message = Message(topic, b"-")
 
-    def __call__(self, wish: tuple[bytes | int, bytes | None]) -> MessageQueue | None:
-        asked, broker = wish
+    def __call__(self, key: tuple[bytes | int, bytes | None]) -> MessageQueue | None:
+        asked, broker = key
         if isinstance(asked, bytes):
             return select_by_hash(self._queues, self._message, asked.decode()) if self._queues else None
         found = [queue for queue in self._queues if queue.queue_id == asked]
@@ -285,36 +287,36 @@ def _takes_batches(topic: str | None) -> bool:
     return topic is not None and send_topic_problem(topic) is None and not is_retry_topic(topic)
 
 
-def _no_queue(scene: Scene, row: int, topic: str | None) -> Refused:
-    rows = scene.rows
+def _no_queue(origin: BatchOrigin, row: int, topic: str | None) -> RejectedRow:
+    rows = origin.rows
     queue_id = None if rows.queue_id is None else rows.queue_id[row].as_py()
     broker = text_at(rows.broker, row)
     where = f" at broker {broker!r}" if broker else ""
     reason = f"the topic has no queue {queue_id}{where} that can be written to"
-    return Refused(scene, row, RowRefusedError(scene.place(row, topic), reason))
+    return RejectedRow(origin, row, RowRefusedError(origin.location(row, topic), reason))
 
 
-def _order(topic_of: Whole, queue_of: Whole) -> Whole | None:
+def _order(topic_of: Int64s, queue_of: Int64s) -> Int64s | None:
     """The rows by topic and queue, otherwise as they are; None where they lie so already."""
     if (topic_of == topic_of[0]).all() and (queue_of == queue_of[0]).all():
         return None
     return np.lexsort((queue_of, topic_of))
 
 
-def _runs(topic_of: Whole, queue_of: Whole) -> Iterator[tuple[int, int]]:
+def _runs(topic_of: Int64s, queue_of: Int64s) -> Iterator[tuple[int, int]]:
     """From where to where topic and queue are the same."""
     changes = np.flatnonzero((np.diff(topic_of) != 0) | (np.diff(queue_of) != 0)) + 1
     bounds = [0, *changes.tolist(), len(topic_of)]
     yield from zip(bounds, bounds[1:], strict=False)
 
 
-def _cuts(is_odd: Mask, first: int, end: int) -> Iterator[tuple[int, int]]:
+def _cuts(is_single: Mask, first: int, end: int) -> Iterator[tuple[int, int]]:
     """The run from `first` to `end` in pieces: odd rows alone, those between them together."""
     low = first
-    for odd in (np.flatnonzero(is_odd[first:end]) + first).tolist():
-        if low < odd:
-            yield low, odd
-        yield odd, odd + 1
-        low = odd + 1
+    for single in (np.flatnonzero(is_single[first:end]) + first).tolist():
+        if low < single:
+            yield low, single
+        yield single, single + 1
+        low = single + 1
     if low < end:
         yield low, end

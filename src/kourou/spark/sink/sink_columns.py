@@ -128,7 +128,7 @@ def _map(column: pa.Array) -> pa.Array:
     return column.cast(pa.map_(pa.large_string(), pa.large_string()))
 
 
-def _whole(column: pa.Array) -> pa.Array:
+def _int64(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64())
 
 
@@ -136,8 +136,8 @@ _AS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     **dict.fromkeys(("topic", "value", "tags", "sharding_key", "broker"), _bytes),
     "keys": _keys,
     "properties": _map,
-    "queue_id": _whole,
-    "delay_ms": _whole,
+    "queue_id": _int64,
+    "delay_ms": _int64,
 }
 
 
@@ -149,6 +149,6 @@ def text_at(column: pa.Array | None, row: int) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def is_given(column: pa.Array) -> pa.Array:
+def is_set(column: pa.Array) -> pa.Array:
     """Where a column is neither null nor empty."""
     return pc.fill_null(pc.greater(pc.binary_length(column), 0), False)

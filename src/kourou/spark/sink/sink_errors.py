@@ -8,7 +8,7 @@ from kourou.errors import KourouError
 
 
 @dataclass(frozen=True, slots=True)
-class RowPlace:
+class RowLocation:
     """Which row: its number within its partition, from 0, and what of it a user knows it by."""
 
     partition: int
@@ -31,13 +31,13 @@ class RowPlace:
 class SinkRowError(KourouError):
     """A row was not written. Rows before and after it may have been: write them again, they come twice."""
 
-    def __init__(self, place: RowPlace, reason: str) -> None:
-        super().__init__(f"{place}: {reason}")
-        self.place = place
+    def __init__(self, location: RowLocation, reason: str) -> None:
+        super().__init__(f"{location}: {reason}")
+        self.location = location
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[SinkRowError], tuple[RowPlace, str]]:
-        return type(self), (self.place, self.reason)
+    def __reduce__(self) -> tuple[type[SinkRowError], tuple[RowLocation, str]]:
+        return type(self), (self.location, self.reason)
 
 
 class RowRefusedError(SinkRowError):

@@ -10,7 +10,7 @@ from kourou.errors import KourouError
 from kourou.spark.sink.sink_options import SinkOptions
 from kourou.spark.sink.sink_producer import WorkerProducer
 
-_PATIENCE_S: Final = 5.0
+_TIMEOUT_S: Final = 5.0
 """A stream that runs may meet a name server that is being restarted: so long it is waited for."""
 _PAUSE_S: Final = 0.25
 
@@ -29,10 +29,10 @@ def check_reachable(options: SinkOptions) -> None:
         worker.stop()
 
 
-def check_reachable_once(options: SinkOptions, patience_s: float = _PATIENCE_S) -> None:
+def check_reachable_once(options: SinkOptions, timeout_s: float = _TIMEOUT_S) -> None:
     """The same, if this process has not done so for these options; what may pass is looked at again until
-    `patience_s` are over."""
-    deadline = time.monotonic() + patience_s
+    `timeout_s` are over."""
+    deadline = time.monotonic() + timeout_s
     while options not in _reached:
         try:
             check_reachable(options)

@@ -63,7 +63,7 @@ class BatchBuilder:
         try:
             return _parsed(texts, kind)
         except pa.ArrowInvalid:
-            is_bad = pc.is_in(texts, value_set=_unfit(texts, kind))
+            is_bad = pc.is_in(texts, value_set=_unparsable(texts, kind))
         if self._property_errors == "null":
             return _parsed(pc.if_else(is_bad, pa.scalar(None, pa.string()), texts), kind)
         row = is_bad.index(True).as_py()
@@ -117,7 +117,7 @@ def _parsed(texts: Any, kind: Any) -> Any:
     return texts if texts.type == kind else texts.cast(kind)
 
 
-def _unfit(texts: Any, kind: Any) -> Any:
+def _unparsable(texts: Any, kind: Any) -> Any:
     """The values that are not of this type."""
     unfit = []
     for value in pc.unique(texts.drop_null()):

@@ -24,9 +24,9 @@ from kourou.protocol.compression import inflate_body
 from kourou.protocol.message_id import host_text, offset_msg_id
 from kourou.protocol.properties import MessageConst
 from kourou.spark.source.arrow_pieces import pieces
-from kourou.spark.source.even_properties import EvenProperties
 from kourou.spark.source.property_table import PropertyTable
 from kourou.spark.source.record_spans import BORN_V6, STORE_V6, RecordSpans
+from kourou.spark.source.uniform_properties import UniformProperties
 
 PROPERTY_PREFIX: Final = "property_"
 _COMPRESSED: Final = 1
@@ -49,9 +49,9 @@ class Rows:
         return len(self.records)
 
     @cached_property
-    def properties(self) -> EvenProperties | PropertyTable:
+    def properties(self) -> UniformProperties | PropertyTable:
         """Their properties; found when a column needs them."""
-        return EvenProperties.of(self.records) or PropertyTable(self.records)
+        return UniformProperties.of(self.records) or PropertyTable(self.records)
 
     @cached_property
     def bodies(self) -> Any:

@@ -26,7 +26,7 @@ from kourou.errors import ConfigError, KourouError
 from kourou.spark.plain_errors import hide_closed_sockets, plain_errors
 from kourou.spark.source.arrow_batches import BatchBuilder
 from kourou.spark.source.columns import check_schema, chosen_columns, default_schema
-from kourou.spark.source.offset_spec import EARLIEST_POINT
+from kourou.spark.source.offset_spec import EARLIEST_SPEC
 from kourou.spark.source.offsets import Positions
 from kourou.spark.source.options import ENDING_OPTION_NAMES, SourceOptions
 from kourou.spark.source.planning import QueueRange, plan_tasks, ranges_between
@@ -86,7 +86,7 @@ class RocketmqDataSource(DataSource):
         try:
             return RocketmqStreamReader(self._stream_options(schema), schema)
         except KourouError as error:
-            return RefusedStreamReader(error)
+            return InvalidStreamReader(error)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -159,7 +159,7 @@ class RocketmqReader(DataSourceReader):
         options = self.options
         lookup = QueueLookup(shared_client(options.connection), options)
         queues = lookup.queues()
-        begin = lookup.resolve(queues, options.starting or EARLIEST_POINT)
+        begin = lookup.resolve(queues, options.starting or EARLIEST_SPEC)
         end = lookup.resolve(queues, options.ending, is_end=True)
         return ranges_between(begin, end)
 
@@ -275,7 +275,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: Spark may not call it, and the process ends."""
 
 
-class RefusedStreamReader(DataSourceStreamReader):
+class InvalidStreamReader(DataSourceStreamReader):
     """Says what is wrong with a stream as soon as it is asked anything: an error of `streamReader` itself is
     lost in Spark (4.3), which then complains of a variable of its own."""
 

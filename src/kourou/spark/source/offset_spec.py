@@ -19,14 +19,14 @@ from kourou.spark.source.offsets import OFFSETS_FORM, QueueOffsets, parse_by_que
 _TIMES_FORM: Final = '{"topic": {"broker-a": {"0": 1769846400000, "1": "2026-01-31T08:00:00+00:00"}}}'
 _TIME: Final = "a number of milliseconds since 1970, or a time such as 2026-01-31T08:00:00+00:00"
 
-WhereKind = Literal["earliest", "latest", "timestamp", "offsets", "timestamps"]
+SpecKind = Literal["earliest", "latest", "timestamp", "offsets", "timestamps"]
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class OffsetSpec:
     """A point in every queue: by a word, by a time, or queue by queue."""
 
-    kind: WhereKind
+    kind: SpecKind
     timestamp_ms: int = 0
     offsets: QueueOffsets = field(default_factory=dict)
     timestamps_ms: QueueOffsets = field(default_factory=dict)
@@ -37,16 +37,16 @@ class Where:
         return self.timestamp_ms if self.kind == "timestamp" else self.timestamps_ms.get(queue)
 
 
-EARLIEST_POINT: Final = Where("earliest")
-LATEST_POINT: Final = Where("latest")
+EARLIEST_SPEC: Final = OffsetSpec("earliest")
+LATEST_SPEC: Final = OffsetSpec("latest")
 
 
-def read_point(reader: OptionReader, word: str, default: Where | None) -> Where | None:
+def read_offset_spec(reader: OptionReader, word: str, default: OffsetSpec | None) -> OffsetSpec | None:
     """The point that options say; `word` is `starting` or `ending`."""
-    ways: dict[str, Callable[[str], Where]] = {
-        f"{word}Offsets": _where,
-        f"{word}Timestamp": _when,
-        f"{word}OffsetsByTimestamp": _when_by_queue,
+    ways: dict[str, Callable[[str], OffsetSpec]] = {
+        f"{word}Offsets": _parse_offsets,
+        f"{word}Timestamp": _parse_timestamp,
+        f"{word}OffsetsByTimestamp": _parse_timestamps,
     }
     given = [name for name in ways if reader.has(name)]
     if len(given) > 1:
@@ -56,7 +56,7 @@ def read_point(reader: OptionReader, word: str, default: Where | None) -> Where 
     return default
 
 
-def check_order(reader: OptionReader, starting: Where | None, ending: Where | None) -> None:
+def check_order(reader: OptionReader, starting: OffsetSpec | None, ending: OffsetSpec | None) -> None:
     """Add a problem where the options name an end that lies before the beginning: such a read would be empty.
 
     Only options of the same kind are compared; whether a time lies before an offset, brokers alone know.
@@ -66,19 +66,19 @@ def check_order(reader: OptionReader, starting: Where | None, ending: Where | No
     if starting.kind == ending.kind == "timestamp":
         if starting.timestamp_ms > ending.timestamp_ms:
             reader.problems.append(
-                _reversed(_shown_time(starting.timestamp_ms), _shown_time(ending.timestamp_ms))
+                _reversed(_format_time(starting.timestamp_ms), _format_time(ending.timestamp_ms))
             )
         return
     for queue in sorted({*starting.timestamps_ms, *ending.timestamps_ms}):
         begin_ms, end_ms = starting.time_of(queue), ending.time_of(queue)
         if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
             reader.problems.append(
-                f"{_shown_queue(queue)}: {_reversed(_shown_time(begin_ms), _shown_time(end_ms))}"
+                f"{_format_queue(queue)}: {_reversed(_format_time(begin_ms), _format_time(end_ms))}"
             )
     for queue in sorted(starting.offsets.keys() & ending.offsets.keys()):
         begin, end = starting.offsets[queue], ending.offsets[queue]
         if begin > end >= 0:  # below 0 there are words: earliest, latest
-            reader.problems.append(f"{_shown_queue(queue)}: {_reversed(f'offset {begin}', f'offset {end}')}")
+            reader.problems.append(f"{_format_queue(queue)}: {_reversed(f'offset {begin}', f'offset {end}')}")
 
 
 def _reversed(begin: str, end: str) -> str:
@@ -87,34 +87,34 @@ def _reversed(begin: str, end: str) -> str:
     )
 
 
-def _shown_time(time_ms: int) -> str:
+def _format_time(time_ms: int) -> str:
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
     except (ValueError, OverflowError):  # beyond the year 9999
         return f"{time_ms} ms"
 
 
-def _shown_queue(queue: MessageQueue) -> str:
+def _format_queue(queue: MessageQueue) -> str:
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
 
 
-def _where(text: str) -> Where:
+def _parse_offsets(text: str) -> OffsetSpec:
     word = text.lower()
     if word == "earliest":
-        return EARLIEST_POINT
+        return EARLIEST_SPEC
     if word == "latest":
-        return LATEST_POINT
+        return LATEST_SPEC
     if not text.startswith("{"):
         raise ValueError(f"it is earliest, latest, or JSON with the offset of each queue: {OFFSETS_FORM}")
-    return Where("offsets", offsets=parse_offsets(text))
+    return OffsetSpec("offsets", offsets=parse_offsets(text))
 
 
-def _when(text: str) -> Where:
-    return Where("timestamp", _milliseconds(text))
+def _parse_timestamp(text: str) -> OffsetSpec:
+    return OffsetSpec("timestamp", _milliseconds(text))
 
 
-def _when_by_queue(text: str) -> Where:
-    return Where("timestamps", timestamps_ms=parse_by_queue(text, _queue_time, _TIMES_FORM))
+def _parse_timestamps(text: str) -> OffsetSpec:
+    return OffsetSpec("timestamps", timestamps_ms=parse_by_queue(text, _queue_time, _TIMES_FORM))
 
 
 class _SecondsError(ValueError):

@@ -61,8 +61,8 @@ class Positions:
                 f"{content['version']}, this one reads up to {VERSION}; upgrade, or use another checkpoint"
             )
         try:
-            offsets = flat(content["offsets"], _noted_offset)
-            began = flat(content.get("began", {}), _noted_offset)
+            offsets = flat(content["offsets"], _stored_offset)
+            began = flat(content.get("began", {}), _stored_offset)
         except (KeyError, ValueError) as error:
             raise ConfigError(f"the checkpoint's offsets cannot be read: {error}") from error
         return cls(offsets, began, bool(content.get("initial", False)))
@@ -102,7 +102,7 @@ def flat(tree: Any, number: Callable[[Any, str], int], form: str = OFFSETS_FORM)
 
 def parse_offsets(text: str) -> QueueOffsets:
     """Offsets from an option's JSON, `earliest` and `latest` among them; ValueError says what is wrong."""
-    return parse_by_queue(text, _asked_offset, OFFSETS_FORM)
+    return parse_by_queue(text, _requested_offset, OFFSETS_FORM)
 
 
 def parse_by_queue(text: str, number: Callable[[Any, str], int], form: str) -> QueueOffsets:
@@ -123,13 +123,13 @@ def _object(value: Any, what: str, form: str) -> dict[str, Any]:
     return value
 
 
-def _asked_offset(value: Any, where: str) -> int:
+def _requested_offset(value: Any, where: str) -> int:
     if isinstance(value, str) and value.lower() in _WORDS:
         return _WORDS[value.lower()]
     return _offset(value, where, EARLIEST, ", or earliest (-2) or latest (-1)")
 
 
-def _noted_offset(value: Any, where: str) -> int:
+def _stored_offset(value: Any, where: str) -> int:
     return _offset(value, where, 0)
 
 

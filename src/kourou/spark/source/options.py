@@ -22,7 +22,7 @@ from kourou.protocol.filter import compile_filter
 from kourou.protocol.names import topic_problem, user_group_problem
 from kourou.protocol.tags import SUB_ALL, parse_tag_expression
 from kourou.spark.option_reader import OptionReader
-from kourou.spark.source.offset_spec import LATEST_POINT, Where, check_order, read_point
+from kourou.spark.source.offset_spec import LATEST_SPEC, OffsetSpec, check_order, read_offset_spec
 
 _MIB: Final = 1024 * 1024
 _MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
@@ -136,8 +136,8 @@ class SourceOptions:
     topic_pattern: str | None = None
     queues: tuple[MessageQueue, ...] = ()
     """From `assign`; an empty broker name stands for every broker of the topic."""
-    starting: Where | None = None
-    ending: Where = LATEST_POINT
+    starting: OffsetSpec | None = None
+    ending: OffsetSpec = LATEST_SPEC
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -247,7 +247,10 @@ def _which(reader: OptionReader) -> dict[str, Any]:
 
 
 def _from_to(reader: OptionReader) -> dict[str, Any]:
-    starting, ending = read_point(reader, "starting", None), read_point(reader, "ending", LATEST_POINT)
+    starting, ending = (
+        read_offset_spec(reader, "starting", None),
+        read_offset_spec(reader, "ending", LATEST_SPEC),
+    )
     check_order(reader, starting, ending)
     return {
         "starting": starting,

@@ -29,7 +29,7 @@ from kourou.protocol.tags import parse_tag_expression
 from kourou.spark.source.columns import known_columns
 from kourou.spark.source.options import SourceOptions
 from kourou.spark.source.planning import QueueRange
-from kourou.spark.source.queue_lookup import answered
+from kourou.spark.source.queue_lookup import offsets_or_raise
 from kourou.spark.source.source_client import SourceClient
 
 _CLOCK_SLACK_MS: Final = 10 * 60 * 1000
@@ -81,10 +81,10 @@ class PushedFilters:
             return None
         if isinstance(each, In):
             values = tuple(each.value)
-            return Condition(attribute[0], "in", values) if all(map(_is_plain, values)) else None
+            return Condition(attribute[0], "in", values) if all(map(_is_comparable, values)) else None
         found = _COMPARISONS.get(type(each))
         value = getattr(each, "value", None)
-        return Condition(attribute[0], found[0], value) if found and _is_plain(value) else None
+        return Condition(attribute[0], found[0], value) if found and _is_comparable(value) else None
 
     # -- queues and ranges -----------------------------------------------------------------------
 
@@ -100,10 +100,14 @@ class PushedFilters:
         """The ranges without offsets that cannot be wanted."""
         low_ms, high_ms = _bounds(self._of("store_timestamp"), _milliseconds)
         if low_ms is not None:
-            begins = answered(client.offsets_at([each.queue for each in ranges], low_ms - _CLOCK_SLACK_MS))
+            begins = offsets_or_raise(
+                client.offsets_at([each.queue for each in ranges], low_ms - _CLOCK_SLACK_MS)
+            )
             ranges = [replace(each, begin=max(each.begin, begins[each.queue])) for each in ranges]
         if high_ms is not None:
-            ends = answered(client.offsets_at([each.queue for each in ranges], high_ms + _CLOCK_SLACK_MS))
+            ends = offsets_or_raise(
+                client.offsets_at([each.queue for each in ranges], high_ms + _CLOCK_SLACK_MS)
+            )
             ranges = [replace(each, end=min(each.end, ends[each.queue])) for each in ranges]
         low, high = _bounds(self._of("queue_offset"), int)
         if low is not None:
@@ -139,7 +143,7 @@ def _mask(column: Any, condition: Condition) -> Any:
     return getattr(pc, condition.word)(column, pa.scalar(condition.value).cast(column.type))
 
 
-def _is_plain(value: Any) -> bool:
+def _is_comparable(value: Any) -> bool:
     if isinstance(value, datetime):
         return value.tzinfo is not None
     return isinstance(value, str | int | bytes) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ from kourou.errors import ConfigError, KourouError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_inner_topic
 from kourou.spark.source.data_loss import DataLossError
-from kourou.spark.source.offset_spec import Where
+from kourou.spark.source.offset_spec import OffsetSpec
 from kourou.spark.source.offsets import EARLIEST, LATEST, QueueOffsets
 from kourou.spark.source.options import SourceOptions
 from kourou.spark.source.source_client import Answers, SourceClient
@@ -54,7 +54,7 @@ class QueueLookup:
         reason = f"the name server does not know it{hint}; create it with `kourou topic create`"
         return NoRouteError(topic, reason)
 
-    def means(self, queue: MessageQueue) -> bool:
+    def selects(self, queue: MessageQueue) -> bool:
         """Whether the options mean a queue, be it there now or not: nobody is asked."""
         options = self._options
         if options.queues:
@@ -62,7 +62,7 @@ class QueueLookup:
             return not self._named_queues.isdisjoint((queue, of_any_broker))
         if options.topic_pattern is None:
             return queue.topic in self._named_topics
-        return bool(re.fullmatch(options.topic_pattern, queue.topic)) and self._is_wanted(queue.topic)
+        return bool(re.fullmatch(options.topic_pattern, queue.topic)) and self._may_match(queue.topic)
 
     def _topics(self) -> list[str]:
         options = self._options
@@ -72,10 +72,10 @@ class QueueLookup:
             return list(options.topics)
         matches = re.compile(options.topic_pattern).fullmatch
         return sorted(
-            topic for topic in self._client.topic_names() if matches(topic) and self._is_wanted(topic)
+            topic for topic in self._client.topic_names() if matches(topic) and self._may_match(topic)
         )
 
-    def _is_wanted(self, topic: str) -> bool:
+    def _may_match(self, topic: str) -> bool:
         """Whether a pattern may mean it: half, delayed and retried messages have to be asked for."""
         return self._options.include_system_topics or not is_inner_topic(topic)
 
@@ -90,43 +90,47 @@ class QueueLookup:
             }
             if not matching:
                 raise ConfigError(
-                    f"option assign: there is no {_shown(wanted)}; {_there_are(wanted.topic, queues)}"
+                    f"option assign: there is no {_describe_queue(wanted)}; {_list_queues(wanted.topic, queues)}"
                 )
             found |= matching
         return sorted(found)
 
     # -- points ----------------------------------------------------------------------------------
 
-    def resolve(self, queues: Iterable[MessageQueue], where: Where, *, is_end: bool = False) -> QueueOffsets:
+    def resolve(
+        self, queues: Iterable[MessageQueue], spec: OffsetSpec, *, is_end: bool = False
+    ) -> QueueOffsets:
         """The offset of a point in each queue. KourouError where a broker cannot be asked."""
         wanted = list(queues)
-        if where.kind == "earliest":
-            return answered(self._client.min_offsets(wanted))
-        if where.kind == "latest":
-            return answered(self._client.max_offsets(wanted))
-        if where.kind == "timestamp":
-            return answered(self._client.offsets_at(wanted, where.timestamp_ms))
+        if spec.kind == "earliest":
+            return offsets_or_raise(self._client.min_offsets(wanted))
+        if spec.kind == "latest":
+            return offsets_or_raise(self._client.max_offsets(wanted))
+        if spec.kind == "timestamp":
+            return offsets_or_raise(self._client.offsets_at(wanted, spec.timestamp_ms))
         word = "endingOffsets" if is_end else "startingOffsets"
-        if where.kind == "timestamps":
-            _check_named(where.timestamps_ms, wanted, f"{word}ByTimestamp")
-            return self._by_time(wanted, where.timestamps_ms, is_end=is_end)
-        _check_named(where.offsets, wanted, word)
-        return self._by_queue(wanted, where.offsets, word, is_end=is_end)
+        if spec.kind == "timestamps":
+            _check_named(spec.timestamps_ms, wanted, f"{word}ByTimestamp")
+            return self._by_time(wanted, spec.timestamps_ms, is_end=is_end)
+        _check_named(spec.offsets, wanted, word)
+        return self._by_queue(wanted, spec.offsets, word, is_end=is_end)
 
     def _by_time(self, queues: list[MessageQueue], times_ms: QueueOffsets, *, is_end: bool) -> QueueOffsets:
         others = [queue for queue in queues if queue not in times_ms]
         # Those that are not named are read whole.
-        found = answered(self._client.max_offsets(others) if is_end else self._client.min_offsets(others))
+        found = offsets_or_raise(
+            self._client.max_offsets(others) if is_end else self._client.min_offsets(others)
+        )
         for time_ms in set(times_ms.values()):
             named = [queue for queue in queues if times_ms.get(queue) == time_ms]
-            found |= answered(self._client.offsets_at(named, time_ms))
+            found |= offsets_or_raise(self._client.offsets_at(named, time_ms))
         return found
 
     def _by_queue(
         self, queues: list[MessageQueue], offsets: QueueOffsets, word: str, *, is_end: bool
     ) -> QueueOffsets:
-        low = answered(self._client.min_offsets(queues))
-        high = answered(self._client.max_offsets(queues))
+        low = offsets_or_raise(self._client.min_offsets(queues))
+        high = offsets_or_raise(self._client.max_offsets(queues))
         words = {EARLIEST: low, LATEST: high}
         found = {}
         for queue in queues:
@@ -153,25 +157,27 @@ class QueueLookup:
 def _check_named(named: Iterable[MessageQueue], queues: list[MessageQueue], option: str) -> None:
     for queue in named:
         if queue not in queues:
-            there_are = _there_are(queue.topic, queues)
-            raise ConfigError(f"option {option}: there is no {_shown(queue)} to read; {there_are}")
+            there_are = _list_queues(queue.topic, queues)
+            raise ConfigError(f"option {option}: there is no {_describe_queue(queue)} to read; {there_are}")
 
 
-def answered(answers: Answers) -> QueueOffsets:
+def offsets_or_raise(answers: Answers) -> QueueOffsets:
     """The answers, if there are all."""
     offsets: QueueOffsets = {}
     for queue, answer in answers.items():
         if isinstance(answer, KourouError):
-            raise KourouError(f"{_shown(queue)} cannot be asked for its offsets: {answer}") from answer
+            raise KourouError(
+                f"{_describe_queue(queue)} cannot be asked for its offsets: {answer}"
+            ) from answer
         offsets[queue] = answer
     return offsets
 
 
-def _shown(queue: MessageQueue) -> str:
+def _describe_queue(queue: MessageQueue) -> str:
     broker = f" of broker {queue.broker_name!r}" if queue.broker_name else ""
     return f"queue {queue.queue_id}{broker}, topic {queue.topic!r}"
 
 
-def _there_are(topic: str, queues: Iterable[MessageQueue]) -> str:
+def _list_queues(topic: str, queues: Iterable[MessageQueue]) -> str:
     names = [f"{queue.broker_name}/{queue.queue_id}" for queue in queues if queue.topic == topic]
     return f"the topic has {', '.join(names[:20])}" if names else "it is no topic that is read"

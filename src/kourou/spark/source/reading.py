@@ -58,7 +58,7 @@ class _RangeReader:
         size_bytes = 0
         for chunk in self._client.chunks(self._piece, self._options, self._state):
             if not self._is_counted:
-                self._tell_gaps()
+                self._report_gaps()
             bodies.append(chunk.body)
             size_bytes += len(chunk.body)
             # A batch is rather a little small than almost twice as large, and its bytes put together anew.
@@ -78,7 +78,7 @@ class _RangeReader:
 
     # -- what is missing -------------------------------------------------------------------------
 
-    def _tell_gaps(self) -> None:
+    def _report_gaps(self) -> None:
         while self._state.gaps:
             self._lost(*self._state.gaps.pop(0))
 
@@ -100,7 +100,7 @@ class _RangeReader:
     def _check_end(self) -> None:
         end = self._piece.end
         if not self._is_counted:
-            self._tell_gaps()
+            self._report_gaps()
             self._next_offset = self._state.position
         if self._next_offset < end:
             self._lost(self._next_offset, end)

@@ -42,8 +42,8 @@ _U8: Final = np.dtype(">u1")
 _I16: Final = np.dtype(">i2")
 _I32: Final = np.dtype(">i4")
 _I64: Final = np.dtype(">i8")
-_FIRST_LOOK: Final = 64
-_LAST_LOOK: Final = 16_384
+_MIN_LOOKAHEAD: Final = 64
+_MAX_LOOKAHEAD: Final = 16_384
 _ONE_BY_ONE: Final = 1_024
 
 
@@ -59,19 +59,19 @@ def record_bounds(raw: bytes) -> Int64s:
 def leading_bounds(raw: bytes) -> Int64s:
     """The same for the records at the start of `raw`, up to the first that does not fit in, or is none."""
     parts: list[Int64s] = []
-    at, look = 0, _FIRST_LOOK
+    at, look = 0, _MIN_LOOKAHEAD
     while at < len(raw):
         count, size = _run(raw, at, look)
-        if count >= _FIRST_LOOK // 4:
+        if count >= _MIN_LOOKAHEAD // 4:
             parts.append(np.arange(at, at + count * size, size, dtype=np.int64))
             at += count * size
-            look = min(look * 4, _LAST_LOOK)
+            look = min(look * 4, _MAX_LOOKAHEAD)
             continue
         starts, following = _steps(raw, at)
         if following == at:
             break
         parts.append(starts)
-        at, look = following, _FIRST_LOOK
+        at, look = following, _MIN_LOOKAHEAD
     return np.append(np.concatenate(parts), at) if parts else np.zeros(1, np.int64)
 
 

@@ -103,11 +103,11 @@ class SourceClient(PullConsumer):
 
     def min_offsets(self, queues: Iterable[MessageQueue]) -> Answers:
         """Of each queue, the first offset that is still there."""
-        return self._ask_all(queues, self._client.min_offset)
+        return self._query_all(queues, self._client.min_offset)
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> Answers:
         """Of each queue, the offset of its next message."""
-        return self._ask_all(queues, self._client.max_offset)
+        return self._query_all(queues, self._client.max_offset)
 
     def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> Answers:
         """Of each queue, the offset of the first message that was stored at this time or later."""
@@ -117,7 +117,7 @@ class SourceClient(PullConsumer):
             guess = await self._client.search_offset(queue, timestamp_ms)
             return await first_stored_at(partial(self._stored_at, queue), timestamp_ms, low, high, guess)
 
-        return self._ask_all(queues, ask)
+        return self._query_all(queues, ask)
 
     async def _stored_at(self, queue: MessageQueue, queue_offset: int) -> int | None:
         result = await self._client.pull(queue, queue_offset=queue_offset, max_messages=1)
@@ -130,7 +130,7 @@ class SourceClient(PullConsumer):
         async def ask(queue: MessageQueue) -> PullResult:
             return await client.pull(queue, queue_offset=offsets[queue], max_messages=SAMPLE_ROWS)
 
-        found = self._ask_all(offsets, ask)
+        found = self._query_all(offsets, ask)
         return {queue: result for queue, result in found.items() if isinstance(result, PullResult)}
 
     def publish(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
@@ -140,27 +140,27 @@ class SourceClient(PullConsumer):
             await self._client.commit(queue, offsets[queue])
             return offsets[queue]
 
-        answers = self._ask_all(offsets, tell)
+        answers = self._query_all(offsets, tell)
         for queue, answer in answers.items():
             if isinstance(answer, KourouError):
                 _log.warning("group %s: progress of %s is not published: %s", self.group, queue, answer)
         return {queue: answer for queue, answer in answers.items() if isinstance(answer, int)}
 
-    def _ask_all(
+    def _query_all(
         self, queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Coroutine[Any, Any, Any]]
     ) -> dict[MessageQueue, Any]:
         wanted = list(queues)
 
-        async def ask_one(queue: MessageQueue) -> Any:
+        async def query_one(queue: MessageQueue) -> Any:
             try:
                 return await ask(queue)
             except KourouError as error:
                 return error
 
-        async def ask_each() -> list[Any]:
-            return await asyncio.gather(*map(ask_one, wanted))
+        async def query_each() -> list[Any]:
+            return await asyncio.gather(*map(query_one, wanted))
 
-        return dict(zip(wanted, self._call(ask_each), strict=True)) if wanted else {}
+        return dict(zip(wanted, self._call(query_each), strict=True)) if wanted else {}
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -177,18 +177,18 @@ class SourceClient(PullConsumer):
                 for chunk in self._read(reader):
                     failures = 0
                     told += chunk.skipped
-                    _note_gap(state, chunk.begin_offset, chunk.skipped)
+                    _add_gap(state, chunk.begin_offset, chunk.skipped)
                     state.position = chunk.next_offset
                     yield chunk
                 return
             except KourouError as error:
                 failures += 1
-                if failures > options.fetch_retries or not _may_pass(error):
+                if failures > options.fetch_retries or not _is_transient(error):
                     raise
                 _log.warning("%s at offset %d, tried again: %s", piece.queue, state.position, error)
             finally:
                 state.position = max(state.position, reader.position or 0)
-                _note_gap(state, state.position, reader.skipped - told)
+                _add_gap(state, state.position, reader.skipped - told)
             time.sleep(RETRY_PAUSE_S)
 
     def _reader(self, piece: QueueRange, options: SourceOptions, begin_offset: int) -> QueueReader:
@@ -231,19 +231,19 @@ async def first_stored_at(
     return low
 
 
-def _note_gap(state: ReadState, end: int, length: int) -> None:
+def _add_gap(state: ReadState, end: int, length: int) -> None:
     if length > 0:
         state.gaps.append((end - length, end))
 
 
-def _may_pass(error: KourouError) -> bool:
+def _is_transient(error: KourouError) -> bool:
     if isinstance(error, ResponseError):
-        return error.code in _PASSING
+        return error.code in _TRANSIENT_CODES
     # A broker that is restarted is not known for a moment.
     return error.retriable or isinstance(error, NoRouteError)
 
 
-_PASSING: Final = frozenset(
+_TRANSIENT_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
         ResponseCode.SYSTEM_BUSY,

@@ -115,7 +115,7 @@ def read_store(options: SourceOptions, builder: BatchBuilder, part: StorePartiti
     """Arrow batches of the wanted records of one part. DamageError where the log is damaged, unless
     `failOnDataLoss` is off: then reading goes on behind the damage."""
     make_worker_ready()
-    wanted = _Wanted(options)
+    wanted = _RecordFilter(options)
     with Files().open(Path(part.path), writable=False) as file:
         for records in _PartReader(file, part, options).records():
             chosen = records.select(wanted.rows(records))
@@ -125,7 +125,7 @@ def read_store(options: SourceOptions, builder: BatchBuilder, part: StorePartiti
                 yield from builder.batches(chosen, topic=topic, tags=wanted.tags)
 
 
-class _Wanted:
+class _RecordFilter:
     """Which records are read, by topic and time."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -17,11 +17,11 @@ from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.record import record_positions
 from kourou.spark.source.data_loss import GO_ON, DataLossError
-from kourou.spark.source.offset_spec import LATEST_POINT
+from kourou.spark.source.offset_spec import LATEST_SPEC
 from kourou.spark.source.offsets import Positions, QueueOffsets, nested
 from kourou.spark.source.options import SourceOptions
 from kourou.spark.source.planning import limited_end
-from kourou.spark.source.queue_lookup import QueueLookup, answered
+from kourou.spark.source.queue_lookup import QueueLookup, offsets_or_raise
 from kourou.spark.source.record_spans import RecordSpans
 from kourou.spark.source.source_client import SourceClient
 
@@ -53,7 +53,7 @@ class StreamDriver:
         self._now_s = now_s
         self._initial: Positions | None = None
         self._queues: list[MessageQueue] = []
-        self._looked_at = float("-inf")
+        self._discovered_at = float("-inf")
         self._target: QueueOffsets | None = None
         self._published: QueueOffsets = {}
         self._publish_from = float("-inf")
@@ -70,21 +70,21 @@ class StreamDriver:
         """Where a query without a checkpoint begins. Asked twice it is the same."""
         if self._initial is None:
             queues = self._find_queues()
-            offsets = self._lookup.resolve(queues, self._options.starting or LATEST_POINT)
+            offsets = self._lookup.resolve(queues, self._options.starting or LATEST_SPEC)
             self._initial = Positions(offsets, is_initial=True)
         return self._initial
 
     def _find_queues(self) -> list[MessageQueue]:
         """All queues, asked for every now and then: topics, brokers and queues may be new."""
-        if self._clock() - self._looked_at >= self._options.discovery_interval_ms / 1000:
+        if self._clock() - self._discovered_at >= self._options.discovery_interval_ms / 1000:
             self._queues = self._lookup.queues()
-            self._looked_at = self._clock()
+            self._discovered_at = self._clock()
         return self._queues
 
     def stop_at_now(self) -> None:
         """Behind what is there now, nothing is there for this query."""
-        self._looked_at = float("-inf")
-        self._target = answered(self._client.max_offsets(self._find_queues()))
+        self._discovered_at = float("-inf")
+        self._target = offsets_or_raise(self._client.max_offsets(self._find_queues()))
 
     # -- where a batch ends ----------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class StreamDriver:
 
     def _available(self, start: Positions) -> QueueOffsets:
         """Where the queues end, as far as brokers can be asked; the others have nothing for now."""
-        meant = self._still_meant(start)
+        selected = self._selected(start)
         if self._target is not None:
             self._ends = self._target
             return self._target
@@ -150,9 +150,9 @@ class StreamDriver:
             queues = self._find_queues()
         except KourouError as error:
             _log.warning("no look for new queues: %s", error)
-            self._looked_at = self._clock()  # a name server that is away is not asked at every look
+            self._discovered_at = self._clock()  # a name server that is away is not asked at every look
             queues = self._queues
-        wanted = sorted({*queues, *meant})
+        wanted = sorted({*queues, *selected})
         answers = self._client.max_offsets(wanted)
         failed = {queue: answer for queue, answer in answers.items() if isinstance(answer, KourouError)}
         if failed.keys() - self._failing:  # told once, not at every look
@@ -162,11 +162,11 @@ class StreamDriver:
         self._ends = {queue: answer for queue, answer in answers.items() if isinstance(answer, int)}
         return self._ends
 
-    def _still_meant(self, start: Positions) -> list[MessageQueue]:
+    def _selected(self, start: Positions) -> list[MessageQueue]:
         """The queues of `start` that the options mean. Others were read with other options; they stay in the
         checkpoint as they are, so that whoever means them again goes on from there."""
-        meant = list(filter(self._lookup.means, start.offsets))
-        left_out = start.offsets.keys() - set(meant)
+        selected = list(filter(self._lookup.selects, start.offsets))
+        left_out = start.offsets.keys() - set(selected)
         if left_out - self._left_out:  # told once, not at every look
             _log.warning(
                 "%d of %d queues in the checkpoint are not read: the options do not mean them any more: %s",
@@ -175,7 +175,7 @@ class StreamDriver:
                 ", ".join(sorted({queue.topic for queue in left_out})),
             )
         self._left_out = left_out
-        return meant
+        return selected
 
     def _new_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
         """Queues that were not there before are read from their first message on."""
@@ -235,7 +235,7 @@ class StreamDriver:
         new = {
             queue: at
             for queue, at in start.offsets.items()
-            if self._published.get(queue) != at and self._lookup.means(queue)
+            if self._published.get(queue) != at and self._lookup.selects(queue)
         }
         if not new or self._clock() < self._publish_from:
             return

@@ -18,13 +18,13 @@ from tests.spark.kit.sink_kit import STRING, pa, record_batch, schema_of
 from kourou.spark.sink.batch_entries import (  # isort: skip (the kit skips without pyarrow)
     encode_entries,
     encode_properties,
-    odd_values,
+    single_values,
 )
 from kourou.spark.sink.invalid_rows import row_message  # isort: skip
-from kourou.spark.sink.sink_batches import ParcelPlan, Parcel, Refused, Scene, Single  # isort: skip
+from kourou.spark.sink.sink_batches import BatchPlan, RowBatch, RejectedRow, BatchOrigin, SingleRow  # isort: skip
 from kourou.spark.sink.row_ids import RowIds  # isort: skip
 from kourou.spark.sink.sink_columns import Rows, SinkColumns  # isort: skip
-from kourou.spark.sink.sink_errors import RowPlace, RowRefusedError  # isort: skip
+from kourou.spark.sink.sink_errors import RowLocation, RowRefusedError  # isort: skip
 from kourou.spark.sink.sink_options import SinkOptions  # isort: skip
 
 NAMES = ["topic", "value", "keys", "tags", "properties", "sharding_key", "delay_ms"]
@@ -56,7 +56,7 @@ def reference(row: dict[str, Any], *, drop: bool = False) -> Message | None:
     """The message that a row is, made part by part; None for one that no broker takes."""
     options = SinkOptions(namesrv="-", max_message_bytes=300, drop_reserved_properties=drop)
     try:
-        return row_message(columns([row]), 0, options, RowPlace(0, 0, None))
+        return row_message(columns([row]), 0, options, RowLocation(0, 0, None))
     except RowRefusedError:
         return None
 
@@ -72,11 +72,11 @@ def test_rows_that_are_not_odd_are_what_a_message_of_them_is(rows: list[dict[str
     arrays = columns(rows)
     ids = [f"{number:032d}" for number in range(len(rows))]
     properties = encode_properties(arrays, pa.array(ids).cast(pa.large_binary()), drop_reserved=drop)
-    is_odd = odd_values(arrays, alone_bytes=301) | properties.is_odd
+    is_single = single_values(arrays, alone_bytes=301) | properties.is_single
     entries = encode_entries(arrays.value, properties.texts)
     for number, row in enumerate(rows):
         expected = reference({**row, "topic": "A"}, drop=drop)
-        if not is_odd[number]:
+        if not is_single[number]:
             assert expected is not None, row
             (entry,) = split_batch(entries.body(number, number + 1))
             assert content(entry) == (expected.body, dict(expected.properties))
@@ -87,26 +87,26 @@ def test_rows_that_are_not_odd_are_what_a_message_of_them_is(rows: list[dict[str
 
 @given(st.lists(many, min_size=1, max_size=3))
 def test_every_row_is_in_one_parcel_and_no_parcel_is_too_large(batches: list[list[dict[str, Any]]]) -> None:
-    plan = ParcelPlan(OPTIONS, lambda topic: [], RowIds())
+    plan = BatchPlan(OPTIONS, lambda topic: [], RowIds())
     first_row = 0
     for rows in batches:
         seen: list[int] = []
-        for parcel in plan.parcels(Scene(columns(rows), 4, first_row)):
-            if isinstance(parcel, Parcel):
-                numbers = [int(number) for number in parcel.numbers[parcel.first : parcel.end]]
-                assert {rows[number]["topic"] for number in numbers} == {parcel.topic}
-                assert parcel.count <= 7 and (parcel.size_bytes <= 1_000 or parcel.count == 1)
-                bodies = [entry.body for entry in split_batch(parcel.body())]
+        for sink_batch in plan.sink_batches(BatchOrigin(columns(rows), 4, first_row)):
+            if isinstance(sink_batch, RowBatch):
+                numbers = [int(number) for number in sink_batch.numbers[sink_batch.first : sink_batch.end]]
+                assert {rows[number]["topic"] for number in numbers} == {sink_batch.topic}
+                assert sink_batch.count <= 7 and (sink_batch.size_bytes <= 1_000 or sink_batch.count == 1)
+                bodies = [entry.body for entry in split_batch(sink_batch.body())]
                 assert bodies == [rows[number]["value"] for number in numbers]
-                assert parcel.place().row == first_row + numbers[0]
+                assert sink_batch.location().row == first_row + numbers[0]
             else:
-                numbers = [parcel.row]
-                if isinstance(parcel, Single):
-                    assert parcel.message == reference(rows[parcel.row])
+                numbers = [sink_batch.row]
+                if isinstance(sink_batch, SingleRow):
+                    assert sink_batch.message == reference(rows[sink_batch.row])
                 else:
-                    assert isinstance(parcel, Refused)
-                    assert parcel.error.place.row == first_row + parcel.row
-                    assert reference(rows[parcel.row]) is None
+                    assert isinstance(sink_batch, RejectedRow)
+                    assert sink_batch.error.location.row == first_row + sink_batch.row
+                    assert reference(rows[sink_batch.row]) is None
             seen += numbers
         assert sorted(seen) == list(range(len(rows)))
         first_row += len(rows)
@@ -140,14 +140,16 @@ def test_rows_go_to_the_queue_they_ask_for_in_their_order(rows: list[dict[str, A
     options = SinkOptions(namesrv="-", topic="A")
     got: dict[int, MessageQueue | None] = {}
     refused: set[int] = set()
-    for parcel in ParcelPlan(options, lambda topic: QUEUES, RowIds()).parcels(Scene(arrays, 0, 0)):
-        if isinstance(parcel, Refused):
-            refused.add(parcel.row)
+    for sink_batch in BatchPlan(options, lambda topic: QUEUES, RowIds()).sink_batches(
+        BatchOrigin(arrays, 0, 0)
+    ):
+        if isinstance(sink_batch, RejectedRow):
+            refused.add(sink_batch.row)
         else:
-            assert isinstance(parcel, Parcel)
-            numbers = [int(number) for number in parcel.numbers[parcel.first : parcel.end]]
+            assert isinstance(sink_batch, RowBatch)
+            numbers = [int(number) for number in sink_batch.numbers[sink_batch.first : sink_batch.end]]
             assert numbers == sorted(numbers)
-            got |= dict.fromkeys(numbers, parcel.queue)
+            got |= dict.fromkeys(numbers, sink_batch.queue)
     assert {number for number, row in enumerate(rows) if row["queue_id"] in (9, -1)} <= refused
     for number, row in enumerate(rows):
         expected = None if row["queue_id"] is None else asked_queue(row)
@@ -160,13 +162,13 @@ def test_rows_with_a_sharding_key_go_where_other_clients_send_it(keys: list[str 
     schema = schema_of(["value", "sharding_key"])
     rows = [{"value": b"%d" % number, "sharding_key": key} for number, key in enumerate(keys)]
     arrays = SinkColumns.of(schema, "A").rows(record_batch(schema, rows))
-    plan = ParcelPlan(SinkOptions(namesrv="-", topic="A"), lambda topic: QUEUES, RowIds())
-    for parcel in plan.parcels(Scene(arrays, 0, 0)):
-        assert isinstance(parcel, Parcel)
-        for number in parcel.numbers[parcel.first : parcel.end]:
+    plan = BatchPlan(SinkOptions(namesrv="-", topic="A"), lambda topic: QUEUES, RowIds())
+    for sink_batch in plan.sink_batches(BatchOrigin(arrays, 0, 0)):
+        assert isinstance(sink_batch, RowBatch)
+        for number in sink_batch.numbers[sink_batch.first : sink_batch.end]:
             key = keys[int(number)]
             expected = None if key is None else select_by_hash(QUEUES, Message("A", b"-"), key)
-            assert parcel.queue == expected
+            assert sink_batch.queue == expected
 
 
 def test_slices_of_larger_batches() -> None:
@@ -179,7 +181,7 @@ def test_slices_of_larger_batches() -> None:
     arrays = SinkColumns.of(schema, None).rows(part)
     properties = encode_properties(arrays, RowIds().column(4), drop_reserved=False)
     entries = encode_entries(arrays.value, properties.texts)
-    assert not properties.is_odd.any()
+    assert not properties.is_single.any()
     assert [content(entry) for entry in split_batch(entries.body(0, 4))] == [
         (b"%d" % number, {"KEYS": f"k{number}", "n": str(number)}) for number in range(3, 7)
     ]
@@ -197,7 +199,7 @@ def test_large_types_of_arrow_are_taken_too() -> None:
 def test_a_refusal_keeps_its_words_through_pickle() -> None:
     import pickle
 
-    error = RowRefusedError(RowPlace(1, 7, "A", "k", 9), "it is too long")
+    error = RowRefusedError(RowLocation(1, 7, "A", "k", 9), "it is too long")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again)) == (
         RowRefusedError,

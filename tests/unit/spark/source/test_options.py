@@ -8,7 +8,7 @@ import pytest
 
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import MessageQueue
-from kourou.spark.source.offset_spec import EARLIEST_POINT, LATEST_POINT, Where
+from kourou.spark.source.offset_spec import EARLIEST_SPEC, LATEST_SPEC, OffsetSpec
 from kourou.spark.source.offsets import EARLIEST, LATEST
 from kourou.spark.source.options import SourceOptions
 
@@ -28,7 +28,7 @@ def problem(**options: str) -> str:
 def test_defaults() -> None:
     options = parse()
     assert options.topics == ("orders",)
-    assert options.starting is None and options.ending == LATEST_POINT
+    assert options.starting is None and options.ending == LATEST_SPEC
     assert options.fail_on_data_loss
     assert options.max_offsets_per_trigger is None and options.max_bytes_per_trigger is None
     assert options.min_partitions is None
@@ -50,7 +50,7 @@ def test_names_are_read_whatever_their_case_and_kafka_users_find_theirs() -> Non
         {},
     )
     assert options.topics == ("orders", "payments")
-    assert options.starting == EARLIEST_POINT
+    assert options.starting == EARLIEST_SPEC
     assert not options.fail_on_data_loss
     assert options.max_offsets_per_trigger == 1000
     assert options.max_bytes_per_trigger == 64 * 1024 * 1024
@@ -85,13 +85,13 @@ def test_offsets_of_each_queue() -> None:
     ],
 )
 def test_timestamps(text: str, expected_ms: int) -> None:
-    assert parse(startingTimestamp=text).starting == Where("timestamp", expected_ms)
-    assert parse(endingTimestamp=text).ending == Where("timestamp", expected_ms)
+    assert parse(startingTimestamp=text).starting == OffsetSpec("timestamp", expected_ms)
+    assert parse(endingTimestamp=text).ending == OffsetSpec("timestamp", expected_ms)
 
 
 def test_a_time_for_each_queue() -> None:
     text = '{"orders": {"broker-a": {"0": 1700000000000, "1": "2023-11-14T22:13:20.500+00:00"}}}'
-    expected = Where(
+    expected = OffsetSpec(
         "timestamps",
         timestamps_ms={
             MessageQueue("orders", "broker-a", 0): 1_700_000_000_000,

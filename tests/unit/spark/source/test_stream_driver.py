@@ -195,7 +195,7 @@ def test_topics_are_meant_by_the_names_that_a_client_gives_their_queues(topic: s
         )
         client = AsyncPullConsumer("readers", **options.connection.client_options())
         shown = client.shown(MessageQueue(client.wire_topic(written), "broker-a", 0))
-        assert QueueLookup(SourceClient(options.connection), options).means(shown)
+        assert QueueLookup(SourceClient(options.connection), options).selects(shown)
 
 
 def test_a_topic_that_is_not_subscribed_any_more_may_be_gone(caplog: pytest.LogCaptureFixture) -> None:

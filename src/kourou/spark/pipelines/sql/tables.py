@@ -22,7 +22,7 @@ from kourou.spark.pipelines.sql.union_source import Archives, archived_and_live
 from kourou.spark.pipelines.sql.value_forms import ValueForm, form_of, sampled_schema, with_value_columns
 from kourou.spark.source.offsets import QueueOffsets, nested
 from kourou.spark.source.options import PUSH_FILTERS_OPTION, SourceOptions
-from kourou.spark.source.queue_lookup import answered
+from kourou.spark.source.queue_lookup import offsets_or_raise
 from kourou.spark.source.source_client import SourceClient
 from kourou.wording import nearest
 
@@ -291,7 +291,7 @@ def check_names(sql: str, names: TableNames) -> None:
 
 def _newest(client: SourceClient, topic: str) -> QueueOffsets:
     queues = client.routes([topic]).get(topic, [])
-    low, high = answered(client.min_offsets(queues)), answered(client.max_offsets(queues))
+    low, high = offsets_or_raise(client.min_offsets(queues)), offsets_or_raise(client.max_offsets(queues))
     share = max(1, _SAMPLE_ROWS // max(1, len(queues)))
     return {queue: max(low[queue], high[queue] - share) for queue in queues}
 

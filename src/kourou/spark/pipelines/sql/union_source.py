@@ -16,7 +16,7 @@ from kourou.protocol.bodies import MessageQueue
 from kourou.spark.pipelines.archive.archive_folder import ArchiveFolder, open_archive
 from kourou.spark.pipelines.lake.lake import open_backend, read_lake
 from kourou.spark.source.offsets import QueueOffsets, nested
-from kourou.spark.source.queue_lookup import answered
+from kourou.spark.source.queue_lookup import offsets_or_raise
 from kourou.spark.source.source_client import SourceClient
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def archived_and_live(
     archived = archives.rows(topic, wanted, properties)
     spans = archived_spans(archived, topic)
     queues = client.routes([topic]).get(topic, [])
-    low, high = answered(client.min_offsets(queues)), answered(client.max_offsets(queues))
+    low, high = offsets_or_raise(client.min_offsets(queues)), offsets_or_raise(client.max_offsets(queues))
     names = [*columns, *properties]
     begins = live_begins(spans, low, high)
     if begins is not None:

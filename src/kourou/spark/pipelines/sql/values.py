@@ -18,7 +18,7 @@ from kourou.errors import ConfigError
 from kourou.spark.pipelines.check.spec import MessageColumn, TopicSource, ValueSpec
 from kourou.spark.pipelines.sql.sql_names import quoted
 from kourou.spark.pipelines.sql.value_forms import sampled_schema
-from kourou.spark.source.offset_spec import EARLIEST_POINT, LATEST_POINT
+from kourou.spark.source.offset_spec import EARLIEST_SPEC, LATEST_SPEC
 from kourou.spark.source.offsets import nested
 from kourou.spark.source.options import SourceOptions
 from kourou.spark.source.queue_lookup import QueueLookup
@@ -132,7 +132,7 @@ def newest(options: Mapping[str, str], rows: int) -> str:
     parsed = SourceOptions.parse(options)
     lookup = QueueLookup(shared_client(parsed.connection), parsed)
     queues = lookup.queues()
-    low, high = lookup.resolve(queues, EARLIEST_POINT), lookup.resolve(queues, LATEST_POINT)
+    low, high = lookup.resolve(queues, EARLIEST_SPEC), lookup.resolve(queues, LATEST_SPEC)
     share = max(1, rows // max(1, len(queues)))
     return json.dumps(nested({queue: max(low[queue], high[queue] - share) for queue in queues}))
 

@@ -1,4 +1,4 @@
-"""EvenProperties: the properties of records whose property strings are all of one form, as a matrix.
+"""UniformProperties: the properties of records whose property strings are all of one form, as a matrix.
 
 Producers of one kind write strings of one form: the same names in the same order, values of the same lengths.
 Then a property is a block of columns, and nothing has to be searched. Means the same as PropertyTable, which
@@ -31,7 +31,7 @@ class _Block(NamedTuple):
     end: int
 
 
-class EvenProperties:
+class UniformProperties:
     """The properties of some records, row by row; `blocks` are their values, by name."""
 
     def __init__(self, records: RecordSpans, rows: Bytes, blocks: dict[bytes, _Block]) -> None:
@@ -40,7 +40,7 @@ class EvenProperties:
         self._blocks = blocks
 
     @classmethod
-    def of(cls, records: RecordSpans) -> EvenProperties | None:
+    def of(cls, records: RecordSpans) -> UniformProperties | None:
         """None where the strings differ in form, or are odd in any way."""
         rows = records.property_rows()
         if rows is None:

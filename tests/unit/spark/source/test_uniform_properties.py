@@ -12,9 +12,9 @@ pa = pytest.importorskip("pyarrow")
 
 from kourou.spark.source.arrow_batches import BatchBuilder  # noqa: E402
 from kourou.spark.source.arrow_pieces import pieces  # noqa: E402
-from kourou.spark.source.even_properties import EvenProperties  # noqa: E402
 from kourou.spark.source.property_table import PropertyTable  # noqa: E402
 from kourou.spark.source.record_spans import RecordSpans  # noqa: E402
+from kourou.spark.source.uniform_properties import UniformProperties  # noqa: E402
 from tests.spark.kit.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
@@ -58,8 +58,8 @@ def test_rows_are_those_of_the_reference(properties: list[bytes]) -> None:
     check(properties)
 
 
-def even(*properties: bytes) -> EvenProperties | None:
-    return EvenProperties.of(RecordSpans.of(records_of(list(properties))))
+def even(*properties: bytes) -> UniformProperties | None:
+    return UniformProperties.of(RecordSpans.of(records_of(list(properties))))
 
 
 def test_usual_producers_write_one_form() -> None:
@@ -106,7 +106,7 @@ def test_several_keys_of_a_record_are_words() -> None:
 )
 def test_other_forms_are_left_to_the_table(properties: list[bytes]) -> None:
     records = RecordSpans.of(records_of(properties))
-    assert EvenProperties.of(records) is None
+    assert UniformProperties.of(records) is None
     PropertyTable(records)
     check(properties)
 
