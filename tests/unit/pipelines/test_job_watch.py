@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kourou.spark.pipelines.job_watch import tasks_note
+from kourou.spark.pipelines.job_watch import describe_tasks
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Tracker:
 
 
 def test_tasks_of_all_stages_that_run() -> None:
-    assert tasks_note(Tracker({1: Stage(8, 3), 2: Stage(2, 2), 3: None})) == "5 of 10 tasks"
+    assert describe_tasks(Tracker({1: Stage(8, 3), 2: Stage(2, 2), 3: None})) == "5 of 10 tasks"
 
 
 def test_nothing_runs() -> None:
-    assert tasks_note(Tracker({})) == ""
-    assert tasks_note(Tracker({1: None})) == ""
+    assert describe_tasks(Tracker({})) == ""
+    assert describe_tasks(Tracker({1: None})) == ""

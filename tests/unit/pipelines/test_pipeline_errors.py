@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kourou.errors import ConfigError, KourouError
-from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
+from kourou.spark.pipelines.pipeline_errors import PipelineError, short_reason
 
 NOT_FOUND = (
     "[TABLE_OR_VIEW_NOT_FOUND] The table or view `ordres` cannot be found. Verify the spelling. "
@@ -78,19 +78,19 @@ JAVA = "java.lang.IllegalStateException: java.io.IOException: No space left on d
     ],
 )
 def test_a_reason_has_the_words_and_no_stack(text: str, reason: str) -> None:
-    assert plain_reason(text) == reason
+    assert short_reason(text) == reason
 
 
 def test_an_error_without_words_has_its_name() -> None:
-    assert plain_reason(RuntimeError()) == "RuntimeError"
+    assert short_reason(RuntimeError()) == "RuntimeError"
 
 
 def test_our_own_errors_stay_whole() -> None:
-    assert plain_reason(ConfigError("one", "two")) == "one\ntwo"
+    assert short_reason(ConfigError("one", "two")) == "one\ntwo"
 
 
 def test_a_reason_has_an_end() -> None:
-    assert len(plain_reason("x" * 100_000)) < 3_000
+    assert len(short_reason("x" * 100_000)) < 3_000
 
 
 def test_a_pipeline_error_is_one_of_ours() -> None:

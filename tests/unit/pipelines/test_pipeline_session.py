@@ -15,7 +15,7 @@ from tests.needed import need_module
 need_module("pyspark")
 
 from kourou.spark.pipelines.pipeline_session import (  # noqa: E402
-    _plain_interrupts,
+    _default_interrupts,
     _prepare,
     pipeline_session,
 )
@@ -27,7 +27,7 @@ def test_ctrl_c_is_an_interrupt_and_pythons_own(caplog: pytest.LogCaptureFixture
 
     before = signal.signal(signal.SIGINT, pysparks)
     try:
-        with pytest.raises(KeyboardInterrupt), _plain_interrupts():
+        with pytest.raises(KeyboardInterrupt), _default_interrupts():
             signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is pysparks
     finally:

@@ -16,11 +16,11 @@ need_module("pyspark")
 from kourou.spark.pipelines.pipeline_errors import PipelineError  # noqa: E402
 from kourou.spark.pipelines.pipeline_watch import (  # noqa: E402
     PipelineWatch,
-    WholeProgress,
+    TotalProgress,
     together,
 )
 from kourou.spark.pipelines.progress import ProgressOutput, Reading  # noqa: E402
-from kourou.spark.pipelines.query_watch import StopWish  # noqa: E402
+from kourou.spark.pipelines.query_watch import StopRequest  # noqa: E402
 
 LATE = "Python worker failed to connect back."
 
@@ -55,7 +55,7 @@ class FakeQuery:
 
 def watch(*queries: FakeQuery, as_json: bool = True) -> tuple[PipelineWatch, io.StringIO]:
     stream = io.StringIO()
-    progress = WholeProgress("orders", ProgressOutput(as_json, stream, False))
+    progress = TotalProgress("orders", ProgressOutput(as_json, stream, False))
     starts = {f"sink-{at}": (lambda query=query: query) for at, query in enumerate(queries)}
     made = PipelineWatch(starts, (), progress)  # type: ignore[arg-type]
     made.start()
@@ -82,16 +82,16 @@ def test_one_that_dies_stops_the_others() -> None:
 def test_a_wish_stops_all_in_order() -> None:
     first, second = FakeQuery(looks=1_000), FakeQuery(looks=1_000)
     made, stream = watch(first, second, as_json=False)
-    wish = StopWish()
-    wish.note()
-    assert made.wait(wish).ended == "stopped"
+    stop_request = StopRequest()
+    stop_request.note()
+    assert made.wait(stop_request).ended == "stopped"
     assert first.stopped and second.stopped
     assert "stops behind this batch" in stream.getvalue()
 
 
 def test_a_query_whose_python_process_was_late_is_started_again() -> None:
     queries = [FakeQuery(looks=0, error=LATE), FakeQuery(looks=0, error=LATE), FakeQuery(looks=2)]
-    progress = WholeProgress("orders", ProgressOutput(True, io.StringIO(), False))
+    progress = TotalProgress("orders", ProgressOutput(True, io.StringIO(), False))
     rest = iter(queries)
     made = PipelineWatch({"out": lambda: next(rest)}, (), progress)  # type: ignore[arg-type,return-value]
     made.start()
@@ -100,7 +100,7 @@ def test_a_query_whose_python_process_was_late_is_started_again() -> None:
 
 
 def test_it_is_not_started_again_for_ever() -> None:
-    progress = WholeProgress("orders", ProgressOutput(True, io.StringIO(), False))
+    progress = TotalProgress("orders", ProgressOutput(True, io.StringIO(), False))
     start = lambda: FakeQuery(looks=0, error=LATE)  # noqa: E731
     made = PipelineWatch({"out": start}, (), progress)  # type: ignore[dict-item]
     made.start()

@@ -13,7 +13,7 @@ from kourou.spark.pipelines.progress import (
     ProgressOutput,
     Reading,
     Summary,
-    reading_words,
+    describe_reading,
 )
 
 
@@ -120,9 +120,9 @@ def test_an_error_inside_leaves_no_summary() -> None:
 
 
 def test_words_of_a_reading_without_rows_are_its_note() -> None:
-    assert reading_words(Reading(note="3 of 8 tasks")) == "3 of 8 tasks"
-    assert reading_words(Reading()) == "0 rows, 0 rows/s"
-    assert reading_words(Reading(rows=1)) == "1 row, 0 rows/s"
+    assert describe_reading(Reading(note="3 of 8 tasks")) == "3 of 8 tasks"
+    assert describe_reading(Reading()) == "0 rows, 0 rows/s"
+    assert describe_reading(Reading(rows=1)) == "1 row, 0 rows/s"
 
 
 def test_a_summary_says_how_it_ended() -> None:

@@ -17,7 +17,7 @@ need_module("pyspark")
 
 from kourou.spark.pipelines.pipeline_errors import PipelineError  # noqa: E402
 from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput  # noqa: E402
-from kourou.spark.pipelines.query_watch import QueryWatch, StopWish, batch_rows, noted_signals  # noqa: E402
+from kourou.spark.pipelines.query_watch import QueryWatch, StopRequest, batch_rows, stop_on_signals  # noqa: E402
 from kourou.spark.pipelines.written_rows import WrittenRows  # noqa: E402
 
 
@@ -145,9 +145,9 @@ def test_a_failure_is_told_in_a_line_and_what_was_done_is_summed_up() -> None:
 def test_a_wish_to_stop_waits_for_the_batch_that_is_under_way() -> None:
     query = Query(list(BATCHES), ends=False)
     watcher, stream = watch(query)
-    wish = StopWish()
-    wish.note()
-    assert watcher.wait(wish) == "stopped"
+    stop_request = StopRequest()
+    stop_request.note()
+    assert watcher.wait(stop_request) == "stopped"
     assert query.is_stopped
     assert len(stream.getvalue().splitlines()) == 2
 
@@ -155,21 +155,21 @@ def test_a_wish_to_stop_waits_for_the_batch_that_is_under_way() -> None:
 def test_a_second_wish_stops_at_once() -> None:
     query = Query([BATCHES[0], *(Progress(n, 1, begin=n, end=n + 1) for n in range(1, 50))], ends=False)
     watcher, _ = watch(query)
-    wish = StopWish()
-    wish.note()
-    wish.note()
-    assert watcher.wait(wish) == "stopped"
+    stop_request = StopRequest()
+    stop_request.note()
+    stop_request.note()
+    assert watcher.wait(stop_request) == "stopped"
     assert len(query.recentProgress) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_are_wishes_and_are_given_back(number: signal.Signals) -> None:
-    wish = StopWish()
+    stop_request = StopRequest()
     before = signal.getsignal(number)
-    with noted_signals(wish):
+    with stop_on_signals(stop_request):
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
-    assert wish.times == 2
+    assert stop_request.times == 2
     assert signal.getsignal(number) is before
 
 

@@ -40,7 +40,7 @@ def pairs_option(of: str) -> Callable[[Command], Command]:
     )
 
 
-def given_namesrv(namesrv: str | None) -> str:
+def resolved_namesrv(namesrv: str | None) -> str:
     """The name servers of `namesrv_option`, else those of NAMESRV_ADDR, else nothing."""
     return namesrv or os.environ.get("NAMESRV_ADDR", "")
 

@@ -68,7 +68,7 @@ def replay(
 
     def action() -> None:
         from kourou.spark.pipelines.replay.replay import ReplayRequest, run_replay
-        from kourou.spark.pipelines.start_point import parse_time_ms
+        from kourou.spark.pipelines.start_option import parse_time_ms
 
         run_replay(
             ReplayRequest(

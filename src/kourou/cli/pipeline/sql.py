@@ -10,11 +10,11 @@ import click
 from kourou.cli.option_types import FloatRange, IntRange
 from kourou.cli.pairs import parse_pairs
 from kourou.cli.pipeline.options import (
-    given_namesrv,
     master_option,
     namesrv_missing,
     namesrv_option,
     pairs_option,
+    resolved_namesrv,
 )
 from kourou.cli.problems import run_command
 from kourou.cli.usage import OneLineCommand
@@ -99,7 +99,7 @@ def sql(
             )
         request = sql_request(
             query,
-            namesrv=given_namesrv(namesrv),
+            namesrv=resolved_namesrv(namesrv),
             archives=archive,
             values=value,
             options=options,
@@ -129,7 +129,7 @@ def sql_request(
     from kourou.spark.pipelines.sql.sql import SqlRequest
     from kourou.spark.pipelines.sql.tables import TableOptions
     from kourou.spark.pipelines.sql.value_forms import parse_value_forms
-    from kourou.spark.pipelines.start_point import start_option
+    from kourou.spark.pipelines.start_option import start_option
 
     if not namesrv and (not archives or follow_from is not None):
         raise namesrv_missing()

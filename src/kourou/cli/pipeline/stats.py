@@ -10,11 +10,11 @@ import click
 
 from kourou.cli.option_types import FloatRange, IntRange
 from kourou.cli.pipeline.options import (
-    given_namesrv,
     master_option,
     namesrv_missing,
     namesrv_option,
     pairs_option,
+    resolved_namesrv,
 )
 from kourou.cli.pipeline.sql import printer_of, source_options
 from kourou.cli.problems import run_command
@@ -107,7 +107,7 @@ def stats(
 
         if once and follow:
             raise ConfigError("--once and --follow exclude each other")
-        where = given_namesrv(namesrv)
+        where = resolved_namesrv(namesrv)
         if not where:
             raise namesrv_missing()
         source = source_options(where, options)
@@ -146,7 +146,7 @@ def since_option(text: str, now_s: float) -> str:
     is neither."""
     match = _AGO.fullmatch(text.strip().lower())
     if match is None:
-        from kourou.spark.pipelines.start_point import A_TIME, parse_time_ms
+        from kourou.spark.pipelines.start_option import A_TIME, parse_time_ms
 
         parse_time_ms("--since", text, f"so long ago, such as 90s, 15m, 2h or 3d, or {A_TIME}")
         return text

@@ -15,7 +15,7 @@ from kourou.spark.pipelines.sql.row_texts import as_texts, number_columns, text_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TRUNCATED_SIGNS: Final = 20
+_TRUNCATED_CHARS: Final = 20
 _NULL: Final = "NULL"
 # Tables of several sinks do not mix.
 _lock = threading.Lock()
@@ -54,7 +54,7 @@ def _table(
     has_more: bool,
 ) -> list[str]:
     title = sink.rows.name if batch_id is None else f"{sink.rows.name}, batch {batch_id}"
-    limit = _TRUNCATED_SIGNS if sink.truncate else None
+    limit = _TRUNCATED_CHARS if sink.truncate else None
     lines = draw_table(unique_names(frame.columns), number_columns(frame), rows, limit)
     return [title, *lines, *([f"only the first {len(rows)} rows are shown"] if has_more else [])]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BATCHES: Final = "kourou_batches"
 """The table that says how far each writer is."""
 _QUERY_ID: Final = "sql.streaming.queryId"
-_MAX_WRITER_SIGNS: Final = 200
+_MAX_WRITER_CHARS: Final = 200
 _SERVICES: Final = "META-INF/services/java.sql.Driver"
 _NO_DRIVER: Final = "No suitable driver"
 _DRIVER_ADVICE: Final = "; name the jar of the database's driver in jars, and its class in driver"
@@ -57,14 +57,14 @@ def exactly_once_writer(options: Mapping[str, str], *, app_id: str) -> Callable[
     def write(frame: DataFrame, batch_id: int) -> int:
         query_id = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         writer = f"{app_id}:{query_id}"
-        if len(writer) > _MAX_WRITER_SIGNS:
+        if len(writer) > _MAX_WRITER_CHARS:
             writer = hashlib.sha256(writer.encode()).hexdigest()
         return JdbcBatch(frame, options, writer, batch_id).write()
 
     return write
 
 
-def plain_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+def at_least_once_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """At least once, straight into the table. How many rows it is Spark does not tell."""
 
     def write(frame: DataFrame, batch_id: int) -> None:
@@ -106,7 +106,7 @@ class JdbcBatch:
     def _is_there(self, database: Database) -> bool:
         if not database.has(self._batches):
             database.run(
-                f"CREATE TABLE {self._batches} (writer VARCHAR({_MAX_WRITER_SIGNS}) NOT NULL PRIMARY KEY, "
+                f"CREATE TABLE {self._batches} (writer VARCHAR({_MAX_WRITER_CHARS}) NOT NULL PRIMARY KEY, "
                 "batch_id BIGINT NOT NULL)"
             )
             database.commit()
@@ -173,7 +173,7 @@ class Database:
             connection.setAutoCommit(False)
             yield cls(connection, dialect)
         except Py4JJavaError as error:
-            raise PipelineError(f"the database says: {java_words(error)}") from error
+            raise PipelineError(f"the database says: {describe_java_error(error)}") from error
         finally:
             if connection is not None:
                 with suppress(Py4JJavaError):
@@ -237,7 +237,7 @@ class Database:
         return statement
 
 
-def java_words(error: Any) -> str:
+def describe_java_error(error: Any) -> str:
     """What Java says, without a stack, in one line."""
     java = error.java_exception
     words = " ".join(str(java.getMessage() or java.toString()).split())

@@ -12,7 +12,7 @@ from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput, Re
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 
 @contextmanager
@@ -34,13 +34,13 @@ def job_progress(spark: SparkSession, title: str, output: ProgressOutput) -> Ite
 
 
 def _watch(tracker: Any, progress: PipelineProgress, ended: threading.Event) -> None:
-    while not ended.wait(_LOOK_S):
-        note = tasks_note(tracker)
+    while not ended.wait(_POLL_S):
+        note = describe_tasks(tracker)
         if note:
             progress.show(Reading(note=note))
 
 
-def tasks_note(tracker: Any) -> str:
+def describe_tasks(tracker: Any) -> str:
     """How far the stages are that run now; empty where none does."""
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]

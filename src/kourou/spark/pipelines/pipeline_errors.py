@@ -1,6 +1,6 @@
 """PipelineError: why a pipeline did not do what it was asked to, in one clear paragraph.
 
-Spark tells a failure with the stacks of its JVM and of its Python processes. `plain_reason` finds the words
+Spark tells a failure with the stacks of its JVM and of its Python processes. `short_reason` finds the words
 in it that a user can act on; `pipeline_errors` makes a PipelineError of what Spark raises.
 """
 
@@ -40,7 +40,7 @@ _RAISED_BY_QUERY: Final = "[USER_RAISED_EXCEPTION] "
 # Spark's analysed plan follows the words.
 _PLAN: Final = re.compile(r";\s*\n\s*['~!+:A-Z].*$", re.S)
 _PLACE: Final = re.compile(r"\.?; line (\d+) pos (\d+);?\s*$")
-_MAX_REASON_SIGNS: Final = 2_000
+_MAX_REASON_CHARS: Final = 2_000
 _NO_REASON: Final = "Spark gave no reason"
 
 
@@ -48,7 +48,7 @@ class PipelineError(KourouError):
     """A pipeline failed; the text says at what, why, and what to do where that is known."""
 
 
-def plain_reason(error: BaseException | str) -> str:
+def short_reason(error: BaseException | str) -> str:
     """Why it failed, without stacks: of an error of Spark's, or of any other."""
     if isinstance(error, KourouError):
         return str(error)
@@ -57,7 +57,7 @@ def plain_reason(error: BaseException | str) -> str:
     reason = _PLACE.sub(r" (line \1, pos \2)", _PLAN.sub("", _SQLSTATE.sub("", reason))).strip()
     if not reason:
         return _NO_REASON if isinstance(error, str) else f"{type(error).__name__}"
-    return reason if len(reason) <= _MAX_REASON_SIGNS else f"{reason[:_MAX_REASON_SIGNS]}…"
+    return reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[:_MAX_REASON_CHARS]}…"
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def pipeline_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"{doing}: {plain_reason(error)}") from error
+        raise PipelineError(f"{doing}: {short_reason(error)}") from error
 
 
 def _from_traceback(text: str) -> str:

@@ -60,8 +60,8 @@ def pipeline_session(
     # Spark makes a folder for tables that nobody asked for; not where the command is run.
     ours = {**_QUIET, "spark.sql.warehouse.dir": str(warehouse), **(settings or {})}
     try:
-        with _plain_interrupts():
-            with _told_start(), _stderr_to(log):
+        with _default_interrupts():
+            with _starting_notice(), _stderr_to(log):
                 spark = _start(app_name, master, ours, fast_start, log)
             try:
                 yield spark
@@ -102,7 +102,7 @@ def _start(
     except KeyboardInterrupt as interrupt:
         _kill_jvm(interrupt)
         raise
-    _interrupt_plainly()  # PySpark has put its own handler in place
+    _use_default_handler()  # PySpark has put its own handler in place
     return spark
 
 
@@ -121,7 +121,7 @@ def _kill_jvm(interrupt: KeyboardInterrupt) -> None:
 
 
 @contextmanager
-def _told_start() -> Iterator[None]:
+def _starting_notice() -> Iterator[None]:
     """A line for whoever waits at a terminal, as long as Spark starts."""
     if not sys.stderr.isatty():
         yield
@@ -134,11 +134,11 @@ def _told_start() -> Iterator[None]:
 
 
 @contextmanager
-def _plain_interrupts() -> Iterator[None]:
+def _default_interrupts() -> Iterator[None]:
     """Ctrl-C is a KeyboardInterrupt and no more. PySpark's own handler calls the JVM, perhaps from within a
     call to it."""
     before = signal.getsignal(signal.SIGINT)
-    _interrupt_plainly()
+    _use_default_handler()
     try:
         yield
     finally:
@@ -146,7 +146,7 @@ def _plain_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def _interrupt_plainly() -> None:
+def _use_default_handler() -> None:
     if _is_main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from kourou.spark.pipelines.check.spec import StepSpec
-from kourou.spark.pipelines.failure_words import failure_words
+from kourou.spark.pipelines.describe_failure import describe_failure
 from kourou.spark.pipelines.pipeline_errors import PipelineError
 from kourou.spark.pipelines.progress import Ending, PipelineProgress, ProgressOutput, Reading, Summary
 from kourou.spark.pipelines.query_start import start_query
-from kourou.spark.pipelines.query_watch import QueryWatch, StopWish, noted_signals
+from kourou.spark.pipelines.query_watch import QueryWatch, StopRequest, stop_on_signals
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Part(PipelineProgress):
             super().show(reading)
 
 
-class WholeProgress(PipelineProgress):
+class TotalProgress(PipelineProgress):
     """The progress of a pipeline: with JSON the parts are printed, and of the whole the summary."""
 
     def __init__(self, title: str, output: ProgressOutput) -> None:
@@ -58,7 +58,7 @@ class PipelineWatch:
         self,
         starts: Mapping[str, Callable[[], StreamingQuery]],
         beside: Collection[str],
-        progress: WholeProgress,
+        progress: TotalProgress,
         written: Mapping[str, WrittenRows] | None = None,
         steps: Sequence[StepSpec] = (),
     ) -> None:
@@ -91,14 +91,14 @@ class PipelineWatch:
             self._parts[name] = part
             self._watches[name] = QueryWatch(query, part, self._written.get(name))
 
-    def wait(self, wish: StopWish | None = None) -> Summary:
+    def wait(self, stop_request: StopRequest | None = None) -> Summary:
         """Until all have ended by themselves, or somebody asks for the end. PipelineError: one has failed."""
-        wish = wish or StopWish()
+        stop_request = stop_request or StopRequest()
         ended: Ending = "finished"
-        with noted_signals(wish):
+        with stop_on_signals(stop_request):
             while running := self._running():
-                if wish.times:
-                    self._stop_in_order(wish)
+                if stop_request.times:
+                    self._stop_in_order(stop_request)
                     ended = "stopped"
                     break
                 _pause(running[0])
@@ -124,7 +124,7 @@ class PipelineWatch:
     def _words(self, name: str) -> str:
         error = self._queries[name].exception()
         others = "" if len(self._queries) == 1 else "; the other sinks were stopped"
-        return f"{name} failed: {failure_words(str(error), self._steps)}{others}"
+        return f"{name} failed: {describe_failure(str(error), self._steps)}{others}"
 
     def _look(self) -> None:
         for watch in self._watches.values():
@@ -134,11 +134,11 @@ class PipelineWatch:
             self._shown = total
             self._progress.show(total)
 
-    def _stop_in_order(self, wish: StopWish) -> None:
+    def _stop_in_order(self, stop_request: StopRequest) -> None:
         """Behind the batches that are under way, or at once if asked again."""
         self._progress.say("stops behind this batch (once more: at once)")
         busy = {name: part.reading for name, part in self._parts.items()}
-        while busy and wish.times < 2:
+        while busy and stop_request.times < 2:
             for name in list(busy):
                 query = self._queries[name]
                 self._watches[name].look()

@@ -105,12 +105,12 @@ class PipelineProgress:
         self.title = title
         self._output = output
         self._clock = clock
-        self._began = self._told_at = clock()
+        self._began = self._printed_at = clock()
         self._reading = Reading()
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        self._began = self._told_at = self._clock()
+        self._began = self._printed_at = self._clock()
         if self._output.is_terminal and not self._output.as_json:
             self._live = _live(self._output.stream, self._line)
             self._live.start()
@@ -131,8 +131,8 @@ class PipelineProgress:
         self._reading = reading
         if self._output.as_json:
             self._write(json.dumps({"type": "progress", "title": self.title, **asdict(reading)}))
-        elif self._live is None and self._clock() - self._told_at >= LINE_INTERVAL_S:
-            self._told_at = self._clock()
+        elif self._live is None and self._clock() - self._printed_at >= LINE_INTERVAL_S:
+            self._printed_at = self._clock()
             self._write(self._line())
 
     def add(self, rows: int, note: str = "", *, written: int | None = None) -> None:
@@ -179,7 +179,7 @@ class PipelineProgress:
         return summary
 
     def _line(self) -> str:
-        return f"{self.title}: {self.seconds:.0f} s, {reading_words(self._reading)}"
+        return f"{self.title}: {self.seconds:.0f} s, {describe_reading(self._reading)}"
 
     def _write(self, line: str) -> None:
         print(line, file=self._output.stream, flush=True)
@@ -203,7 +203,7 @@ def run_query(query: StreamingQuery, *, title: str, output: ProgressOutput) -> S
         return progress.finish(ended)
 
 
-def reading_words(reading: Reading) -> str:
+def describe_reading(reading: Reading) -> str:
     """A reading as people read it."""
     words = []
     if reading.rows or not reading.note:

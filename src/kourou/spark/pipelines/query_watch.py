@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from kourou.errors import KourouError
-from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
+from kourou.spark.pipelines.pipeline_errors import PipelineError, short_reason
 from kourou.spark.pipelines.progress import Ending, PipelineProgress, Reading
 from kourou.spark.pipelines.written_rows import WrittenRows
 from kourou.spark.source.lag_listener import stream_lag
@@ -27,7 +27,7 @@ _POLL_S: Final = 0.25
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class StopWish:
+class StopRequest:
     """How often somebody has asked for the end."""
 
     def __init__(self) -> None:
@@ -50,15 +50,15 @@ class QueryWatch:
         self._seen: tuple[int, str] = (-1, "")
         self._reading = Reading()
 
-    def wait(self, wish: StopWish | None = None) -> Ending:
+    def wait(self, stop_request: StopRequest | None = None) -> Ending:
         """Until the query ends by itself, by a failure (PipelineError), or by the wish of a user."""
-        wish = wish or StopWish()
-        with noted_signals(wish):
+        stop_request = stop_request or StopRequest()
+        with stop_on_signals(stop_request):
             try:
                 while not self._query.awaitTermination(_POLL_S):
                     self.look()
-                    if wish.times:
-                        return self._stop(wish)
+                    if stop_request.times:
+                        return self._stop(stop_request)
             except Exception as error:
                 raise self._failure(error) from error
         self.look()
@@ -97,11 +97,11 @@ class QueryWatch:
         # -1: this sink does not tell.
         return before if written < 0 else (before or 0) + written
 
-    def _stop(self, wish: StopWish) -> Ending:
+    def _stop(self, stop_request: StopRequest) -> Ending:
         """Behind the batch that is under way, or at once if asked again."""
         self._progress.say("stops behind this batch (once more: at once)")
         seen = self._seen
-        while wish.times < 2 and self._query.isActive and self._is_busy() and self._seen == seen:
+        while stop_request.times < 2 and self._query.isActive and self._is_busy() and self._seen == seen:
             if self._query.awaitTermination(_POLL_S):
                 break
             self.look()
@@ -115,16 +115,16 @@ class QueryWatch:
     def _failure(self, error: Exception) -> PipelineError:
         self.look()
         self._progress.finish("failed")
-        return PipelineError(f"{self._progress.title} failed: {plain_reason(error)}")
+        return PipelineError(f"{self._progress.title} failed: {short_reason(error)}")
 
 
 @contextmanager
-def noted_signals(wish: StopWish) -> Iterator[None]:
+def stop_on_signals(stop_request: StopRequest) -> Iterator[None]:
     """SIGINT and SIGTERM are noted, not raised: PySpark's own handler would cancel the jobs of the batch."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, wish.note) for number in _SIGNALS}
+    before = {number: signal.signal(number, stop_request.note) for number in _SIGNALS}
     try:
         yield
     finally:

@@ -22,11 +22,11 @@ from kourou.spark.pipelines.check.checking import load_pipeline
 from kourou.spark.pipelines.check.document import PipelineFileError
 from kourou.spark.pipelines.check.reachable import check_servers
 from kourou.spark.pipelines.check.spec import PipelineSpec, PythonStep
-from kourou.spark.pipelines.failure_words import failure_words
-from kourou.spark.pipelines.jdbc import java_words
-from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
+from kourou.spark.pipelines.describe_failure import describe_failure
+from kourou.spark.pipelines.jdbc import describe_java_error
+from kourou.spark.pipelines.pipeline_errors import PipelineError, short_reason
 from kourou.spark.pipelines.pipeline_session import pipeline_session
-from kourou.spark.pipelines.pipeline_watch import PipelineWatch, WholeProgress
+from kourou.spark.pipelines.pipeline_watch import PipelineWatch, TotalProgress
 from kourou.spark.pipelines.progress import ProgressOutput, Summary
 from kourou.spark.pipelines.sinks import SinkRun, stream_writer
 from kourou.spark.pipelines.sources import read_source
@@ -57,7 +57,7 @@ def run_pipeline(request: RunRequest) -> None:
         spec = load_pipeline(request.file)
         check_servers(spec, str(request.file))
         if request.check_only:
-            _say_right(request, spec)
+            _print_valid(request, spec)
             return
         run_spec(spec, request)
     except PipelineFileError as error:
@@ -69,7 +69,7 @@ def run_pipeline(request: RunRequest) -> None:
         close_shared_clients()
 
 
-def _say_right(request: RunRequest, spec: PipelineSpec) -> None:
+def _print_valid(request: RunRequest, spec: PipelineSpec) -> None:
     counts = {"sources": len(spec.sources), "steps": len(spec.steps), "sinks": len(spec.sinks)}
     if request.as_json:
         told = {"type": "check", "ok": True, "file": str(request.file), "mistakes": [], **counts}
@@ -91,7 +91,7 @@ def run_spec(spec: PipelineSpec, request: RunRequest) -> Summary:
     with pipeline_session(f"kourou {spec.name}", master=master, settings=settings) as spark:
         run = PipelineRun(spark, spec, as_json=request.as_json)
         try:
-            with WholeProgress(spec.name, output) as progress:
+            with TotalProgress(spec.name, output) as progress:
                 run.prepare()
                 return run.stream(progress) if spec.is_stream else run.batch(progress)
         finally:
@@ -174,13 +174,13 @@ class PipelineRun:
         except ConfigError as error:
             raise ConfigError(*(f"{place}{problem}" for problem in error.problems)) from error
         except Py4JJavaError as error:
-            raise PipelineError(f"{place}{java_words(error)}") from error
+            raise PipelineError(f"{place}{describe_java_error(error)}") from error
         except (PySparkException, Py4JError, KourouError, ImportError) as error:
-            raise PipelineError(f"{place}{plain_reason(error)}") from error
+            raise PipelineError(f"{place}{short_reason(error)}") from error
 
     # -- running ---------------------------------------------------------------------------------
 
-    def stream(self, progress: WholeProgress) -> Summary:
+    def stream(self, progress: TotalProgress) -> Summary:
         """Run all sinks until they end. PipelineError: one has failed; the others are stopped then."""
         # Bad records first: what `latest` is, each stream finds out by itself, and none may be in no stream.
         beside = {f"{_BAD_PREFIX}{name}": bad for name, bad in self._bad.items()}
@@ -209,7 +209,7 @@ class PipelineRun:
         lines = bad_records.as_lines(bad)
         return stream_writer(lines, self._spec, name).format("json").option("path", folder).start()
 
-    def batch(self, progress: WholeProgress) -> Summary:
+    def batch(self, progress: TotalProgress) -> Summary:
         """Write all sinks once, one after the other, and bad records last."""
         for sink, spec in zip(self._sinks, self._spec.sinks, strict=True):
             with self._at(spec.rows.line, f"sink {sink.name}"):
@@ -225,7 +225,7 @@ class PipelineRun:
         try:
             return sink.write() or 0
         except PySparkException as error:
-            raise PipelineError(failure_words(str(error), self._spec.steps)) from error
+            raise PipelineError(describe_failure(str(error), self._spec.steps)) from error
 
     def _write_bad(self, bad: DataFrame) -> None:
         options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder

@@ -22,7 +22,7 @@ from kourou.spark.pipelines.check.spec import (
     TopicSink,
 )
 from kourou.spark.pipelines.console import show_rows
-from kourou.spark.pipelines.jdbc import exactly_once_writer, plain_writer, save, with_driver
+from kourou.spark.pipelines.jdbc import at_least_once_writer, exactly_once_writer, save, with_driver
 from kourou.spark.pipelines.lake.lake import lake_writer, write_batch
 from kourou.spark.pipelines.sql.sql_names import quoted
 from kourou.spark.pipelines.written_rows import WrittenRows
@@ -86,7 +86,11 @@ class SinkRun:
             return lake_writer(sink.table, app_id=app_id)
         if isinstance(sink, JdbcSink):
             options = with_driver(sink.options, self._spec.jars)
-            return exactly_once_writer(options, app_id=app_id) if sink.exactly_once else plain_writer(options)
+            return (
+                exactly_once_writer(options, app_id=app_id)
+                if sink.exactly_once
+                else at_least_once_writer(options)
+            )
         assert isinstance(sink, ConsoleSink)
         as_json = self._as_json
 

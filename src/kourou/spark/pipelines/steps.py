@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kourou.spark.pipelines.check.spec import SqlStep, StepSpec
-from kourou.spark.pipelines.pipeline_errors import PipelineError, plain_reason
+from kourou.spark.pipelines.pipeline_errors import PipelineError, short_reason
 from kourou.spark.pipelines.sources import marked
 from kourou.spark.pipelines.step_functions import StepCall
 
@@ -36,7 +36,7 @@ def _called(spark: SparkSession, path: str, call: StepCall, frames: Mapping[str,
         else:
             frame = call.function(given[call.inputs[0]])
     except Exception as error:
-        raise PipelineError(f"{path} raised {type(error).__name__}: {plain_reason(error)}") from error
+        raise PipelineError(f"{path} raised {type(error).__name__}: {short_reason(error)}") from error
     if not isinstance(frame, DataFrame):
         raise PipelineError(f"{path} gave {type(frame).__name__}, and has to give a DataFrame")
     return frame

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kourou.errors import ConfigError
+from kourou.spark.brief_errors import brief_errors
 from kourou.spark.option_reader import refusal
-from kourou.spark.plain_errors import plain_errors
 from kourou.spark.sink.sink_columns import SinkColumns
 from kourou.spark.sink.sink_options import SinkOptions
 from kourou.spark.spark_processes import plans_writes
@@ -126,7 +126,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
 
-    @plain_errors()
+    @brief_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task."""
         return self._delivery.write(iterator, SinkTask.current())
@@ -146,7 +146,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
 
-    @plain_errors()
+    @brief_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task of a micro-batch."""
         return self._delivery.write(iterator, SinkTask.current())

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from kourou.errors import ConfigError, KourouError
-from kourou.spark.plain_errors import hide_closed_sockets, plain_errors
+from kourou.spark.brief_errors import brief_errors, hide_closed_sockets
 from kourou.spark.source.arrow_batches import BatchBuilder
 from kourou.spark.source.columns import check_schema, chosen_columns, default_schema
 from kourou.spark.source.offset_spec import EARLIEST_SPEC
@@ -56,7 +56,7 @@ class RocketmqDataSource(DataSource):
         """As in `spark.read.format("rocketmq")`."""
         return "rocketmq"
 
-    @plain_errors()
+    @brief_errors()
     def schema(self) -> str:
         """The rows without a schema of one's own. ConfigError says what is wrong with the options."""
         table = created_with(self.options)
@@ -68,7 +68,7 @@ class RocketmqDataSource(DataSource):
             found = default_schema(options.row_format, include_headers=options.include_headers)
         return found if table is None else with_comment(found, table)
 
-    @plain_errors()
+    @brief_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read what is there."""
         options = self._options(schema)
@@ -88,14 +88,14 @@ class RocketmqDataSource(DataSource):
         except KourouError as error:
             return InvalidStreamReader(error)
 
-    @plain_errors()
+    @brief_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Send what is there."""
         from kourou.spark.sink.data_sink import batch_writer
 
         return batch_writer(schema, sink_options(self.options, schema), overwrite)
 
-    @plain_errors()
+    @brief_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Send what comes."""
         from kourou.spark.sink.data_sink import stream_writer
@@ -139,7 +139,7 @@ def _builder(options: SourceOptions, schema: StructType) -> BatchBuilder:
 def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
     # Spark makes a partition of its own where there is nothing to read.
     if isinstance(partition, RangesPartition):
-        with plain_errors():
+        with brief_errors():
             yield from read_ranges(options, _builder(options, schema), partition.ranges)
 
 
@@ -150,7 +150,7 @@ class RocketmqReader(DataSourceReader):
         self.options = options
         self.schema = schema
 
-    @plain_errors()
+    @brief_errors()
     def partitions(self) -> list[InputPartition]:
         """What each task reads; the brokers are asked now."""
         return list(map(RangesPartition, plan_tasks(self._ranges(), self.options.min_partitions)))
@@ -201,7 +201,7 @@ class StoreReader(DataSourceReader):
         self.options = options
         self.schema = schema
 
-    @plain_errors()
+    @brief_errors()
     def partitions(self) -> list[InputPartition]:
         """What each task reads, by log file."""
         return list(plan_store(self.options))
@@ -209,7 +209,7 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         if isinstance(partition, StorePartition):
-            with plain_errors():
+            with brief_errors():
                 yield from read_store(self.options, _builder(self.options, self.schema), partition)
 
 
@@ -231,23 +231,23 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = StreamDriver(shared_client(self.options.connection), self.options)
         return self._driver
 
-    @plain_errors()
+    @brief_errors()
     def initialOffset(self) -> dict[str, Any]:
         """Where a query begins that has no checkpoint."""
         return self.driver.initial().to_json()
 
-    @plain_errors()
+    @brief_errors()
     def getDefaultReadLimit(self) -> ReadLimit:
         """As the options say."""
         return self.driver.default_limit()
 
-    @plain_errors()
+    @brief_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends; `start` itself where there is nothing new."""
         end = self.driver.batch_end(Positions.from_json(start), limit)
         return start if end is None else end.to_json()
 
-    @plain_errors()
+    @brief_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now is all there is."""
         self.driver.stop_at_now()
@@ -256,7 +256,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the queues end, and how far behind the query is: Spark shows it in its progress."""
         return self.driver.report()
 
-    @plain_errors()
+    @brief_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What each task of a batch reads; nobody is asked, so a batch planned again is the same."""
         batch_end = Positions.from_json(end)
@@ -282,22 +282,22 @@ class InvalidStreamReader(DataSourceStreamReader):
     def __init__(self, error: KourouError) -> None:
         self._error = error
 
-    @plain_errors()
+    @brief_errors()
     def initialOffset(self) -> dict[str, Any]:
         """Say it."""
         raise self._error
 
-    @plain_errors()
+    @brief_errors()
     def getDefaultReadLimit(self) -> ReadLimit:
         """Say it."""
         raise self._error
 
-    @plain_errors()
+    @brief_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Say it."""
         raise self._error
 
-    @plain_errors()
+    @brief_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Say it."""
         raise self._error

@@ -89,9 +89,8 @@ class QueueLookup:
                 and wanted.broker_name in ("", queue.broker_name)
             }
             if not matching:
-                raise ConfigError(
-                    f"option assign: there is no {_describe_queue(wanted)}; {_list_queues(wanted.topic, queues)}"
-                )
+                there_are = _list_queues(wanted.topic, queues)
+                raise ConfigError(f"option assign: there is no {_describe_queue(wanted)}; {there_are}")
             found |= matching
         return sorted(found)
 

@@ -16,7 +16,7 @@ from tests.needed import need_module
 
 need_module("pyspark")
 
-from kourou.spark.pipelines.archive.new_rows import committed_positions, has_news, is_new  # noqa: E402
+from kourou.spark.pipelines.archive.new_rows import committed_positions, has_new_rows, is_new  # noqa: E402
 
 ROOT = Path(__file__).parents[4]
 # As Spark has written it.
@@ -55,7 +55,7 @@ class Client:
 
 def news(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, client: Client, **options: str) -> bool:
     monkeypatch.setattr("kourou.spark.source.source_client.shared_client", lambda _connection: client)
-    return has_news({**OPTIONS, **options}, checkpoint)
+    return has_new_rows({**OPTIONS, **options}, checkpoint)
 
 
 def test_what_spark_has_noted_is_read(checkpoint: Path) -> None:

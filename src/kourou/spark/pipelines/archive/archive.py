@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError
 from kourou.spark.pipelines.archive.archive_folder import DATE, ArchiveFolder, archive_columns, ensure_archive
-from kourou.spark.pipelines.archive.new_rows import has_news
+from kourou.spark.pipelines.archive.new_rows import has_new_rows
 from kourou.spark.pipelines.lake.lake import (
     DEFAULT_RETAIN_MS,
     DEFAULT_TARGET_BYTES,
@@ -26,7 +26,7 @@ from kourou.spark.pipelines.lake.lake import (
 )
 from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput, Reading, Summary
 from kourou.spark.pipelines.query_start import start_query
-from kourou.spark.pipelines.start_point import start_option
+from kourou.spark.pipelines.start_option import start_option
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def run_archive(request: ArchiveRequest, output: ProgressOutput | None = None) -
     output = output or ProgressOutput.standard(as_json=request.as_json)
     with archive.locked():
         archive.save()
-        if not request.follow and not has_news(options, archive.checkpoint):
+        if not request.follow and not has_new_rows(options, archive.checkpoint):
             return _nothing_new(request, archive, output)
         with (
             pipeline_session(_TITLE, master=request.master, fast_start=request.fast_start) as spark,

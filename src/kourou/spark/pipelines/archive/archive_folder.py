@@ -70,7 +70,7 @@ class ArchiveFolder:
         self.hidden.mkdir(parents=True, exist_ok=True)
         content = {"version": _VERSION, **asdict(self)}
         del content["path"]
-        write_whole(self.hidden / _MARK, json.dumps(content, indent=2))
+        write_atomically(self.hidden / _MARK, json.dumps(content, indent=2))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -182,7 +182,7 @@ def _check_new(path: str | Path, folder: Path, topics: Sequence[str], pattern: s
         raise ConfigError(*problems)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """A file has this content or what it had before, whatever happens; on return it is on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")

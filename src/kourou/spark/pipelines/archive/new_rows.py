@@ -19,7 +19,7 @@ from kourou.spark.source.offsets import Positions
 _VERSION: Final = "v1"
 
 
-def has_news(options: Mapping[str, str], checkpoint: Path) -> bool:
+def has_new_rows(options: Mapping[str, str], checkpoint: Path) -> bool:
     """Whether a run that ends behind what is there now has work: a batch that is not done, or messages."""
     from kourou.spark.source.options import SourceOptions
     from kourou.spark.source.source_client import shared_client

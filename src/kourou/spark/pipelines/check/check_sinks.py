@@ -124,7 +124,7 @@ def _name(section: Section, kind: str) -> str:
     return re.sub(r"[^\w.-]+", "-", bare).strip("-")
 
 
-def tell_same_names(sinks: list[SinkSpec], mistakes: Mistakes) -> None:
+def check_same_names(sinks: list[SinkSpec], mistakes: Mistakes) -> None:
     """Two sinks under one name would share a checkpoint."""
     seen: dict[str, int] = {}
     for sink in sinks:

@@ -66,7 +66,7 @@ def check_source(name: str, section: Section, around: Surroundings) -> SourceSpe
     if not kinds and section.has("store"):
         kinds = ["store"]
     if len(kinds) != 1:
-        _tell_kinds(section, kinds)
+        _check_kinds(section, kinds)
         return None
     if kinds[0] == "jdbc":
         return JdbcSource(name, section.begin, jdbc_options(section, is_sink=False))
@@ -75,7 +75,7 @@ def check_source(name: str, section: Section, around: Surroundings) -> SourceSpe
     return _topic(name, section, around)
 
 
-def _tell_kinds(section: Section, kinds: list[str]) -> None:
+def _check_kinds(section: Section, kinds: list[str]) -> None:
     if kinds:
         section.mistake(kinds[1], f"{' and '.join(kinds)} exclude each other: a source is one of them")
         return

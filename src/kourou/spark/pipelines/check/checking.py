@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from kourou.spark.pipelines.check.check_sinks import check_bad_records, check_sink, tell_same_names
+from kourou.spark.pipelines.check.check_sinks import check_bad_records, check_same_names, check_sink
 from kourou.spark.pipelines.check.check_sources import Surroundings, check_duration, check_source
 from kourou.spark.pipelines.check.check_steps import check_step
 from kourou.spark.pipelines.check.document import Mistakes, Value, nearest, read_document
@@ -126,7 +126,7 @@ class _Checker:
             section = Section(value, f"sink {number}", self._mistakes, self._path.parent)
             found.append(check_sink(section, number, before, self._around, is_stream=is_stream))
         sinks = [sink for sink in found if sink is not None]
-        tell_same_names(sinks, self._mistakes)
+        check_same_names(sinks, self._mistakes)
         return sinks
 
     def _items(self, key: str) -> list[Value]:

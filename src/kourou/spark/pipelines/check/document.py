@@ -175,7 +175,7 @@ class _Builder:
         return self._replaced(node.value, line)
 
     def _mapping(self, node: Any) -> dict[str, Value]:
-        self._tell_repeated(node)
+        self._report_repeated(node)
         # `<<` takes what another mapping has.
         self._loader.flatten_mapping(node)
         found: dict[str, Value] = {}
@@ -186,7 +186,7 @@ class _Builder:
                 self._mistakes.add(key.start_mark.line + 1, "a name is a text, not a list or a mapping")
         return found
 
-    def _tell_repeated(self, node: Any) -> None:
+    def _report_repeated(self, node: Any) -> None:
         lines: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1

@@ -134,7 +134,7 @@ def commit_batch(
         return 0
     staging = new_staging(table.folder)
     write_files(backend, staging)
-    files = take_staged(staging, backend.data_folder, has_plain_folders=backend.has_plain_folders)
+    files = take_staged(staging, backend.data_folder, sanitizes_folders=backend.sanitizes_folders)
     if files:
         backend.append(files, schema, app_id=app_id, batch_id=batch_id)
     return sum(file.rows for file in files)

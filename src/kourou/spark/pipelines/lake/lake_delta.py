@@ -40,7 +40,7 @@ class DeltaLake:
 
     keeps_partition_columns = False
     # The log has paths as addresses, and its readers differ in how often they decode them.
-    has_plain_folders = True
+    sanitizes_folders = True
 
     def __init__(self, table: LakeTable) -> None:
         self._table = table

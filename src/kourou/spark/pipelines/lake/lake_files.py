@@ -29,8 +29,8 @@ COMPRESSION: Final = "zstd"
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 # Partition columns under names of their own while files are written, so that the files may have them too.
 _BY: Final = "__by_"
-_ODD_SIGNS: Final = re.compile(r"[^A-Za-z0-9=/._-]")
-_GLOB_SIGNS: Final = frozenset("*?[]{}\\")
+_UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9=/._-]")
+_GLOB_CHARS: Final = frozenset("*?[]{}\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class LakeBackend(Protocol):
 
     keeps_partition_columns: bool
     """Whether files hold the columns that their folders are named by."""
-    has_plain_folders: bool
+    sanitizes_folders: bool
     """Whether folders have names of letters and digits only, whatever the values are."""
 
     @property
@@ -120,7 +120,7 @@ def stage(frame: DataFrame, partition_by: Sequence[str], staging: Path, *, keeps
     writer.parquet(str(staging))
 
 
-def take_staged(staging: Path, data_folder: Path, *, has_plain_folders: bool = False) -> list[DataFile]:
+def take_staged(staging: Path, data_folder: Path, *, sanitizes_folders: bool = False) -> list[DataFile]:
     """Move the files of a staging folder to where data lies; on return they are on disk, and in no table."""
     import pyarrow.parquet as pq
 
@@ -130,7 +130,9 @@ def take_staged(staging: Path, data_folder: Path, *, has_plain_folders: bool = F
         rows = pq.read_metadata(source).num_rows
         folder = source.parent.relative_to(staging).as_posix().replace(_BY, "")
         partition = partition_of(f"{folder}/")
-        folder = "" if folder == "." else f"{_ODD_SIGNS.sub('_', folder) if has_plain_folders else folder}/"
+        folder = (
+            "" if folder == "." else f"{_UNSAFE_CHARS.sub('_', folder) if sanitizes_folders else folder}/"
+        )
         if rows:
             path = f"{folder}{name}-{number}.parquet"
             taken.append(DataFile(path, rows, _moved(source, data_folder / path), partition))
@@ -253,7 +255,7 @@ def _read(
     reader = spark.read.schema(schema)
     if has_folders:
         reader = reader.option("basePath", str(folder))
-    frame = reader.parquet(*[_plain_path(folder / file.path) for file in files])
+    frame = reader.parquet(*[_glob_escaped(folder / file.path) for file in files])
     return frame.select(*[quoted(field.name) for field in schema.fields])
 
 
@@ -272,6 +274,6 @@ def _read_partition(
     return frame.select(*[quoted(field.name) for field in schema.fields])
 
 
-def _plain_path(path: Path) -> str:
+def _glob_escaped(path: Path) -> str:
     """A path in which nothing stands for something else."""
-    return "".join(f"\\{sign}" if sign in _GLOB_SIGNS else sign for sign in str(path))
+    return "".join(f"\\{sign}" if sign in _GLOB_CHARS else sign for sign in str(path))

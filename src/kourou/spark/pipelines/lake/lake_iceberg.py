@@ -54,7 +54,7 @@ class IcebergLake:
 
     # pyiceberg finds the partition of a file in its columns.
     keeps_partition_columns = True
-    has_plain_folders = False
+    sanitizes_folders = False
 
     def __init__(self, table: LakeTable) -> None:
         self._table = table

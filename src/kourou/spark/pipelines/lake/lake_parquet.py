@@ -65,7 +65,7 @@ class ParquetLake:
     """One table of plain Parquet."""
 
     keeps_partition_columns = False
-    has_plain_folders = False
+    sanitizes_folders = False
 
     def __init__(self, table: LakeTable) -> None:
         self._table = table

@@ -19,7 +19,7 @@ from kourou.protocol.names import is_inner_topic
 from kourou.spark.pipelines.archive.archive_folder import ArchiveFolder, open_archive
 from kourou.spark.pipelines.check.document import nearest
 from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput, Summary
-from kourou.spark.pipelines.query_watch import StopWish, noted_signals
+from kourou.spark.pipelines.query_watch import StopRequest, stop_on_signals
 from kourou.spark.pipelines.replay.replay_plan import target_queues
 from kourou.spark.pipelines.replay.replay_range import check_range, no_messages
 from kourou.spark.pipelines.replay.replay_state import ReplayState
@@ -78,8 +78,8 @@ class ReplayRequest:
             problems.append("nothing says where to: give --to TOPIC, or --same-topics")
         if self.from_ms is not None and self.until_ms is not None and self.from_ms >= self.until_ms:
             problems.append(
-                f"the range is empty: --from {shown_time(self.from_ms)} is not before "
-                f"--until {shown_time(self.until_ms)}"
+                f"the range is empty: --from {format_time(self.from_ms)} is not before "
+                f"--until {format_time(self.until_ms)}"
             )
         if self.rate is not None and not self.rate > 0:
             problems.append(f"--rate {self.rate:g}: must be more than 0 messages a second")
@@ -258,7 +258,7 @@ class Replay:
 
     def _nothing(self, rows: ArchivedRows) -> str:
         first_ms, last_ms = rows.whole_range_ms()
-        return no_messages(self._archive, self._topics, shown_time(first_ms), shown_time(last_ms))
+        return no_messages(self._archive, self._topics, format_time(first_ms), format_time(last_ms))
 
     def _tell(self, progress: PipelineProgress, output: ProgressOutput, report: ReplayReport) -> None:
         """What will be done."""
@@ -284,19 +284,19 @@ class Replay:
         verb = "would be sent" if self._request.dry_run else "to send"
         progress.say(
             f"{report.rows:,} messages {verb} to {where}{takes}; stored from "
-            f"{shown_time(report.first_ms)} to {shown_time(report.last_ms)}"
+            f"{format_time(report.first_ms)} to {format_time(report.last_ms)}"
         )
 
     def _send(self, rows: ArchivedRows, report: ReplayReport, progress: PipelineProgress) -> bool:
         """Send slice after slice; False: somebody wanted it to end."""
-        state, wish = self._state, _StopWish()
+        state, stop_request = self._state, _StopRequest()
         # Also those that are done, so that the others go where they went before.
         queues = {*(each.queue for each in report.queues), *state.next_offsets}
         to = target_queues(sorted(queues), self._targets, self._request.to)
         slices = rows.slices(report.queues, self._slice_rows())
-        with noted_signals(wish):
+        with stop_on_signals(stop_request):
             for each in slices:
-                if wish.times:
+                if stop_request.times:
                     return False
                 sent, refused = rows.send(
                     each, to, self._options, rate=self._request.rate, origin=self._request.origin
@@ -304,7 +304,7 @@ class Replay:
                 state.rows += sent + refused
                 state.next_offsets |= {queue: part.last + 1 for queue, part in each.ranges.items()}
                 state.save()
-                progress.add(sent + refused, f"up to {shown_time(each.end_ms)}", written=sent)
+                progress.add(sent + refused, f"up to {format_time(each.end_ms)}", written=sent)
         state.remove()
         return True
 
@@ -313,7 +313,7 @@ class Replay:
         return _SLICE_ROWS if rate is None else max(1, min(_SLICE_ROWS, round(rate * _SLICE_S)))
 
 
-class _StopWish(StopWish):
+class _StopRequest(StopRequest):
     """The first is heard behind the slice that is under way, the second at once."""
 
     def note(self, _number: int = 0, _frame: FrameType | None = None) -> None:
@@ -323,6 +323,6 @@ class _StopWish(StopWish):
             raise KeyboardInterrupt
 
 
-def shown_time(timestamp_ms: int) -> str:
+def format_time(timestamp_ms: int) -> str:
     """As people read it, in UTC."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import MessageQueue
-from kourou.spark.pipelines.archive.archive_folder import ArchiveFolder, locked_file, write_whole
+from kourou.spark.pipelines.archive.archive_folder import ArchiveFolder, locked_file, write_atomically
 
 _VERSION: Final = 1
 
@@ -83,7 +83,7 @@ class ReplayState:
             "rows": self.rows,
             "next": following,
         }
-        write_whole(self.path, json.dumps(content, indent=2))
+        write_atomically(self.path, json.dumps(content, indent=2))
 
     def remove(self) -> None:
         """The replay is done, or begins anew."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kourou.errors import ConfigError
 from kourou.spark.pipelines.job_watch import job_progress
-from kourou.spark.pipelines.pipeline_errors import pipeline_errors, plain_reason
+from kourou.spark.pipelines.pipeline_errors import pipeline_errors, short_reason
 from kourou.spark.pipelines.pipeline_session import pipeline_session
 from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput, Summary
 from kourou.spark.pipelines.query_start import start_query
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kourou.spark.pipelines.query_watch import StopWish
+    from kourou.spark.pipelines.query_watch import StopRequest
 
 TITLE: Final = "sql"
 _READS: Final = ("select", "with", "values", "from", "table", "describe", "desc", "explain", "show", "(")
@@ -96,7 +96,7 @@ def run_sql(request: SqlRequest, printer: RowPrinter, output: ProgressOutput) ->
                 if request.tables.is_stream:
                     _follow(frame, request, printer)
                 else:
-                    _ask_once(spark, frame, request, printer, output)
+                    _run_once(spark, frame, request, printer, output)
             finally:
                 tables.drop_views()
 
@@ -159,7 +159,7 @@ def _print_tables(names: TableNames, printer: RowPrinter) -> None:
 # -- once ------------------------------------------------------------------------------------------
 
 
-def _ask_once(
+def _run_once(
     spark: SparkSession, frame: DataFrame, request: SqlRequest, printer: RowPrinter, output: ProgressOutput
 ) -> None:
     texts = as_json(frame) if printer.wants_json else as_texts(frame)
@@ -192,21 +192,25 @@ def _chained(
 
 
 def _follow(frame: DataFrame, request: SqlRequest, printer: RowPrinter) -> None:
-    from kourou.spark.pipelines.query_watch import QueryWatch, StopWish
+    from kourou.spark.pipelines.query_watch import QueryWatch, StopRequest
 
     if not frame.isStreaming:
         raise ConfigError("--follow needs a topic in the query: archives and values do not go on")
-    wish, written = StopWish(), WrittenRows()
-    query = start_follow(frame, request, printer, wish, written)
+    stop_request, written = StopRequest(), WrittenRows()
+    query = start_follow(frame, request, printer, stop_request, written)
     # Rows are what people look at: progress would be in their way.
     with PipelineProgress(TITLE, ProgressOutput(False, io.StringIO(), False)) as progress:
-        ended = QueryWatch(query, progress, written).wait(wish)
+        ended = QueryWatch(query, progress, written).wait(stop_request)
         summary: Summary = progress.finish(ended)
     print(summary.words(), file=sys.stderr)
 
 
 def start_follow(
-    frame: DataFrame, request: SqlRequest, printer: RowPrinter, wish: StopWish, written: WrittenRows
+    frame: DataFrame,
+    request: SqlRequest,
+    printer: RowPrinter,
+    stop_request: StopRequest,
+    written: WrittenRows,
 ) -> StreamingQuery:
     """Start the stream that prints, in the first mode that Spark takes for it, and counts what it prints."""
     from pyspark.errors import AnalysisException
@@ -214,18 +218,18 @@ def start_follow(
     left = [request.limit]
 
     def show(batch: DataFrame, _batch_id: int) -> int:
-        if wish.times:
+        if stop_request.times:
             return 0
         texts = as_json(batch) if printer.wants_json else as_texts(batch)
         try:
             printed = printer.print_rows(texts.columns, number_columns(batch), text_rows(texts, left[0]))
         except BrokenPipeError:
-            wish.note()  # nobody reads any more, as with `| head`
+            stop_request.note()  # nobody reads any more, as with `| head`
             return 0
         if left[0] is not None:
             left[0] -= printed
             if left[0] <= 0:
-                wish.note()
+                stop_request.note()
         return printed
 
     # The last batch may be left in the middle; its state is nobody's any more.
@@ -237,6 +241,6 @@ def start_follow(
         try:
             return start_query(writer.start)
         except AnalysisException as error:
-            refusals.append(plain_reason(error))
+            refusals.append(short_reason(error))
     # What is wrong with groups that change is wrong for good; the other modes have rules of their own.
     raise ConfigError(f"the query cannot be followed: {refusals[_OUTPUT_MODES.index('update')]}")

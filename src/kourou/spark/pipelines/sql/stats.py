@@ -197,9 +197,9 @@ def _look(spark: SparkSession, request: StatsRequest, printer: RowPrinter, outpu
 
 def _follow(spark: SparkSession, request: StatsRequest, printer: RowPrinter) -> None:
     """Minutes as they grow: those that have changed, after each batch."""
-    from kourou.spark.pipelines.query_watch import QueryWatch, StopWish
+    from kourou.spark.pipelines.query_watch import QueryWatch, StopRequest
 
-    wish, written = StopWish(), WrittenRows()
+    stop_request, written = StopRequest(), WrittenRows()
     left = [request.limit]
 
     def show(batch: DataFrame, _batch_id: int) -> int:
@@ -208,17 +208,17 @@ def _follow(spark: SparkSession, request: StatsRequest, printer: RowPrinter) -> 
         try:
             _print(ordered, printer, rows)
         except BrokenPipeError:
-            wish.note()
+            stop_request.note()
             return 0
         if left[0] is not None:
             left[0] -= len(rows)
-            wish.times += left[0] <= 0
+            stop_request.times += left[0] <= 0
         return len(rows)
 
     with pipeline_errors(f"{TITLE} failed"):
         query = _start(_stream(spark, request), request, written.counting(show), mode="update")
     with PipelineProgress(TITLE, ProgressOutput(False, io.StringIO(), False)) as progress:
-        summary = progress.finish(QueryWatch(query, progress, written).wait(wish))
+        summary = progress.finish(QueryWatch(query, progress, written).wait(stop_request))
     print(summary.words(), file=sys.stderr)
 
 
@@ -245,7 +245,7 @@ def _keep(spark: SparkSession, request: StatsRequest, output: ProgressOutput) ->
     kept = WrittenRows()
     with pipeline_errors(f"{TITLE} failed"):
         # A stream reads from the end if nothing is said; what is there counts, too.
-        starts = {} if _says_where(request.source) else {"startingOffsets": "earliest"}
+        starts = {} if _has_start(request.source) else {"startingOffsets": "earliest"}
         write = kept.counting(batch_writer(request))
         query = _start(_stream(spark, request, **starts), request, write, mode="append")
     with PipelineProgress(TITLE, output) as progress:
@@ -309,7 +309,7 @@ def _start(
     return start_query(writer.start)
 
 
-def _says_where(options: Mapping[str, str]) -> bool:
+def _has_start(options: Mapping[str, str]) -> bool:
     return any(name.lower().startswith("starting") for name in options)
 
 

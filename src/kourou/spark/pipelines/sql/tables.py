@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError
 from kourou.protocol.names import is_inner_topic
-from kourou.spark.pipelines.pipeline_errors import pipeline_errors, plain_reason
+from kourou.spark.pipelines.pipeline_errors import pipeline_errors, short_reason
 from kourou.spark.pipelines.sql.sql_columns import named_columns, named_properties, reads_one_table_once
 from kourou.spark.pipelines.sql.sql_names import quoted, table_names
-from kourou.spark.pipelines.sql.union_source import Archives, archived_and_live
+from kourou.spark.pipelines.sql.union_source import Archives, union_rows
 from kourou.spark.pipelines.sql.value_forms import ValueForm, form_of, sampled_schema, with_value_columns
 from kourou.spark.source.offsets import QueueOffsets, nested
 from kourou.spark.source.options import PUSH_FILTERS_OPTION, SourceOptions
@@ -145,16 +145,16 @@ class TopicTables:
             return self._resolved(sql, columns_of=sql)
         except AnalysisException as error:
             if not str(error.getCondition()).startswith(_UNRESOLVED):
-                raise ConfigError(plain_reason(error)) from error
+                raise ConfigError(short_reason(error)) from error
         except PySparkException as error:
-            raise ConfigError(plain_reason(error)) from error
+            raise ConfigError(short_reason(error)) from error
         # A column was left out that the query names in a way that we do not know, or there is none such:
         # with all of them Spark says which there are.
         self.drop_views()
         try:
             return self._resolved(sql, columns_of=None)
         except PySparkException as error:
-            raise ConfigError(plain_reason(error)) from error
+            raise ConfigError(short_reason(error)) from error
 
     def _resolved(self, sql: str, columns_of: str | None) -> DataFrame:
         from pyspark.errors import AnalysisException
@@ -226,7 +226,7 @@ class TopicTables:
         pushes = reads_one_table_once(sql) and not self._options.is_stream
         if side == LIVE or not is_archived or self._options.is_stream:
             return self._live(topic, columns, properties, **{PUSH_FILTERS_OPTION: str(pushes).lower()})
-        return archived_and_live(
+        return union_rows(
             self._archives,
             topic,
             columns,

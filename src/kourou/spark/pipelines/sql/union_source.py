@@ -71,7 +71,7 @@ def _topics(archive: ArchiveFolder) -> Iterator[str]:
             yield topic
 
 
-def archived_and_live(
+def union_rows(
     archives: Archives,
     topic: str,
     columns: list[str],

@@ -1,4 +1,4 @@
-"""failure_words: why a query of a pipeline failed, and in which of its steps.
+"""describe_failure: why a query of a pipeline failed, and in which of its steps.
 
 Spark appends the query's plan to the text of a failure. The plan has every expression of the pipeline in it,
 the check of its values included, so only the text before it says what happened. A step is found by what Spark
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kourou.spark.pipelines.check.spec import PythonStep, SqlStep, StepSpec
-from kourou.spark.pipelines.pipeline_errors import TRACEBACK, plain_reason
+from kourou.spark.pipelines.pipeline_errors import TRACEBACK, short_reason
 from kourou.spark.pipelines.sql.values import BAD_RECORD
 
 _REPORT: Final = re.compile(r"^=== Streaming Query ===$", re.M)
@@ -27,10 +27,10 @@ _SQL: Final = re.compile(r"^== SQL[^\n]*==\n(?P<text>.*)", re.M | re.S)
 _MARKER_LINE: Final = re.compile(r"^[ ^]*$", re.M)
 
 
-def failure_words(text: str, steps: Sequence[StepSpec] = ()) -> str:
+def describe_failure(text: str, steps: Sequence[StepSpec] = ()) -> str:
     """Why Spark failed: `step NAME: reason (place)`; of a bad record only the words about it."""
     cause = _REPORT.split(text, maxsplit=1)[0]
-    reason = plain_reason(cause)
+    reason = short_reason(cause)
     if reason.startswith(BAD_RECORD):
         line = reason.removeprefix(BAD_RECORD).splitlines()[0]
         shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in line)

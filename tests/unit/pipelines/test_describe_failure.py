@@ -12,7 +12,7 @@ from tests.needed import need_module
 need_module("pyarrow")
 
 from kourou.spark.pipelines.check.spec import PythonStep, SqlStep, StepSpec  # noqa: E402
-from kourou.spark.pipelines.failure_words import failure_words  # noqa: E402
+from kourou.spark.pipelines.describe_failure import describe_failure  # noqa: E402
 
 # What Spark appends: the plan has the check of values in it.
 PLAN = (
@@ -72,15 +72,15 @@ def python_step(name: str, function: str) -> PythonStep:
     ids=["topic", "foreachBatch"],
 )
 def test_an_error_of_a_udf_is_not_a_bad_record_and_has_its_step(text: str, module: str) -> None:
-    told = failure_words(text.format(file=module) + PLAN, [python_step("a", "first")])
+    told = describe_failure(text.format(file=module) + PLAN, [python_step("a", "first")])
     assert told == "step a: ZeroDivisionError: float division by zero (failing_steps.py:4, in halved)"
 
 
 def test_a_line_within_a_function_tells_steps_of_one_module_apart(module: str) -> None:
     steps = [python_step("a", "first"), python_step("b", "second")]
     text = f'{ZERO}== DataFrame ==\n"__rtruediv__" was called from\n{module}:10\n{PLAN}'
-    assert failure_words(text, steps) == f"step b: {ZERO_WORDS} (failing_steps.py:10)"
-    told = failure_words(WORKER.format(file=module), steps)
+    assert describe_failure(text, steps) == f"step b: {ZERO_WORDS} (failing_steps.py:10)"
+    told = describe_failure(WORKER.format(file=module), steps)
     assert told == "step a or b: ZeroDivisionError: float division by zero (failing_steps.py:4, in halved)"
 
 
@@ -92,17 +92,17 @@ def test_an_error_of_sql_has_its_step(before: str) -> None:
         SqlStep("b", 5, "SELECT id FROM a"),
     ]
     text = f"{before}{ZERO}== SQL (line 2, position 3) ==\n{shown}\n{PLAN}"
-    assert failure_words(text, steps) == f"step a: {ZERO_WORDS}"
+    assert describe_failure(text, steps) == f"step a: {ZERO_WORDS}"
 
 
 def test_a_column_that_the_table_lacks_is_not_a_bad_record() -> None:
     ours = "kourou.spark.pipelines.pipeline_errors.PipelineError: table t has no column x; did you mean y?\n"
-    assert failure_words(f"{PROXY}{ours}{PLAN}") == "table t has no column x; did you mean y?"
+    assert describe_failure(f"{PROXY}{ours}{PLAN}") == "table t has no column x; did you mean y?"
     theirs = (
         "py4j.protocol.Py4JJavaError: An error occurred while calling o76.save.\n"
         ": org.postgresql.util.PSQLException: ERROR: column x does not exist\n\tat org.X(Y.java:1)\n"
     )
-    assert failure_words(f"{PROXY}{theirs}{PLAN}") == "ERROR: column x does not exist"
+    assert describe_failure(f"{PROXY}{theirs}{PLAN}") == "ERROR: column x does not exist"
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_a_bad_record_is_reported_in_the_words_about_it(before: str, value: str)
     text = f"{before}[USER_RAISED_EXCEPTION] kourou bad record: {BAD}; {value} SQLSTATE: P0001\n\tat org.X(Y)"
     shown = value.replace("\x01", "\N{REPLACEMENT CHARACTER}")
     advice = "badRecords says where such records go instead of ending the pipeline"
-    assert failure_words(text + PLAN) == f"{BAD}; {shown}. {advice}"
+    assert describe_failure(text + PLAN) == f"{BAD}; {shown}. {advice}"

@@ -1,6 +1,6 @@
 """What Spark's Python processes report: failures in a few lines, and nothing where nothing failed.
 
-`plain_errors`: Spark leaves the stack of its Python process out where an environment variable of the process
+`brief_errors`: Spark leaves the stack of its Python process out where an environment variable of the process
 says so. Ours says so when the error is one of Kourou's own, whose text is complete. A process of Spark's that
 reports an error ends with it, so no other error loses its stack; processes of users are left as they are.
 
@@ -26,7 +26,7 @@ _HIDE: Final = "SPARK_HIDE_TRACEBACK"
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
+def brief_errors() -> Iterator[None]:
     """For methods that Spark calls; a decorator, too."""
     try:
         yield
