@@ -62,7 +62,7 @@ def logging_to(config: LogConfig) -> Iterator[None]:
     """
     handlers = _handlers(config)
     records: Records = queue.Queue(config.queue_records)
-    listener = _PatientListener(records, *handlers)
+    listener = _WaitingListener(records, *handlers)
     root = logging.getLogger()
     entrance = _DroppingHandler(records)
     before = root.level
@@ -135,7 +135,7 @@ class _DroppingHandler(QueueHandler):
         return logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, None, None)
 
 
-class _PatientListener(QueueListener):
+class _WaitingListener(QueueListener):
     """Waits for room to announce the end, where the queue is full at that moment."""
 
     def __init__(self, records: Records, *handlers: logging.Handler) -> None:

@@ -90,7 +90,7 @@ def test_a_step_that_does_not_happen_is_one_line(tmp_path: Path) -> None:
     program = (
         "import kourou.cli.demo.tour as tour, kourou.cli.main as main\n"
         "tour.BROKER_KEYS['timerStopDequeue'] = 'true'\n"
-        "tour._WITHIN_S = 4.0\n"
+        "tour._TIMEOUT_S = 4.0\n"
         "main.app(['demo', '--no-spark'])\n"
     )
     done = subprocess.run(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kourou.admin.namesrvs import ServerConfig, properties_of, server_configs
 from kourou.admin.session import Admin
-from kourou.admin.targets import Outcome, ask_each, on_each
+from kourou.admin.targets import Outcome, call_each, on_each
 from kourou.config.properties import format_properties
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ConsumeStatsList, HARuntimeInfo, KVTable, decode_body
@@ -73,7 +73,7 @@ async def broker_runtime(admin: Admin, address: str) -> dict[str, str]:
 
 async def broker_runtimes(admin: Admin, addresses: Sequence[str]) -> list[BrokerRuntime]:
     """The state of several brokers, sorted by address."""
-    answers = await ask_each(sorted(addresses), lambda address: broker_runtime(admin, address))
+    answers = await call_each(sorted(addresses), lambda address: broker_runtime(admin, address))
     return [
         BrokerRuntime(address, {}, str(answer))
         if isinstance(answer, KourouError)
@@ -116,7 +116,7 @@ async def ha_statuses(admin: Admin, addresses: Sequence[str]) -> list[HaStatus]:
 
     return [
         HaStatus(address, None, str(answer)) if isinstance(answer, KourouError) else HaStatus(address, answer)
-        for address, answer in await ask_each(addresses, ask)
+        for address, answer in await call_each(addresses, ask)
     ]
 
 
@@ -129,7 +129,7 @@ async def broker_configs(admin: Admin, addresses: Sequence[str]) -> list[ServerC
     async def ask(address: str) -> dict[str, str]:
         return properties_of((await admin.call(address, RequestCode.GET_BROKER_CONFIG)).body)
 
-    return server_configs(await ask_each(addresses, ask))
+    return server_configs(await call_each(addresses, ask))
 
 
 async def update_broker_config(admin: Admin, addresses: Sequence[str], key: str, value: str) -> list[Outcome]:

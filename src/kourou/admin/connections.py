@@ -54,7 +54,7 @@ async def consumer_connection(admin: Admin, group: str, broker: str | None = Non
             continue
         if found.connection_set:
             return found
-    raise _most_telling(failures) or ResponseError(
+    raise _most_specific(failures) or ResponseError(
         ResponseCode.CONSUMER_NOT_ONLINE, f"Not found the consumer group connection: {group} is not online"
     )
 
@@ -68,7 +68,7 @@ async def _consumer_connection_at(admin: Admin, group: str, address: str) -> Con
     return decode_body(answer.body, ConsumerConnection)
 
 
-def _most_telling(failures: list[KourouError]) -> KourouError | None:
+def _most_specific(failures: list[KourouError]) -> KourouError | None:
     """What a broker said wins over one that could not be reached."""
     said = [failure for failure in failures if isinstance(failure, ResponseError)]
     return next(iter(said or failures), None)
@@ -92,7 +92,7 @@ async def producer_connection(admin: Admin, group: str, topic: str) -> list[Conn
             continue
         if connections := decode_body(answer.body, ProducerConnection).connection_set:
             return sorted(connections, key=lambda connection: connection.client_id)
-    raise _most_telling(failures) or ResponseError(
+    raise _most_specific(failures) or ResponseError(
         ResponseCode.SYSTEM_ERROR, f"Not found the producer group connection: {group} is not online"
     )
 

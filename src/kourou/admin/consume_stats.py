@@ -122,11 +122,11 @@ async def group_summary(admin: Admin, group: str) -> GroupSummary:
     try:
         progress = await consume_stats(admin, group)
     except (RemotingError, ResponseError) as error:
-        problems += _worth_telling(error)
+        problems += _reportable(error)
     try:
         connection = await consumer_connection(admin, group)
     except (RemotingError, ResponseError) as error:
-        problems += _worth_telling(error)
+        problems += _reportable(error)
     members = connection.connection_set
     return GroupSummary(
         group,
@@ -140,7 +140,7 @@ async def group_summary(admin: Admin, group: str) -> GroupSummary:
     )
 
 
-def _worth_telling(error: KourouError) -> list[str]:
+def _reportable(error: KourouError) -> list[str]:
     """What is wrong: not that a group is offline, broadcasts or was deleted on the way."""
     expected = (
         ResponseCode.CONSUMER_NOT_ONLINE,

@@ -59,11 +59,11 @@ EXPORTED_KEYS: Final = (
 """The settings of a broker that an export has, those that it knows."""
 _CPU_KEY: Final = "clientCallbackExecutorThreads"  # as many as the broker's machine has cores
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 """Is told how far a long export is."""
 
 
-def _tell_nobody(text: str) -> None:
+def _ignore_progress(text: str) -> None:
     pass
 
 
@@ -80,25 +80,27 @@ class Metadata:
 
 
 async def cluster_metadata(
-    admin: Admin, cluster: str, *, with_retries: bool = False, tell: Tell = _tell_nobody
+    admin: Admin, cluster: str, *, with_retries: bool = False, report: ReportProgress = _ignore_progress
 ) -> Metadata:
     """Topics and groups of all masters of a cluster; `with_retries`: retries and dead letters too."""
     masters = [broker.address for broker in await masters_of(admin, cluster)]
-    return await _metadata(admin, masters, with_retries, tell)
+    return await _metadata(admin, masters, with_retries, report)
 
 
 async def broker_metadata(
-    admin: Admin, broker: str, *, with_retries: bool = False, tell: Tell = _tell_nobody
+    admin: Admin, broker: str, *, with_retries: bool = False, report: ReportProgress = _ignore_progress
 ) -> Metadata:
     """Topics and groups of one broker."""
-    return await _metadata(admin, [await admin.broker_address(broker)], with_retries, tell)
+    return await _metadata(admin, [await admin.broker_address(broker)], with_retries, report)
 
 
-async def _metadata(admin: Admin, addresses: list[str], with_retries: bool, tell: Tell) -> Metadata:
+async def _metadata(
+    admin: Admin, addresses: list[str], with_retries: bool, report: ReportProgress
+) -> Metadata:
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroupConfig] = {}
     for number, address in enumerate(addresses, start=1):
-        tell(f"{number} of {len(addresses)} brokers: {address}")
+        report(f"{number} of {len(addresses)} brokers: {address}")
         for topic, config in (await user_topics(admin, address, with_retries=with_retries)).items():
             if topic in topics:
                 config.read_queue_nums += topics[topic].read_queue_nums
@@ -193,14 +195,16 @@ class BrokerMetrics:
     schedule_one_day_in_num: int
 
 
-async def cluster_metrics(admin: Admin, cluster: str, *, tell: Tell = _tell_nobody) -> list[BrokerMetrics]:
+async def cluster_metrics(
+    admin: Admin, cluster: str, *, report: ReportProgress = _ignore_progress
+) -> list[BrokerMetrics]:
     """How busy the masters of a cluster are."""
-    return [await _broker_metrics(admin, master, tell) for master in await masters_of(admin, cluster)]
+    return [await _broker_metrics(admin, master, report) for master in await masters_of(admin, cluster)]
 
 
-async def _broker_metrics(admin: Admin, master: BrokerAddress, tell: Tell) -> BrokerMetrics:
+async def _broker_metrics(admin: Admin, master: BrokerAddress, report: ReportProgress) -> BrokerMetrics:
     address = master.address
-    tell(f"{master.broker_name}: state")
+    report(f"{master.broker_name}: state")
     state = await broker_runtime(admin, address)
     config = await _broker_config(admin, address)
     groups = await user_groups(admin, address)
@@ -209,7 +213,7 @@ async def _broker_metrics(admin: Admin, master: BrokerAddress, tell: Tell) -> Br
     schedule_tps, schedule_day = await _put_flow(admin, address, RMQ_SYS_SCHEDULE_TOPIC)
     clients: set[str] = set()
     for number, group in enumerate(sorted(groups), start=1):
-        tell(f"{master.broker_name}: {number} of {len(groups)} groups")
+        report(f"{master.broker_name}: {number} of {len(groups)} groups")
         clients |= await _clients(admin, group)
     return BrokerMetrics(
         broker_name=master.broker_name,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kourou.admin.session import Admin
-from kourou.admin.targets import Outcome, ask_each, on_each
+from kourou.admin.targets import Outcome, call_each, on_each
 from kourou.config.properties import format_properties, parse_properties, properties_dict
 from kourou.errors import ConfigError, KourouError, ProtocolError
 from kourou.protocol.codes import RequestCode
@@ -61,7 +61,7 @@ async def namesrv_configs(admin: Admin) -> list[ServerConfig]:
     async def ask(address: str) -> dict[str, str]:
         return properties_of((await admin.call(address, RequestCode.GET_NAMESRV_CONFIG)).body)
 
-    return server_configs(await ask_each(admin.namesrvs, ask))
+    return server_configs(await call_each(admin.namesrvs, ask))
 
 
 def server_configs(answers: Sequence[tuple[str, dict[str, str] | KourouError]]) -> list[ServerConfig]:
@@ -120,7 +120,7 @@ async def wipe_write_perm(admin: Admin, broker: str) -> list[WritePermChange]:
         answer = await admin.call(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return answer.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count
 
-    return await _checked(admin, name, _changes(await ask_each(admin.namesrvs, ask)))
+    return await _checked(admin, name, _changes(await call_each(admin.namesrvs, ask)))
 
 
 async def add_write_perm(admin: Admin, broker: str) -> list[WritePermChange]:
@@ -132,7 +132,7 @@ async def add_write_perm(admin: Admin, broker: str) -> list[WritePermChange]:
         answer = await admin.call(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return answer.header(AddWritePermOfBrokerResponseHeader).add_topic_count
 
-    return await _checked(admin, name, _changes(await ask_each(admin.namesrvs, ask)))
+    return await _checked(admin, name, _changes(await call_each(admin.namesrvs, ask)))
 
 
 async def _checked(admin: Admin, broker_name: str, changes: list[WritePermChange]) -> list[WritePermChange]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from kourou.admin.session import Admin
-from kourou.admin.targets import Outcome, ask_each, on_each
+from kourou.admin.targets import Outcome, call_each, on_each
 from kourou.config.properties import format_properties
 from kourou.errors import KourouError
 from kourou.protocol.bodies import decode_body
@@ -58,7 +58,7 @@ async def cold_data_infos(admin: Admin, addresses: Sequence[str]) -> list[ColdDa
         ColdDataInfo(address, None, str(answer))
         if isinstance(answer, KourouError)
         else ColdDataInfo(address, answer)
-        for address, answer in await ask_each(addresses, ask)
+        for address, answer in await call_each(addresses, ask)
     ]
 
 
@@ -95,7 +95,7 @@ async def set_commit_log_read_mode(
         ReadModeChange(address, None, str(answer))
         if isinstance(answer, KourouError)
         else ReadModeChange(address, answer)
-        for address, answer in await ask_each(addresses, ask)
+        for address, answer in await call_each(addresses, ask)
     ]
 
 

@@ -65,7 +65,7 @@ async def master_addresses(
     return [master.address for master in masters]
 
 
-async def ask_each(
+async def call_each(
     addresses: Sequence[str], ask: Callable[[str], Awaitable[T]]
 ) -> list[tuple[str, T | KourouError]]:
     """Ask several servers at once: what each answered, or why it did not. If none did, that is raised."""
@@ -80,7 +80,7 @@ async def on_each(addresses: Sequence[str], action: Callable[[str], Awaitable[ob
     """Do something on several servers at once. If it fails on all, the first error is raised."""
     return [
         Outcome(address, str(answer) if isinstance(answer, KourouError) else "")
-        for address, answer in await ask_each(addresses, action)
+        for address, answer in await call_each(addresses, action)
     ]
 
 

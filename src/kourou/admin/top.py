@@ -21,9 +21,9 @@ from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_group, is_system_topic, reply_topic
 
-FIRST_LOOK_S: Final = 1.0
+FIRST_SAMPLE_S: Final = 1.0
 """Between the first look and the first result, if the interval is longer."""
-_AT_ONCE: Final = 16
+_MAX_CONCURRENT: Final = 16
 _STATS_TIMEOUT_FACTOR: Final = 3
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class TopView:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TopSample:
     """The offsets of everything at one moment."""
 
     taken_s: float
@@ -100,18 +100,18 @@ async def watch(
     admin: Admin, cluster: str | None = None, *, interval_s: float = 2.0, count: int | None = None
 ) -> AsyncGenerator[TopView, None]:
     """View after view, for ever or so many. What fails for a while is told in `problems`."""
-    before = await take_look(admin, cluster)
+    before = await take_sample(admin, cluster)
     shown = 0
-    pause_s = min(interval_s, FIRST_LOOK_S)
+    pause_s = min(interval_s, FIRST_SAMPLE_S)
     while count is None or shown < count:
         await asyncio.sleep(pause_s)
-        after = await take_look(admin, cluster)
+        after = await take_sample(admin, cluster)
         yield view(before, after)
         before, pause_s = after, interval_s
         shown += 1
 
 
-async def take_look(admin: Admin, cluster: str | None = None) -> Look:
+async def take_sample(admin: Admin, cluster: str | None = None) -> TopSample:
     """Ask for all offsets once. NoNameServerError if no name server answers."""
     problems: list[str] = []
     brokers = await cluster_list(admin, cluster)
@@ -142,18 +142,18 @@ async def take_look(admin: Admin, cluster: str | None = None) -> Look:
         return topic, sum(queue.max_offset for queue in queues) if queues else None
 
     found = [queue for queues in await asyncio.gather(*map(stats, masters)) for queue in queues]
-    ends = {topic: at for topic, at in await _some_at_once(topics, end) if at is not None}
-    return Look(time.monotonic(), brokers, ends, found, problems)
+    ends = {topic: at for topic, at in await _gather_limited(topics, end) if at is not None}
+    return TopSample(time.monotonic(), brokers, ends, found, problems)
 
 
 def _is_of_users(topic: str) -> bool:
     return not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))
 
 
-async def _some_at_once(
+async def _gather_limited(
     items: Iterable[str], ask: Callable[[str], Awaitable[tuple[str, T]]]
 ) -> list[tuple[str, T]]:
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gate = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def one(item: str) -> tuple[str, T]:
         async with gate:
@@ -165,7 +165,7 @@ async def _some_at_once(
 # -- the difference of two looks ---------------------------------------------------------------------
 
 
-def view(before: Look, after: Look) -> TopView:
+def view(before: TopSample, after: TopSample) -> TopView:
     """What happened between two looks."""
     seconds = max(after.taken_s - before.taken_s, 0.001)
     now_ms = time.time_ns() // 1_000_000
@@ -210,7 +210,7 @@ def _broker_row(broker: BrokerSummary) -> BrokerRow:
 
 
 def _topic_rows(
-    before: Look, after: Look, consumed: dict[tuple[str, str], int], seconds: float
+    before: TopSample, after: TopSample, consumed: dict[tuple[str, str], int], seconds: float
 ) -> list[TopicRow]:
     rows = []
     for topic, end in after.ends.items():
@@ -221,7 +221,7 @@ def _topic_rows(
 
 
 def _group_rows(
-    before: Look, after: Look, consumed: dict[tuple[str, str], int], seconds: float, now_ms: int
+    before: TopSample, after: TopSample, consumed: dict[tuple[str, str], int], seconds: float, now_ms: int
 ) -> list[GroupRow]:
     lags_before = _lags(before.queues)
     rows = []

@@ -9,7 +9,7 @@ from typing import Final
 
 from kourou.admin.config_pages import PAGE_SIZE, read_config_pages
 from kourou.admin.session import Admin, command_line, replica_address
-from kourou.admin.targets import Outcome, ask_each, masters_of, on_each
+from kourou.admin.targets import Outcome, call_each, masters_of, on_each
 from kourou.client.core.strategies import AllocateAveragely
 from kourou.errors import ConfigError, KourouError, ResponseError
 from kourou.protocol.bodies import (
@@ -45,7 +45,7 @@ from kourou.protocol.names import (
 )
 
 # Enough to keep the servers busy, few enough that they serve others too.
-_TOPICS_AT_ONCE: Final = 16
+_MAX_CONCURRENT_TOPICS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,10 @@ async def user_topic_names(admin: Admin) -> list[str]:
 
 async def topic_places(admin: Admin, topics: Sequence[str]) -> list[TopicPlaces]:
     """Where topics are, in their order. One that was deleted meanwhile is left out."""
-    some_at_once = asyncio.Semaphore(_TOPICS_AT_ONCE)
+    limiter = asyncio.Semaphore(_MAX_CONCURRENT_TOPICS)
 
     async def look(topic: str) -> TopicPlaces | None:
-        async with some_at_once:
+        async with limiter:
             route = await admin.api.topic_route(topic)
         return None if route is None else _places_of(topic, route)
 
@@ -146,10 +146,10 @@ def _perm_letters(perm: int) -> str:
 async def topics_with_groups(admin: Admin) -> list[TopicGroups]:
     """All topics but those of retries and dead letters, with cluster and consumer groups."""
     info = await admin.cluster_info()
-    some_at_once = asyncio.Semaphore(_TOPICS_AT_ONCE)
+    limiter = asyncio.Semaphore(_MAX_CONCURRENT_TOPICS)
 
     async def look(topic: str) -> TopicGroups:
-        async with some_at_once:
+        async with limiter:
             return await _topic_groups(admin, info, topic)
 
     names = [name for name in await topic_names(admin) if not (is_retry_topic(name) or is_dlq_topic(name))]
@@ -222,7 +222,7 @@ async def topic_status(admin: Admin, topic: str, *, route_of: str | None = None)
         return decode_body(answer.body, TopicStatsTable)
 
     addresses = [address for address in map(replica_address, route.broker_datas) if address is not None]
-    answers = await ask_each(addresses, ask)
+    answers = await call_each(addresses, ask)
     tables = [answer for _, answer in answers if not isinstance(answer, KourouError)]
     offsets = {queue: offset for table in tables for queue, offset in table.offset_table.items()}
     if not offsets:
@@ -340,5 +340,5 @@ async def _is_missing(admin: Admin, topic: str, cluster: str, masters: Sequence[
     names = {broker.broker_name for broker in await admin.brokers(cluster)}
     if route is not None and any(broker.broker_name in names for broker in route.broker_datas):
         return False
-    answers = await ask_each(masters, lambda address: topic_configs(admin, address))
+    answers = await call_each(masters, lambda address: topic_configs(admin, address))
     return not any(isinstance(table, KourouError) or topic in table for _, table in answers)

@@ -84,7 +84,7 @@ def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None
     from kourou.cli.service import STORE_STOP, Service, run_server
 
     async def started(broker: BrokerController) -> None:
-        _say_booted(broker, log)
+        _print_booted(broker, log)
         await _warn_of_address(broker)
 
     run_server(
@@ -107,7 +107,7 @@ async def _warn_of_address(broker: BrokerController) -> None:
         _log.warning("%s", warning)
 
 
-def _say_booted(broker: BrokerController, log: LogConfig) -> None:
+def _print_booted(broker: BrokerController, log: LogConfig) -> None:
     # Scripts wait for the beginning of this line, which is Apache's.
     config = broker.config
     boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"

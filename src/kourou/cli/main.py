@@ -87,7 +87,7 @@ class _Commands(OneLineGroup):
         assert command is not None
         return command.get_short_help_str(limit)
 
-    def meant_command(self, ctx: click.Context, word: str) -> str | None:
+    def suggested_command(self, ctx: click.Context, word: str) -> str | None:
         """The command that a mistyped word probably means; those of `kourou admin` are known here too."""
         from kourou.cli.admin.command import AdminCommand
         from kourou.cli.admin.registry import all_commands, find
@@ -96,7 +96,7 @@ class _Commands(OneLineGroup):
             return _OTHER_PROGRAMS[word]
         if (command := find(word)) is not None:
             return f"kourou admin {command.name}"
-        if (meant := super().meant_command(ctx, word)) is not None:
+        if (meant := super().suggested_command(ctx, word)) is not None:
             return meant
         # Not those that this version lacks.
         there = (command.name for command in all_commands() if isinstance(command, AdminCommand))
@@ -370,9 +370,9 @@ class _AdminCommand(OneLineCommand):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """What may follow the words before the cursor."""
-        from kourou.cli.admin.completion import following_words
+        from kourou.cli.admin.completion import next_words
 
-        kind, words = following_words(ctx.params["words"] or ())
+        kind, words = next_words(ctx.params["words"] or ())
         if kind == "files":
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]

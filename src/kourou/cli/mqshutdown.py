@@ -18,7 +18,7 @@ PROGRAM = "mqshutdown"
 COMPONENTS = ("namesrv", "broker", "standalone")
 # A broker flushes its store before it ends.
 WAIT_SECONDS = 30.0
-_LOOK_EVERY_SECONDS = 0.02
+_POLL_INTERVAL_SECONDS = 0.02
 
 
 def shut_down(component: str, folder: Path, wait_seconds: float = WAIT_SECONDS) -> bool:
@@ -60,7 +60,7 @@ def _wait_until(done: Callable[[], bool], deadline: float) -> bool:
     while not done():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_LOOK_EVERY_SECONDS)
+        time.sleep(_POLL_INTERVAL_SECONDS)
     return True
 
 

@@ -28,7 +28,7 @@ NAMESRV: Final = "127.0.0.1:9876"
 PRODUCER_GROUP: Final = "please_rename_unique_group_name"
 CONSUMER_GROUP: Final = "please_rename_unique_group_name_4"
 # A new user may start the consumer first: then the topic is found soon after it is made.
-_LOOK_FOR_TOPIC_MS: Final = 1_000
+_TOPIC_POLL_MS: Final = 1_000
 
 _namesrv = click.option(
     "namesrv",
@@ -97,8 +97,8 @@ def consume(namesrv: str, topic: str) -> None:
         CONSUMER_GROUP,
         namesrv=namesrv,
         consume_from="first",
-        poll_namesrv_interval_ms=_LOOK_FOR_TOPIC_MS,
-        rebalance_interval_ms=_LOOK_FOR_TOPIC_MS,
+        poll_namesrv_interval_ms=_TOPIC_POLL_MS,
+        rebalance_interval_ms=_TOPIC_POLL_MS,
     ) as receiver:
         receiver.subscribe(topic, show)
         with printing:

@@ -19,7 +19,7 @@ from kourou.transport.addresses import parse_addresses
 DEFAULT_BROKER: Final = "127.0.0.1:10911"
 # Of one question. A health check that takes longer is killed by whoever made it.
 _TIMEOUT_MS: Final = 3_000
-_ASK_AGAIN_S: Final = 0.2
+_RETRY_INTERVAL_S: Final = 0.2
 
 
 def run_ready(
@@ -47,7 +47,7 @@ async def wait_ready(
         found = await ask(brokers, namesrvs, listeners)
         if all(each.is_ready for each in found) or asyncio.get_running_loop().time() >= deadline:
             return found
-        await asyncio.sleep(_ASK_AGAIN_S)
+        await asyncio.sleep(_RETRY_INTERVAL_S)
 
 
 async def ask(brokers: Sequence[str], namesrvs: Sequence[str], listeners: Sequence[str]) -> list[Readiness]:
@@ -57,13 +57,13 @@ async def ask(brokers: Sequence[str], namesrvs: Sequence[str], listeners: Sequen
         asked = await asyncio.gather(*map(probe.broker, brokers))
         names = [name for _, name in asked if name is not None]
         answers = await asyncio.gather(*(probe.namesrv(address, names) for address in namesrvs))
-        said = await asyncio.gather(*map(_ask_listener, listeners))
+        said = await asyncio.gather(*map(_probe_listener, listeners))
     finally:
         await probe.stop()
     return [*answers, *(readiness for readiness, _ in asked), *said]
 
 
-async def _ask_listener(address: str) -> Readiness:
+async def _probe_listener(address: str) -> Readiness:
     from kourou.transport.http_probe import READYZ, ask_readyz
 
     return Readiness(f"http://{address}{READYZ}", await ask_readyz(address, _TIMEOUT_MS) or "")

@@ -99,12 +99,12 @@ async def _serve(service: Service[ServerT]) -> None:
         _stop_with_parent(stop_requested)
     server = service.make()
     with ExitStack() as while_starting:
-        while_starting.enter_context(_noted(service, STARTING))
+        while_starting.enter_context(_pid_file_of(service, STARTING))
         if not await _started(server, stop_requested):
             return
-        _calm_collector()
+        _tune_garbage_collector()
         try:
-            with _noted(service, server.address):
+            with _pid_file_of(service, server.address):
                 while_starting.close()
                 await service.on_started(server)
                 await _wait_stop_or_failure(stop_requested, server)
@@ -136,7 +136,7 @@ async def _started(server: Server, stop_requested: asyncio.Event) -> bool:
     return True
 
 
-def _calm_collector() -> None:
+def _tune_garbage_collector() -> None:
     """What a start has made stays: the collector need not look at it again, and seldom at the rest.
     A server makes garbage without cycles, and a full look at tens of thousands of queues takes 10 ms. Nor is
     one taken here: it would be a tenth of the start, for some hundred objects."""
@@ -144,7 +144,7 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _noted(service: Service[ServerT], address: str) -> AbstractContextManager[object]:
+def _pid_file_of(service: Service[ServerT], address: str) -> AbstractContextManager[object]:
     if service.run_folder is None:
         return nullcontext()
     return pid_file(service.run_folder, service.component, address)

@@ -47,12 +47,12 @@ class OneLineGroup(click.Group):
         is_missing = bool(args) and self.get_command(ctx, args[0]) is None
         # A shell that completes a line gets no answer to it, and no error.
         if is_missing and not ctx.resilient_parsing and not args[0].startswith("-"):
-            meant = self.meant_command(ctx, args[0])
+            meant = self.suggested_command(ctx, args[0])
             hint = f" Did you mean '{meant}'?" if meant is not None else ""
             ctx.fail(f"No such command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
 
-    def meant_command(self, ctx: click.Context, word: str) -> str | None:
+    def suggested_command(self, ctx: click.Context, word: str) -> str | None:
         """The command that a mistyped word probably means."""
         return nearest(word, self.list_commands(ctx))
 
@@ -105,13 +105,13 @@ def _message(error: click.UsageError) -> str:
     """What is wrong, with our suggestion: click prefers --host to --port for --prot."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error.format_message()
-    meant = _meant_options(error.option_name, error.ctx.command)
+    meant = _suggested_options(error.option_name, error.ctx.command)
     *most, last = [f"'{option}'" for option in meant] or [""]
     hint = f" Did you mean {' or '.join([', '.join(most)] * bool(most) + [last])}?" if last else ""
     return f"No such option '{error.option_name}'.{hint}"
 
 
-def _meant_options(word: str, command: click.Command) -> list[str]:
+def _suggested_options(word: str, command: click.Command) -> list[str]:
     """The option nearest to a mistyped one, or all that end with the nearest word: --port and --prot may be
     --namesrv-port or --broker-port."""
     names = [

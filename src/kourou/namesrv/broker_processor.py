@@ -72,14 +72,16 @@ class BrokerProcessor:
     def heartbeat(self, request: Request) -> None:
         """904: a sign of life between registrations."""
         header = request.header(BrokerHeartbeatRequestHeader)
-        self._state.routes.heard_of(header.broker_name, header.broker_addr, now_ms=self._state.clock())
+        self._state.routes.record_heartbeat(
+            header.broker_name, header.broker_addr, now_ms=self._state.clock()
+        )
         request.reply()
 
     def query_data_version(self, request: Request) -> None:
         """322: has the broker's table changed since it registered? Counts as a sign of life."""
         header = request.header(QueryDataVersionRequestHeader)
         asked = decode_body(request.body, DataVersion)
-        broker = self._state.routes.heard_of(
+        broker = self._state.routes.record_heartbeat(
             header.broker_name, header.broker_addr, now_ms=self._state.clock()
         )
         known = None if broker is None else broker.known_version

@@ -189,7 +189,7 @@ class RouteInfo:
         group = self.tables.groups.get(broker_name)
         return None if group is None else group.broker_at(broker_addr)
 
-    def heard_of(self, broker_name: str, broker_addr: str, *, now_ms: int) -> LiveBroker | None:
+    def record_heartbeat(self, broker_name: str, broker_addr: str, *, now_ms: int) -> LiveBroker | None:
         """A broker gave a sign of life other than registering; None when it is not known."""
         broker = self.find(broker_name, broker_addr)
         if broker is not None:

@@ -38,7 +38,7 @@ class RouteProcessor:
     def get_route_info(self, request: Request) -> None:
         """105: queues and brokers of a topic."""
         header = request.header(GetRouteInfoRequestHeader)
-        self._refuse_until_ready()
+        self._reject_until_ready()
         body = self._state.views.route_body(
             header.topic,
             route_form(request.version, bool(header.accept_standard_json_only)),
@@ -50,7 +50,7 @@ class RouteProcessor:
         else:
             request.reply(body=body)
 
-    def _refuse_until_ready(self) -> None:
+    def _reject_until_ready(self) -> None:
         if self._state.holds_routes_back:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "name server not ready")
 

@@ -49,12 +49,12 @@ class TopicProcessor:
 
     def get_all_topics(self, request: Request) -> None:
         """206: every topic."""
-        _refuse_unless(self._state.config.enable_all_topic_list)
+        _reject_unless(self._state.config.enable_all_topic_list)
         request.reply(body=encode_body(self._state.views.all_topics()))
 
     def get_topics_by_cluster(self, request: Request) -> None:
         """224: the topics of one cluster; of an unknown one, none."""
-        _refuse_unless(self._state.config.enable_topic_list)
+        _reject_unless(self._state.config.enable_topic_list)
         header = request.header(GetTopicsByClusterRequestHeader)
         request.reply(body=encode_body(self._state.views.topics_of_cluster(header.cluster)))
 
@@ -66,7 +66,7 @@ class TopicProcessor:
         """311, 312, 313: topics by their unit flags."""
 
         def get_unit_topics(request: Request) -> None:
-            _refuse_unless(self._state.config.enable_topic_list)
+            _reject_unless(self._state.config.enable_topic_list)
             request.reply(body=encode_body(view(self._state.views)))
 
         return get_unit_topics
@@ -102,6 +102,6 @@ class TopicProcessor:
         request.reply(AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
 
-def _refuse_unless(enabled: bool) -> None:
+def _reject_unless(enabled: bool) -> None:
     if not enabled:
         raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")

@@ -40,7 +40,7 @@ _BROKER_COMMAND: Final = ("-m", "kourou.cli.mqbroker", "--supervised")
 _BOOTED: Final = re.compile(r"The broker\[(?P<name>.+), (?P<address>\S+)\] boot success")
 _PROBED: Final = re.compile(r"health checks: http://(?P<address>\S+)/readyz")
 # A child that is asked whether it is ready is on this machine, and answers at once or not at all.
-_ASK_TIMEOUT_MS: Final = 2_000
+_PROBE_TIMEOUT_MS: Final = 2_000
 # A large store that was not closed has to be recovered first.
 _START_TIMEOUT_S: Final = 600.0
 
@@ -88,7 +88,7 @@ class BrokerProcess:
     async def wait_booted(self) -> None:
         """Wait until it serves; it says on stderr why it does not."""
         if not await asyncio.shield(self._booted):
-            raise KourouError(f"{self.name} did not start: {end_words(await asyncio.shield(self.ended))}")
+            raise KourouError(f"{self.name} did not start: {describe_exit(await asyncio.shield(self.ended))}")
 
     async def why_not_ready(self) -> str | None:
         """Why clients cannot send to it now; None: they can."""
@@ -96,7 +96,7 @@ class BrokerProcess:
             return f"{self.name} is starting"
         from kourou.transport.http_probe import ask_readyz
 
-        why_not = await ask_readyz(self._probe_address, _ASK_TIMEOUT_MS)
+        why_not = await ask_readyz(self._probe_address, _PROBE_TIMEOUT_MS)
         return why_not and f"{self.name}: {why_not}"
 
     @property
@@ -113,7 +113,7 @@ class BrokerProcess:
         is_serving = is_running and self._booted.done() and bool(self._booted.result())
         code = await asyncio.shield(self.ended)
         if is_serving and code:
-            _log.error("%s did not stop in order: %s", self.name, end_words(code))
+            _log.error("%s did not stop in order: %s", self.name, describe_exit(code))
 
     def kill(self) -> None:
         """End it now; its store will be recovered at the next start."""
@@ -199,7 +199,7 @@ class Supervisor:
             await asyncio.wait((*ends, failed), return_when=asyncio.FIRST_COMPLETED)
             for broker in self._brokers:
                 if broker.ended.done():
-                    end = end_words(broker.ended.result())
+                    end = describe_exit(broker.ended.result())
                     raise KourouError(f"{broker.name} ended by itself ({end}); stopping all")
             failed.result()
         finally:
@@ -234,10 +234,10 @@ class Supervisor:
         return [f"{broker.name}: {line}" for broker, line in zip(self._brokers, lines, strict=True)]
 
 
-def end_words(code: int) -> str:
+def describe_exit(code: int) -> str:
     """How a process ended.
 
-    >>> end_words(1), end_words(-9)
+    >>> describe_exit(1), describe_exit(-9)
     ('exit code 1', 'killed by SIGKILL')
     """
     if code >= 0:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kourou.admin.consume_stats import consume_stats
 from kourou.cli.admin.offset_commands import OFFSET_COMMANDS
-from kourou.cli.admin.options import Given
+from kourou.cli.admin.options import ParsedArgs
 from kourou.testing.cluster import cluster
 from tests.integration.admin.group_kit import (
     GROUP,
@@ -187,7 +187,7 @@ async def test_a_broker_of_two_is_down(tmp_path: Path) -> None:
 
 
 def test_every_command_that_moves_a_group_asks_before() -> None:
-    given = Given(
+    given = ParsedArgs(
         {"group": "billing", "topic": "Orders", "timestamp": "0", "srcGroup": "A", "destGroup": "B"}
     )
     questions = [command.question(given) for command in OFFSET_COMMANDS if command.question is not None]

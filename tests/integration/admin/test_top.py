@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kourou.admin.brokers import GroupQueueLag
-from kourou.admin.top import Look, view
+from kourou.admin.top import TopSample, view
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.protocol.message import Message, MessageExt
@@ -135,8 +135,8 @@ def queue(consumer_offset: int, broker_offset: int, *, topic: str = TOPIC, group
 
 
 def test_rates_are_of_the_time_between() -> None:
-    before = Look(10.0, [], {TOPIC: 100, "Quiet": 7}, [queue(90, 100)])
-    after = Look(12.0, [], {TOPIC: 140, "Quiet": 7}, [queue(96, 140)])
+    before = TopSample(10.0, [], {TOPIC: 100, "Quiet": 7}, [queue(90, 100)])
+    after = TopSample(12.0, [], {TOPIC: 140, "Quiet": 7}, [queue(96, 140)])
     found = view(before, after)
     assert [(row.topic, row.in_tps, row.out_tps) for row in found.topics] == [
         (TOPIC, 20.0, 3.0),
@@ -147,8 +147,8 @@ def test_rates_are_of_the_time_between() -> None:
 
 
 def test_what_is_new_or_moved_back_has_no_rate() -> None:
-    before = Look(10.0, [], {TOPIC: 100}, [queue(90, 100)])
-    after = Look(11.0, [], {TOPIC: 10, "New": 5}, [queue(20, 100), queue(5, 5, topic="New")])
+    before = TopSample(10.0, [], {TOPIC: 100}, [queue(90, 100)])
+    after = TopSample(11.0, [], {TOPIC: 10, "New": 5}, [queue(20, 100), queue(5, 5, topic="New")])
     found = view(before, after)
     assert all(row.in_tps == row.out_tps == 0 for row in found.topics)
     assert [(row.consume_tps, row.lag) for row in found.groups] == [(0, 80)]

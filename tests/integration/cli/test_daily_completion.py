@@ -29,7 +29,7 @@ def mq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     variables = {"XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config"))}
     with (
         mock.patch.dict(os.environ, variables),
-        mock.patch.object(completion, "NAMES_WITHIN_MS", PATIENT_MS),
+        mock.patch.object(completion, "NAMES_TIMEOUT_MS", PATIENT_MS),
         LocalCluster() as running,
     ):
         os.environ.pop("NAMESRV_ADDR", None)
@@ -95,7 +95,7 @@ def test_a_real_bash_with_an_address_that_it_takes_apart(mq: LocalCluster, tmp_p
         f"#!{sys.executable}\n"
         "from kourou.cli.admin import completion\n"
         "from kourou.cli.main import main\n"
-        f"completion.NAMES_WITHIN_MS = {PATIENT_MS}\n"
+        f"completion.NAMES_TIMEOUT_MS = {PATIENT_MS}\n"
         "main()\n"
     )
     program.chmod(0o755)

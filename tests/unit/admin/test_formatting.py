@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin import formatting as forms
+from kourou.cli.admin import formatting
 from kourou.cli.admin.options import UsageError
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.protocol.bodies import (
@@ -40,30 +40,30 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def test_times_are_of_the_local_zone(zone: str) -> None:
     hour = {"UTC": "03", "Asia/Shanghai": "11"}[zone]
-    assert forms.human_time(1794711766062) == f"2026-11-15 {hour}:02:46,062"
-    assert forms.plain_time(1794711766062) == f"2026-11-15 {hour}:02:46"
-    assert forms.parse_time(f"2026-11-15#{hour}:02:46:062") == 1794711766062
-    assert forms.parse_time(f"2026-11-15 {hour}:02:46") == 1794711766000
-    assert forms.parse_time(f"2026-11-15 {hour}:02:46,062") == 1794711766062
+    assert formatting.human_time(1794711766062) == f"2026-11-15 {hour}:02:46,062"
+    assert formatting.format_time(1794711766062) == f"2026-11-15 {hour}:02:46"
+    assert formatting.parse_time(f"2026-11-15#{hour}:02:46:062") == 1794711766062
+    assert formatting.parse_time(f"2026-11-15 {hour}:02:46") == 1794711766000
+    assert formatting.parse_time(f"2026-11-15 {hour}:02:46,062") == 1794711766062
 
 
 def test_times_that_are_none() -> None:
-    assert forms.parse_time("1794711766062") == 1794711766062
-    assert forms.parse_time("-1") == -1
+    assert formatting.parse_time("1794711766062") == 1794711766062
+    assert formatting.parse_time("-1") == -1
     with pytest.raises(UsageError, match="yesterday: not a time"):
-        forms.parse_time("yesterday")
+        formatting.parse_time("yesterday")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_topic_config(version: str) -> None:
     config = TopicConfig(topic_name="AdminTopic", read_queue_nums=3, write_queue_nums=2)
-    printed = forms.topic_config(config, is_v4=version.startswith("4"))
+    printed = formatting.topic_config(config, is_v4=version.startswith("4"))
     assert recordings(version)["updateTopic"].stdout.splitlines()[-1] == printed
 
 
 def test_attributes_of_a_topic_are_sorted() -> None:
     config = TopicConfig("T", perm=4, attributes={"b": "2", "a": "1"})
-    printed = forms.topic_config(config)
+    printed = formatting.topic_config(config)
     assert "perm=R--," in printed
     assert printed.endswith("attributes={a=1, b=2}]")
 
@@ -71,7 +71,7 @@ def test_attributes_of_a_topic_are_sorted() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_group_config(version: str) -> None:
     config = SubscriptionGroupConfig("CG_admin", retry_queue_nums=2, retry_max_times=5)
-    printed = forms.group_config(config, is_v4=version.startswith("4"))
+    printed = formatting.group_config(config, is_v4=version.startswith("4"))
     assert recordings(version)["updateSubGroup"].stdout.splitlines()[-1] == printed
 
 
@@ -85,7 +85,7 @@ def test_policies_and_fixed_subscriptions_of_a_group() -> None:
         ),
         subscription_data_set=[SimpleSubscriptionData("T", "TAG", "*", 7)],
     )
-    printed = forms.group_config(config)
+    printed = formatting.group_config(config)
     assert (
         "groupRetryPolicy=GroupRetryPolicy{type=EXPONENTIAL, exponentialRetryPolicy=ExponentialRetryPolicy"
         "{initial=1, max=9, multiplier=3}, customizedRetryPolicy=CustomizedRetryPolicy{next=[5, 6]}}"
@@ -100,10 +100,10 @@ def test_send_result() -> None:
     result = SendResult(SendStatus.SEND_OK, "A1", QUEUE, 12, "B2")
     queue = "MessageQueue [topic=Orders, brokerName=broker-a, queueId=3]"
     form = f"SendResult [sendStatus=SEND_OK, msgId=A1, offsetMsgId=B2, messageQueue={queue}, queueOffset=12"
-    assert forms.send_result(result, is_v4=True) == form + "]"
-    assert forms.send_result(result) == form + ", recallHandle=null]"
+    assert formatting.send_result(result, is_v4=True) == form + "]"
+    assert formatting.send_result(result) == form + ", recallHandle=null]"
     recalled = SendResult(SendStatus.SEND_OK, "A1", QUEUE, 12, "B2", recall_handle="h")
-    assert forms.send_result(recalled) == form + ", recallHandle=h]"
+    assert formatting.send_result(recalled) == form + ", recallHandle=h]"
 
 
 def test_message_ext() -> None:
@@ -131,7 +131,7 @@ def test_message_ext() -> None:
         properties={"TAGS": "created", "KEYS": "order-1"},
         body=b"o\xff",
     )
-    assert forms.message_ext(view) == (
+    assert formatting.message_ext(view) == (
         "MessageExt [brokerName=broker-a, queueId=3, storeSize=206, queueOffset=7, sysFlag=0, "
         "bornTimestamp=1, bornHost=/127.0.0.1:47834, storeTimestamp=2, storeHost=/127.0.0.1:10911, "
         "msgId=7F000001, commitLogOffset=890632, bodyCRC=849440578, reconsumeTimes=0, "
@@ -141,23 +141,23 @@ def test_message_ext() -> None:
 
 
 def test_what_became_of_a_message() -> None:
-    assert forms.message_track("G", "CONSUMED", None) == (
+    assert formatting.message_track("G", "CONSUMED", None) == (
         "MessageTrack [consumerGroup=G, trackType=CONSUMED, exceptionDesc=null]"
     )
     result = ConsumeMessageDirectlyResult(consume_result=CMResult.CR_SUCCESS, spent_time_mills=4)
-    assert forms.direct_result(result) in recordings("4.9.7")["queryMsgById-consume"].stdout
+    assert formatting.direct_result(result) in recordings("4.9.7")["queryMsgById-consume"].stdout
 
 
 def test_unit_of_a_consume_queue() -> None:
-    printed = forms.consume_queue_data(ConsumeQueueData(8657, 239, 2598921))
+    printed = formatting.consume_queue_data(ConsumeQueueData(8657, 239, 2598921))
     assert printed in recordings("5.5.0")["queryCq"].stdout
 
 
 def test_every_number_that_a_broker_may_answer_is_printed() -> None:
     for timestamp_ms in (-(2**63), -1, 0, 2**63 - 1):
-        assert forms.human_time(timestamp_ms).endswith(f",{timestamp_ms % 1000:03d}")
+        assert formatting.human_time(timestamp_ms).endswith(f",{timestamp_ms % 1000:03d}")
 
 
 def test_cut() -> None:
-    assert forms.cut("broker-a", 6) == "broker"
-    assert forms.cut("b", 6) == "b"
+    assert formatting.cut("broker-a", 6) == "broker"
+    assert formatting.cut("b", 6) == "b"

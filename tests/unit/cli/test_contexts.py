@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kourou.cli.admin.connecting import client_options
-from kourou.cli.admin.options import Given
+from kourou.cli.admin.options import ParsedArgs
 from kourou.cli.contexts import (
     Context,
     Contexts,
@@ -107,15 +107,15 @@ def test_which_cluster_is_meant(
 ) -> None:
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
-    assert client_options(Given(options), default_namesrv="127.0.0.1:9876").get("namesrv") == expected
+    assert client_options(ParsedArgs(options), default_namesrv="127.0.0.1:9876").get("namesrv") == expected
 
 
 def test_the_default_is_for_commands_without_any_cluster(
     saved: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_contexts(saved, Contexts({"prod": PROD}, None))
-    assert client_options(Given({}), default_namesrv="127.0.0.1:9876") == {"namesrv": "127.0.0.1:9876"}
-    assert client_options(Given({})) == {}  # mqadmin's
+    assert client_options(ParsedArgs({}), default_namesrv="127.0.0.1:9876") == {"namesrv": "127.0.0.1:9876"}
+    assert client_options(ParsedArgs({})) == {}  # mqadmin's
 
 
 def test_keys_of_a_context_go_to_its_own_cluster_only(
@@ -125,15 +125,15 @@ def test_keys_of_a_context_go_to_its_own_cluster_only(
     keys.write_text("accessKey: ak\nsecretKey: sk\n")
     write_contexts(saved, Contexts({"prod": Context("x:1", acl=str(keys), tls=True)}, "prod"))
     credentials = Credentials("ak", "sk")
-    assert client_options(Given({})) == {"namesrv": "x:1", "credentials": credentials, "tls": True}
-    assert client_options(Given({"namesrvAddr": "y:1"})) == {"namesrv": "y:1"}
-    both = client_options(Given({"namesrvAddr": "y:1", "context": "prod"}))
+    assert client_options(ParsedArgs({})) == {"namesrv": "x:1", "credentials": credentials, "tls": True}
+    assert client_options(ParsedArgs({"namesrvAddr": "y:1"})) == {"namesrv": "y:1"}
+    both = client_options(ParsedArgs({"namesrvAddr": "y:1", "context": "prod"}))
     assert both == {"namesrv": "y:1", "credentials": credentials, "tls": True}
     monkeypatch.setenv("NAMESRV_ADDR", "z:1")
-    assert client_options(Given({})) == {}
+    assert client_options(ParsedArgs({})) == {}
     keys.unlink()
     with pytest.raises(ConfigError, match=f"the context's file of keys, {keys}: there is no such file"):
-        client_options(Given({"context": "prod"}))
+        client_options(ParsedArgs({"context": "prod"}))
 
 
 def test_a_context_that_is_gone_is_an_error_and_not_another_cluster(saved: dict[str, str]) -> None:

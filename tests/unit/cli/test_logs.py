@@ -92,9 +92,9 @@ def test_a_log_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_when_the_disk_cannot_keep_up_lines_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kourou.logs._PatientListener.start", lambda self: None)
+    monkeypatch.setattr("kourou.logs._WaitingListener.start", lambda self: None)
     started: list[object] = []
-    monkeypatch.setattr("kourou.logs._PatientListener.stop", lambda self: started.append(self.queue))
+    monkeypatch.setattr("kourou.logs._WaitingListener.stop", lambda self: started.append(self.queue))
     with logging_to(LogConfig(tmp_path / "a.log", queue_records=3)):
         for number in range(5):
             log.info("line %d", number)

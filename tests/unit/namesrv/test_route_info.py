@@ -321,9 +321,9 @@ def test_a_broker_may_choose_its_own_timeout(cluster: Cluster) -> None:
 
 def test_a_sign_of_life_keeps_a_broker(cluster: Cluster) -> None:
     cluster.register(MASTER, table("T", "U"), now_ms=0)
-    assert cluster.routes.heard_of("broker-a", MASTER.broker_addr, now_ms=5_000) is not None
-    assert cluster.routes.heard_of("broker-a", "10.0.0.7:10911", now_ms=9_000) is None
-    assert cluster.routes.heard_of("broker-z", MASTER.broker_addr, now_ms=9_000) is None
+    assert cluster.routes.record_heartbeat("broker-a", MASTER.broker_addr, now_ms=5_000) is not None
+    assert cluster.routes.record_heartbeat("broker-a", "10.0.0.7:10911", now_ms=9_000) is None
+    assert cluster.routes.record_heartbeat("broker-z", MASTER.broker_addr, now_ms=9_000) is None
     assert cluster.routes.scan_dead(BROKER_EXPIRY_MS + 5_000) == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kourou.admin.consume_stats import GroupProgress
-from kourou.admin.doctor.cluster_snapshot import GroupView, Member, Scene, now_ms
+from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot, GroupView, Member, now_ms
 from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.running_info import STARTED_FOR_A_WHILE_MS, RunningInfo
 from kourou.admin.topics import TopicStatus
@@ -25,36 +25,41 @@ _SHOWN_QUEUES: Final = 6
 # -- members -----------------------------------------------------------------------------------------
 
 
-async def check_subscriptions(scene: Scene) -> list[Finding]:
+async def check_subscriptions(snapshot: ClusterSnapshot) -> list[Finding]:
     """Groups whose members subscribe to different things."""
     findings: list[Finding] = []
-    for view in scene.groups:
-        _skip_silent(scene, view, "subscriptions")
-        wishes: dict[frozenset[tuple[str, str, str]], list[Member]] = {}
+    for view in snapshot.groups:
+        _skip_silent(snapshot, view, "subscriptions")
+        subscriptions: dict[frozenset[tuple[str, str, str]], list[Member]] = {}
         for member in view.members:
             if member.info is not None:
-                wishes.setdefault(_wish(member.info), []).append(member)
-        if len(wishes) > 1:
-            findings.append(_different(view, wishes))
+                subscriptions.setdefault(_subscription(member.info), []).append(member)
+        if len(subscriptions) > 1:
+            findings.append(_different(view, subscriptions))
     return findings
 
 
-def _skip_silent(scene: Scene, view: GroupView, check: str) -> None:
+def _skip_silent(snapshot: ClusterSnapshot, view: GroupView, check: str) -> None:
     for member in view.members:
         if member.info is None:
-            scene.skip(check, f"group {view.group}, {member.where}", member.problem)
+            snapshot.skip(check, f"group {view.group}, {member.where}", member.problem)
 
 
-def _wish(info: RunningInfo) -> frozenset[tuple[str, str, str]]:
+def _subscription(info: RunningInfo) -> frozenset[tuple[str, str, str]]:
     return frozenset((one.topic, one.expression_type, one.sub_string) for one in info.subscriptions)
 
 
-def _different(view: GroupView, wishes: dict[frozenset[tuple[str, str, str]], list[Member]]) -> Finding:
-    shared = frozenset.intersection(*wishes)
+def _different(
+    view: GroupView, subscriptions: dict[frozenset[tuple[str, str, str]], list[Member]]
+) -> Finding:
+    shared = frozenset.intersection(*subscriptions)
     sides = [
         f"{members[0].where}{f' and {len(members) - 1} more' if len(members) > 1 else ''} to "
-        + (", ".join(f"{topic} [{text}]" for topic, _, text in sorted(wish - shared)) or "nothing else")
-        for wish, members in wishes.items()
+        + (
+            ", ".join(f"{topic} [{text}]" for topic, _, text in sorted(subscription - shared))
+            or "nothing else"
+        )
+        for subscription, members in subscriptions.items()
     ]
     is_young = view.youngest_ms(now_ms()) < STARTED_FOR_A_WHILE_MS
     return Finding(
@@ -70,10 +75,10 @@ def _different(view: GroupView, wishes: dict[frozenset[tuple[str, str, str]], li
     )
 
 
-async def check_client_ids(scene: Scene) -> list[Finding]:
+async def check_client_ids(snapshot: ClusterSnapshot) -> list[Finding]:
     """Groups with several members of one client id."""
     findings: list[Finding] = []
-    for view in scene.groups:
+    for view in snapshot.groups:
         counts = Counter(member.connection.client_id for member in view.members)
         for client_id in sorted(name for name, count in counts.items() if count > 1):
             addresses = [
@@ -98,10 +103,10 @@ def _same_id(group: str, client_id: str, addresses: list[str]) -> Finding:
     )
 
 
-async def check_client_versions(scene: Scene) -> list[Finding]:
+async def check_client_versions(snapshot: ClusterSnapshot) -> list[Finding]:
     """Groups whose members are of different versions or languages."""
     findings: list[Finding] = []
-    for view in scene.groups:
+    for view in snapshot.groups:
         kinds = Counter(
             f"{member.connection.language or 'unknown'} {version_desc(member.connection.version)}"
             for member in view.members
@@ -126,22 +131,22 @@ def _mixed(group: str, told: str) -> Finding:
 # -- queues without consumer -------------------------------------------------------------------------
 
 
-async def check_unheld_queues(scene: Scene) -> list[Finding]:
+async def check_unheld_queues(snapshot: ClusterSnapshot) -> list[Finding]:
     """Queues of subscribed topics that no member of an online group holds."""
     findings: list[Finding] = []
-    for view in scene.groups:
+    for view in snapshot.groups:
         if not _shares_queues(view):
             continue
         infos = [member.info for member in view.members if member.info is not None]
         if len(infos) < len(view.members):
-            _skip_silent(scene, view, "queues without consumer")
+            _skip_silent(snapshot, view, "queues without consumer")
             continue
         held = {_key(running.queue) for info in infos for running in info.queues if not running.info.dropped}
         wanted = {
             queue
             for info in infos
             for subscription in info.subscriptions
-            for queue in scene.readable_queues(subscription.topic)
+            for queue in snapshot.readable_queues(subscription.topic)
         }
         if unheld := sorted(wanted - held):
             findings.append(_unheld(view, unheld))
@@ -184,24 +189,24 @@ def _unheld(view: GroupView, unheld: list[tuple[str, str, int]]) -> Finding:
 # -- keeping up --------------------------------------------------------------------------------------
 
 
-async def check_lag(scene: Scene) -> list[Finding]:
+async def check_lag(snapshot: ClusterSnapshot) -> list[Finding]:
     """Groups that fall behind between two looks, or that nobody works for."""
-    return [finding for view in scene.groups for finding in _lag(scene, view)]
+    return [finding for view in snapshot.groups for finding in _lag(snapshot, view)]
 
 
-def _lag(scene: Scene, view: GroupView) -> Iterator[Finding]:
-    later = scene.later_groups.get(view.group)
+def _lag(snapshot: ClusterSnapshot, view: GroupView) -> Iterator[Finding]:
+    later = snapshot.later_groups.get(view.group)
     if view.progress is None or later is None:
         return
     before, after = lag_by_topic(view.progress), lag_by_topic(later)
     if not view.is_online:
         if waiting := sum(after.values()):
-            yield _offline(scene, view.group, waiting, waiting - sum(before.values()))
+            yield _offline(snapshot, view.group, waiting, waiting - sum(before.values()))
         return
     for topic in sorted(after):
         grown = after[topic] - before.get(topic, 0)
         if grown > 0 and after[topic] > 0:
-            yield _falls_behind(scene, view, topic, after[topic], grown / max(scene.watch_s, 0.001))
+            yield _falls_behind(snapshot, view, topic, after[topic], grown / max(snapshot.watch_s, 0.001))
 
 
 def lag_by_topic(progress: GroupProgress) -> dict[str, int]:
@@ -213,7 +218,7 @@ def lag_by_topic(progress: GroupProgress) -> dict[str, int]:
     return lags
 
 
-def _offline(scene: Scene, group: str, waiting: int, grown: int) -> Finding:
+def _offline(snapshot: ClusterSnapshot, group: str, waiting: int, grown: int) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         check="lag",
@@ -223,17 +228,17 @@ def _offline(scene: Scene, group: str, waiting: int, grown: int) -> Finding:
         meaning="nothing is consumed; messages that wait for longer than fileReservedTime are deleted",
         # No command deletes it: a group that is only down for the moment would lose its offsets.
         cure="start its consumers; delete the group only if it is no longer used",
-        commands=(scene.show_group(group),),
+        commands=(snapshot.show_group(group),),
     )
 
 
-def _falls_behind(scene: Scene, view: GroupView, topic: str, lag: int, rate: float) -> Finding:
+def _falls_behind(snapshot: ClusterSnapshot, view: GroupView, topic: str, lag: int, rate: float) -> Finding:
     is_retry = is_retry_topic(topic)
-    status = scene.command("consumerStatus", "-g", view.group, "-s")
-    read, write = (str(2 * queues) for queues in scene.queue_nums(topic))
+    status = snapshot.command("consumerStatus", "-g", view.group, "-s")
+    read, write = (str(2 * queues) for queues in snapshot.queue_nums(topic))
     more_queues = [
-        scene.command("updateTopic", "-c", cluster, "-t", topic, "-r", read, "-w", write)
-        for cluster in scene.clusters_of(topic)
+        snapshot.command("updateTopic", "-c", cluster, "-t", topic, "-r", read, "-w", write)
+        for cluster in snapshot.clusters_of(topic)
     ]
     return Finding(
         severity=Severity.WARNING,
@@ -254,15 +259,15 @@ def _falls_behind(scene: Scene, view: GroupView, topic: str, lag: int, rate: flo
 # -- dead letters ------------------------------------------------------------------------------------
 
 
-async def check_dead_letters(scene: Scene) -> list[Finding]:
+async def check_dead_letters(snapshot: ClusterSnapshot) -> list[Finding]:
     """Groups that give messages up: now, lately, or once."""
     findings: list[Finding] = []
-    for topic, before in sorted(scene.dead_letters.items()):
-        after = scene.later_dead_letters.get(topic, before)
+    for topic, before in sorted(snapshot.dead_letters.items()):
+        after = snapshot.later_dead_letters.get(topic, before)
         held = sum(queue.max_offset - queue.min_offset for queue in after.queues)
         grown = _end(after) - _end(before)
         if held > 0 or grown > 0:
-            findings.append(_dead_letters(scene, topic, held, grown, after))
+            findings.append(_dead_letters(snapshot, topic, held, grown, after))
     return findings
 
 
@@ -270,7 +275,9 @@ def _end(status: TopicStatus) -> int:
     return sum(queue.max_offset for queue in status.queues)
 
 
-def _dead_letters(scene: Scene, topic: str, held: int, grown: int, status: TopicStatus) -> Finding:
+def _dead_letters(
+    snapshot: ClusterSnapshot, topic: str, held: int, grown: int, status: TopicStatus
+) -> Finding:
     group = topic.removeprefix("%DLQ%")
     newest_ms = max(queue.last_update_timestamp for queue in status.queues)
     is_recent = newest_ms > now_ms() - _RECENT_MS
@@ -288,7 +295,7 @@ def _dead_letters(scene: Scene, topic: str, held: int, grown: int, status: Topic
         cure="look at them (--dry-run), mend the handler, then send them back; they stay listed until their "
         "files expire",
         commands=(
-            scene.command("redrive", "-g", group, "--dry-run"),
-            scene.command("redrive", "-g", group),
+            snapshot.command("redrive", "-g", group, "--dry-run"),
+            snapshot.command("redrive", "-g", group),
         ),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kourou.admin.brokers import broker_configs
-from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene
+from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot
 from kourou.admin.doctor.findings import Finding, Severity
 
 PROC: Final = Path("/proc")
@@ -41,33 +41,33 @@ class Mount:
     kind: str
 
 
-async def check_machine(scene: Scene) -> list[Finding]:
+async def check_machine(snapshot: ClusterSnapshot) -> list[Finding]:
     """Brokers at an address of this machine whose store is here."""
     findings: list[Finding] = []
-    for broker in scene.brokers:
+    for broker in snapshot.brokers:
         host, _, port = broker.place.address.rpartition(":")
         if broker.problem or not await asyncio.to_thread(is_local, host):
             continue
         if not PROC.is_dir():
-            scene.skip(_CHECK, broker.where, "only Linux tells about file systems and limits in /proc")
+            snapshot.skip(_CHECK, broker.where, "only Linux tells about file systems and limits in /proc")
             continue
-        folder = await _store_folder(scene, broker)
+        folder = await _store_folder(snapshot, broker)
         if folder is not None:
             findings += await asyncio.to_thread(folder_findings, broker, folder)
         pid = await asyncio.to_thread(listening_pid, int(port))
         if pid is None:
-            scene.skip(_CHECK, broker.where, f"the process that listens on port {port} is not to be seen")
+            snapshot.skip(_CHECK, broker.where, f"the process that listens on port {port} is not to be seen")
         else:
             findings += limit_findings(broker, pid)
     return findings
 
 
-async def _store_folder(scene: Scene, broker: BrokerView) -> Path | None:
-    (config,) = await broker_configs(scene.admin, [broker.place.address])
+async def _store_folder(snapshot: ClusterSnapshot, broker: BrokerView) -> Path | None:
+    (config,) = await broker_configs(snapshot.admin, [broker.place.address])
     text = config.config.get("storePathRootDir", "")
     folder = Path(text)
     if not text or not await asyncio.to_thread(folder.is_dir):
-        scene.skip(_CHECK, broker.where, f"its store, {text or 'unknown'}, is not on this machine")
+        snapshot.skip(_CHECK, broker.where, f"its store, {text or 'unknown'}, is not on this machine")
         return None
     return folder
 

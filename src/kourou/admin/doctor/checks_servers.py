@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kourou.admin.brokers import broker_configs
-from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene
+from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot
 from kourou.admin.doctor.findings import Finding, Severity
 from kourou.clock import duration_text
 from kourou.errors import KourouError
@@ -43,13 +43,13 @@ _DOCKER: Final = tuple(map(ipaddress.ip_network, ("172.17.0.0/16", "172.18.0.0/1
 # -- name servers ------------------------------------------------------------------------------------
 
 
-async def check_namesrvs(scene: Scene) -> list[Finding]:
+async def check_namesrvs(snapshot: ClusterSnapshot) -> list[Finding]:
     """Each name server alone: whether it answers, and whether it knows what the others know."""
     findings: list[Finding] = []
     known: dict[str, set[str]] = {}
-    for address in scene.namesrvs:
+    for address in snapshot.namesrvs:
         try:
-            known[address] = await _known_to(scene, address)
+            known[address] = await _known_to(snapshot, address)
         except KourouError as error:
             findings.append(_silent_namesrv(address, error))
     everything = set().union(*known.values()) if known else set()
@@ -59,10 +59,10 @@ async def check_namesrvs(scene: Scene) -> list[Finding]:
     return findings
 
 
-async def _known_to(scene: Scene, address: str) -> set[str]:
-    answer = await scene.admin.call(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+async def _known_to(snapshot: ClusterSnapshot, address: str) -> set[str]:
+    answer = await snapshot.admin.call(address, RequestCode.GET_BROKER_CLUSTER_INFO)
     table = decode_body(answer.body, ClusterInfo).broker_addr_table
-    answer = await scene.admin.call(address, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    answer = await snapshot.admin.call(address, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     topics = decode_body(answer.body, TopicList).topic_list
     brokers = {
         f"broker {name}-{broker_id} at {place}"
@@ -98,7 +98,7 @@ def _ignorant_namesrv(address: str, missing: list[str]) -> Finding:
 # -- brokers and addresses ---------------------------------------------------------------------------
 
 
-async def check_brokers(scene: Scene) -> list[Finding]:
+async def check_brokers(snapshot: ClusterSnapshot) -> list[Finding]:
     """Whether each broker answers at the address that the name server gives to clients."""
     return [
         Finding(
@@ -113,7 +113,7 @@ async def check_brokers(scene: Scene) -> list[Finding]:
             "minutes after its last registration",
             cure=_unreachable_cure(broker),
         )
-        for broker in scene.brokers
+        for broker in snapshot.brokers
         if broker.problem
     ]
 
@@ -129,11 +129,11 @@ def _unreachable_cure(broker: BrokerView) -> str:
     return f"see whether it runs; if it does, open port {port}, or set brokerIP1 to an address clients reach"
 
 
-async def check_addresses(scene: Scene) -> list[Finding]:
+async def check_addresses(snapshot: ClusterSnapshot) -> list[Finding]:
     """Addresses that lead clients of other machines nowhere, or to themselves."""
-    is_all_here = all(_is_loopback(address.rpartition(":")[0]) for address in scene.namesrvs)
+    is_all_here = all(_is_loopback(address.rpartition(":")[0]) for address in snapshot.namesrvs)
     findings: list[Finding] = []
-    for broker in scene.brokers:
+    for broker in snapshot.brokers:
         host = _host(broker)
         if _is_loopback(host) or host in ("0.0.0.0", "::", "[::]"):
             findings.append(_loopback(broker, is_all_here))
@@ -211,13 +211,13 @@ async def _is_resolved(host: str) -> bool:
 # -- clocks ------------------------------------------------------------------------------------------
 
 
-async def check_clocks(scene: Scene) -> list[Finding]:
+async def check_clocks(snapshot: ClusterSnapshot) -> list[Finding]:
     """How far brokers' clocks are from this machine's: `bootTimestamp` plus `runtime` is their time.
 
     That is told in whole seconds and takes a moment to come, so only what is beyond that is counted.
     """
-    living = [broker for broker in scene.brokers if not broker.problem]
-    return [finding for broker in living for finding in (*_clock(scene, broker), *_clock_steps(broker))]
+    living = [broker for broker in snapshot.brokers if not broker.problem]
+    return [finding for broker in living for finding in (*_clock(snapshot, broker), *_clock_steps(broker))]
 
 
 def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
@@ -240,12 +240,12 @@ def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
     )
 
 
-def _clock(scene: Scene, broker: BrokerView) -> Iterator[Finding]:
-    told_ms = broker_clock_ms(broker.runtime)
-    if told_ms is None:
-        scene.skip("clocks", broker.where, "it does not tell bootTimestamp and runtime")
+def _clock(snapshot: ClusterSnapshot, broker: BrokerView) -> Iterator[Finding]:
+    reported_ms = broker_clock_ms(broker.runtime)
+    if reported_ms is None:
+        snapshot.skip("clocks", broker.where, "it does not tell bootTimestamp and runtime")
         return
-    skew_ms = clock_skew_ms(told_ms, broker.asked_ms, broker.answered_ms)
+    skew_ms = clock_skew_ms(reported_ms, broker.requested_ms, broker.answered_ms)
     if abs(skew_ms) <= CLOCK_WARNING_MS:
         return
     ahead = "ahead of" if skew_ms > 0 else "behind"
@@ -270,25 +270,25 @@ def broker_clock_ms(runtime: dict[str, str]) -> int | None:
     return int(boot) + (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
-def clock_skew_ms(told_ms: int, asked_ms: int, answered_ms: int) -> int:
+def clock_skew_ms(reported_ms: int, requested_ms: int, answered_ms: int) -> int:
     """By how much a clock is ahead at least, below 0 behind; 0 if it may be right."""
-    if told_ms > answered_ms:
-        return told_ms - answered_ms
-    return min(0, told_ms + _RUNTIME_STEP_MS - asked_ms)
+    if reported_ms > answered_ms:
+        return reported_ms - answered_ms
+    return min(0, reported_ms + _RUNTIME_STEP_MS - requested_ms)
 
 
 # -- disks -------------------------------------------------------------------------------------------
 
 
-async def check_disks(scene: Scene) -> list[Finding]:
+async def check_disks(snapshot: ClusterSnapshot) -> list[Finding]:
     """How full the disks of the stores are, by the limit of each broker."""
-    living = [broker for broker in scene.brokers if not broker.problem]
+    living = [broker for broker in snapshot.brokers if not broker.problem]
     if not living:
         return []
-    configs = await broker_configs(scene.admin, [broker.place.address for broker in living])
+    configs = await broker_configs(snapshot.admin, [broker.place.address for broker in living])
     limits = {each.address: each.config.get("diskMaxUsedSpaceRatio", "") for each in configs}
     return [
-        replace(finding, commands=(scene.command("wipeWritePerm", "-b", broker.place.broker_name),))
+        replace(finding, commands=(snapshot.command("wipeWritePerm", "-b", broker.place.broker_name),))
         for broker in living
         for finding in disk_findings(broker, limits.get(broker.place.address, ""))
     ]
@@ -322,9 +322,9 @@ def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
 # -- compiled kernel ---------------------------------------------------------------------------------
 
 
-async def check_kernels(scene: Scene) -> list[Finding]:
+async def check_kernels(snapshot: ClusterSnapshot) -> list[Finding]:
     """Whether brokers use the compiled kernel. Apache's brokers have none, and no such key."""
-    return [finding for broker in scene.brokers for finding in kernel_findings(broker)]
+    return [finding for broker in snapshot.brokers for finding in kernel_findings(broker)]
 
 
 def kernel_findings(broker: BrokerView) -> Iterator[Finding]:
@@ -344,9 +344,9 @@ def kernel_findings(broker: BrokerView) -> Iterator[Finding]:
 # -- stores ------------------------------------------------------------------------------------------
 
 
-async def check_stores(scene: Scene) -> list[Finding]:
+async def check_stores(snapshot: ClusterSnapshot) -> list[Finding]:
     """Whether a broker has fenced its store: it takes no more messages until it is restarted."""
-    return [finding for broker in scene.brokers for finding in fence_findings(broker)]
+    return [finding for broker in snapshot.brokers for finding in fence_findings(broker)]
 
 
 def fence_findings(broker: BrokerView) -> Iterator[Finding]:
@@ -366,9 +366,11 @@ def fence_findings(broker: BrokerView) -> Iterator[Finding]:
 # -- damage ------------------------------------------------------------------------------------------
 
 
-async def check_damage(scene: Scene) -> list[Finding]:
+async def check_damage(snapshot: ClusterSnapshot) -> list[Finding]:
     """Whether brokers have found damage in their stores. Apache's brokers do not say."""
-    return [finding for broker in scene.brokers if not broker.problem for finding in damage_findings(broker)]
+    return [
+        finding for broker in snapshot.brokers if not broker.problem for finding in damage_findings(broker)
+    ]
 
 
 def damage_findings(broker: BrokerView) -> Iterator[Finding]:

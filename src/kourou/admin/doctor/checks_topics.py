@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kourou.admin.doctor.cluster_snapshot import Scene
+from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot
 from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.order_conf import ORDER_TOPIC_CONFIG
 from kourou.errors import ResponseError
@@ -20,22 +20,22 @@ _WHO: Final = {PermName.WRITE: "producers", PermName.READ: "consumers"}
 # -- permissions -------------------------------------------------------------------------------------
 
 
-async def check_permissions(scene: Scene) -> list[Finding]:
+async def check_permissions(snapshot: ClusterSnapshot) -> list[Finding]:
     """Topics that may not be written to or read, on some brokers or on all; and brokers taken out."""
-    taken_out = _unwritable_brokers(scene)
-    findings = [_taken_out(scene, broker_name) for broker_name in sorted(taken_out)]
-    for topic in scene.user_topics:
+    excluded = _unwritable_brokers(snapshot)
+    findings = [_excluded(snapshot, broker_name) for broker_name in sorted(excluded)]
+    for topic in snapshot.user_topics:
         for bit in _ACTIONS:
-            passed_over = taken_out if bit is PermName.WRITE else set()
-            findings += _blocked(scene, topic, bit, passed_over)
+            skipped = excluded if bit is PermName.WRITE else set()
+            findings += _blocked(snapshot, topic, bit, skipped)
     return findings
 
 
-def _unwritable_brokers(scene: Scene) -> set[str]:
+def _unwritable_brokers(snapshot: ClusterSnapshot) -> set[str]:
     """Brokers of which no topic of users may be written to, if they have several."""
     perms: dict[str, list[int]] = {}
-    for topic in scene.user_topics:
-        for data in scene.routes[topic].queue_datas:
+    for topic in snapshot.user_topics:
+        for data in snapshot.routes[topic].queue_datas:
             perms.setdefault(data.broker_name, []).append(data.perm)
     return {
         name
@@ -44,7 +44,7 @@ def _unwritable_brokers(scene: Scene) -> set[str]:
     }
 
 
-def _taken_out(scene: Scene, broker_name: str) -> Finding:
+def _excluded(snapshot: ClusterSnapshot, broker_name: str) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         check="permissions",
@@ -53,15 +53,15 @@ def _taken_out(scene: Scene, broker_name: str) -> Finding:
         meaning="producers pass it by and the other brokers take all messages",
         cure="right while it is being taken out; else give it write permission again, and check its "
         "brokerPermission (6: read and write)",
-        commands=(scene.command("addWritePerm", "-b", broker_name),),
+        commands=(snapshot.command("addWritePerm", "-b", broker_name),),
     )
 
 
-def _blocked(scene: Scene, topic: str, bit: PermName, passed_over: set[str]) -> Iterator[Finding]:
-    route = scene.routes[topic]
+def _blocked(snapshot: ClusterSnapshot, topic: str, bit: PermName, skipped: set[str]) -> Iterator[Finding]:
+    route = snapshot.routes[topic]
     blocked = sorted(data.broker_name for data in route.queue_datas if not data.perm & bit)
     is_everywhere = len(blocked) == len(route.queue_datas)
-    if not blocked or set(blocked) <= passed_over:
+    if not blocked or set(blocked) <= skipped:
         return
     yield Finding(
         severity=Severity.PROBLEM if is_everywhere else Severity.WARNING,
@@ -74,7 +74,7 @@ def _blocked(scene: Scene, topic: str, bit: PermName, passed_over: set[str]) -> 
         else f"{_WHO[bit]} use the other brokers only; what waits on these stays there",
         cure="give it the permission again, unless it is meant so",
         commands=tuple(
-            scene.command("updateTopicPerm", "-t", topic, "-p", "6", "-b", name) for name in blocked
+            snapshot.command("updateTopicPerm", "-t", topic, "-p", "6", "-b", name) for name in blocked
         ),
     )
 
@@ -82,22 +82,22 @@ def _blocked(scene: Scene, topic: str, bit: PermName, passed_over: set[str]) -> 
 # -- where topics are --------------------------------------------------------------------------------
 
 
-async def check_spread(scene: Scene) -> list[Finding]:
+async def check_spread(snapshot: ClusterSnapshot) -> list[Finding]:
     """Topics that some masters of their cluster do not have."""
     clusters: dict[str, set[str]] = {}
-    for master in scene.masters:
+    for master in snapshot.masters:
         clusters.setdefault(master.place.cluster, set()).add(master.place.broker_name)
     findings: list[Finding] = []
-    for topic in scene.user_topics:
-        names = {data.broker_name for data in scene.routes[topic].queue_datas}
+    for topic in snapshot.user_topics:
+        names = {data.broker_name for data in snapshot.routes[topic].queue_datas}
         for cluster, masters in clusters.items():
             if names & masters and (missing := sorted(masters - names)):
-                findings.append(_missing(scene, topic, cluster, missing))
+                findings.append(_missing(snapshot, topic, cluster, missing))
     return findings
 
 
-def _missing(scene: Scene, topic: str, cluster: str, missing: list[str]) -> Finding:
-    read, write = map(str, scene.queue_nums(topic))
+def _missing(snapshot: ClusterSnapshot, topic: str, cluster: str, missing: list[str]) -> Finding:
+    read, write = map(str, snapshot.queue_nums(topic))
     return Finding(
         severity=Severity.WARNING,
         check="topics on all masters",
@@ -106,32 +106,32 @@ def _missing(scene: Scene, topic: str, cluster: str, missing: list[str]) -> Find
         meaning="these brokers take none of its load, and when the others are down nothing can be sent; "
         "topics that were created by a first send are like that",
         cure="create it on all masters",
-        commands=(scene.command("updateTopic", "-c", cluster, "-t", topic, "-r", read, "-w", write),),
+        commands=(snapshot.command("updateTopic", "-c", cluster, "-t", topic, "-r", read, "-w", write),),
     )
 
 
 # -- order configuration -----------------------------------------------------------------------------
 
 
-async def check_order_conf(scene: Scene) -> list[Finding]:
+async def check_order_conf(snapshot: ClusterSnapshot) -> list[Finding]:
     """Order configurations that name brokers that are gone."""
     header = GetKVListByNamespaceRequestHeader(namespace=ORDER_TOPIC_CONFIG)
     try:
-        answer = await scene.admin.call_namesrv(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
+        answer = await snapshot.admin.call_namesrv(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
     except ResponseError as error:
         if error.code != ResponseCode.QUERY_NOT_FOUND:
             raise
         return []
-    known = set((await scene.admin.cluster_info()).broker_addr_table)
+    known = set((await snapshot.admin.cluster_info()).broker_addr_table)
     findings: list[Finding] = []
     for topic, conf in sorted(decode_body(answer.body, KVTable).table.items()):
         names = {entry.partition(":")[0] for entry in conf.split(";") if entry}
         if gone := sorted(names - known):
-            findings.append(_gone(scene, topic, conf, gone))
+            findings.append(_gone(snapshot, topic, conf, gone))
     return findings
 
 
-def _gone(scene: Scene, topic: str, conf: str, gone: list[str]) -> Finding:
+def _gone(snapshot: ClusterSnapshot, topic: str, conf: str, gone: list[str]) -> Finding:
     left = ";".join(entry for entry in conf.split(";") if entry and entry.partition(":")[0] not in gone)
     change = ("-m", "put", "-v", left) if left else ("-m", "delete")
     return Finding(
@@ -143,5 +143,5 @@ def _gone(scene: Scene, topic: str, conf: str, gone: list[str]) -> Finding:
         "for it",
         cure="start the broker again; if it is gone for ever, take it out of the configuration, which moves "
         "its keys to other queues",
-        commands=(scene.command("updateOrderConf", "-t", topic, *change),),
+        commands=(snapshot.command("updateOrderConf", "-t", topic, *change),),
     )

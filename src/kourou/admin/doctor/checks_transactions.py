@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kourou.admin.connections import producers_of_broker
-from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene, now_ms
+from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot, now_ms
 from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.messages.message_reading import QueuePlace, QueueSpan, read_span
 from kourou.errors import RemotingError, ResponseError
@@ -29,28 +29,28 @@ _MOST_READ: Final = 512
 _CHECK: Final = "transactions"
 
 
-async def check_transactions(scene: Scene) -> list[Finding]:
+async def check_transactions(snapshot: ClusterSnapshot) -> list[Finding]:
     """Every master that answers."""
     findings: list[Finding] = []
-    for master in scene.living_masters:
+    for master in snapshot.living_masters:
         try:
-            findings += await _check(scene, master)
+            findings += await _check(snapshot, master)
         except (RemotingError, ResponseError) as error:
             # A broker of RocketMQ 4 makes the topic with the first transaction.
             if not (isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST):
-                scene.skip(_CHECK, master.where, error)
+                snapshot.skip(_CHECK, master.where, error)
     return findings
 
 
-async def _check(scene: Scene, master: BrokerView) -> list[Finding]:
+async def _check(snapshot: ClusterSnapshot, master: BrokerView) -> list[Finding]:
     findings: list[Finding] = []
-    given_up = await _given_up(scene, master)
+    given_up = await _given_up(snapshot, master)
     if given_up:
-        findings.append(_gave_up(scene, master, given_up))
-    producers = await producers_of_broker(scene.admin, master.place.address)
-    settled, halves = await _last_halves(scene, master)
+        findings.append(_abandoned_finding(snapshot, master, given_up))
+    producers = await producers_of_broker(snapshot.admin, master.place.address)
+    settled, halves = await _last_halves(snapshot, master)
     open_ones = [half for half in halves if half.queue_offset >= settled]
-    findings += _open_for_long(scene, master, open_ones, producers)
+    findings += _open_for_long(snapshot, master, open_ones, producers)
     findings += _shared_groups(master, halves, producers)
     return findings
 
@@ -59,19 +59,19 @@ def _place(master: BrokerView, topic: str) -> QueuePlace:
     return QueuePlace(MessageQueue(topic, master.place.broker_name, 0), master.place.address)
 
 
-async def _given_up(scene: Scene, master: BrokerView) -> int:
+async def _given_up(snapshot: ClusterSnapshot, master: BrokerView) -> int:
     place = _place(master, RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC)
     try:
-        end = await scene.admin.api.max_offset(place.address, place.queue)
-        return end - await scene.admin.api.min_offset(place.address, place.queue)
+        end = await snapshot.admin.api.max_offset(place.address, place.queue)
+        return end - await snapshot.admin.api.min_offset(place.address, place.queue)
     except ResponseError:
         return 0  # the topic is made with the first one
 
 
-async def _last_halves(scene: Scene, master: BrokerView) -> tuple[int, list[MessageExt]]:
+async def _last_halves(snapshot: ClusterSnapshot, master: BrokerView) -> tuple[int, list[MessageExt]]:
     """Up to where all transactions are ended, and the last prepared messages."""
     place = _place(master, RMQ_SYS_TRANS_HALF_TOPIC)
-    api = scene.admin.api
+    api = snapshot.admin.api
     end = await api.max_offset(place.address, place.queue)
     begin = await api.min_offset(place.address, place.queue)
     settled = await api.consumer_offset(place.address, CID_SYS_RMQ_TRANS, place.queue)
@@ -82,7 +82,7 @@ async def _last_halves(scene: Scene, master: BrokerView) -> tuple[int, list[Mess
         spans.append((max(spans[0][1], end - _MOST_READ), end))
     halves: list[MessageExt] = []
     for first, last in spans:
-        async for pulled in read_span(scene.admin, QueueSpan(place, first, last)):
+        async for pulled in read_span(snapshot.admin, QueueSpan(place, first, last)):
             halves += pulled.messages
     return settled, halves
 
@@ -91,7 +91,7 @@ def _group(half: MessageExt) -> str:
     return half.get_property(MessageConst.PROPERTY_PRODUCER_GROUP) or ""
 
 
-def _gave_up(scene: Scene, master: BrokerView, count: int) -> Finding:
+def _abandoned_finding(snapshot: ClusterSnapshot, master: BrokerView, count: int) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         check=_CHECK,
@@ -100,17 +100,17 @@ def _gave_up(scene: Scene, master: BrokerView, count: int) -> Finding:
         meaning=f"their messages were not delivered; they are in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}",
         cure="look at them and mend the listener's check; resumeCheckHalfMessage has one checked again, by "
         "the id that printMsg shows",
-        commands=(scene.command("printMsg", "-t", RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC),),
+        commands=(snapshot.command("printMsg", "-t", RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC),),
     )
 
 
 def _open_for_long(
-    scene: Scene, master: BrokerView, halves: list[MessageExt], producers: ProducerTableInfo
+    snapshot: ClusterSnapshot, master: BrokerView, halves: list[MessageExt], producers: ProducerTableInfo
 ) -> Iterator[Finding]:
     now = now_ms()
     old: dict[str, list[int]] = {}
     for half in halves:
-        if now - half.born_timestamp > scene.half_pending_ms:
+        if now - half.born_timestamp > snapshot.half_pending_ms:
             old.setdefault(_group(half), []).append(half.born_timestamp)
     for group, times in sorted(old.items()):
         is_online = bool(producers.data.get(group))

@@ -32,7 +32,7 @@ from kourou.protocol.names import (
 )
 
 # Enough to keep the servers busy, few enough that they serve others too.
-_AT_ONCE: Final = 16
+_MAX_CONCURRENT: Final = 16
 _NOT_A_TROUBLE: Final = frozenset(
     {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.BROADCAST_CONSUMPTION, ResponseCode.TOPIC_NOT_EXIST}
 )
@@ -47,7 +47,7 @@ class BrokerView:
 
     place: BrokerAddress
     runtime: dict[str, str]
-    asked_ms: int
+    requested_ms: int
     answered_ms: int
     problem: str = ""
 
@@ -91,7 +91,7 @@ class GroupView:
 
 
 @dataclass(slots=True)
-class Scene:
+class ClusterSnapshot:
     """Everything that checks look at."""
 
     admin: Admin
@@ -172,30 +172,32 @@ class Scene:
         self.not_checked.append(NotChecked(check, where, reason.partition("\n")[0]))
 
 
-async def look(admin: Admin, cluster: str | None, watch_s: float) -> Scene:
+async def take_snapshot(admin: Admin, cluster: str | None, watch_s: float) -> ClusterSnapshot:
     """The first look. NoNameServerError if no name server answers, ConfigError without such a cluster."""
-    scene = Scene(admin, watch_s)
+    snapshot = ClusterSnapshot(admin, watch_s)
     places = await (brokers_of(admin, cluster) if cluster is not None else admin.brokers())
     if not places:
         raise ConfigError("no broker is registered at the name server; start one, or give another with -n")
-    scene.brokers = list(await asyncio.gather(*(_broker(admin, place) for place in places)))
-    await _look_at_routes(scene)
-    groups = [topic.removeprefix(retry_topic("")) for topic in scene.routes if is_retry_topic(topic)]
-    scene.groups = [view for view in await _some_at_once(groups, lambda group: _group(scene, group)) if view]
-    scene.dead_letters = await _dead_letters(scene)
-    return scene
+    snapshot.brokers = list(await asyncio.gather(*(_broker(admin, place) for place in places)))
+    await _read_routes(snapshot)
+    groups = [topic.removeprefix(retry_topic("")) for topic in snapshot.routes if is_retry_topic(topic)]
+    snapshot.groups = [
+        view for view in await _gather_limited(groups, lambda group: _group(snapshot, group)) if view
+    ]
+    snapshot.dead_letters = await _dead_letters(snapshot)
+    return snapshot
 
 
-async def look_again(scene: Scene) -> None:
+async def retake_snapshot(snapshot: ClusterSnapshot) -> None:
     """The second look: how far groups and dead letters are now."""
-    groups = [view.group for view in scene.groups]
-    found = await _some_at_once(groups, lambda group: _progress(scene, group))
-    scene.later_groups = {progress.group: progress for progress in found if progress is not None}
-    scene.later_dead_letters = await _dead_letters(scene)
+    groups = [view.group for view in snapshot.groups]
+    found = await _gather_limited(groups, lambda group: _progress(snapshot, group))
+    snapshot.later_groups = {progress.group: progress for progress in found if progress is not None}
+    snapshot.later_dead_letters = await _dead_letters(snapshot)
 
 
-async def _some_at_once(items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
-    gate = asyncio.Semaphore(_AT_ONCE)
+async def _gather_limited(items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
+    gate = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def one(item: T) -> R:
         async with gate:
@@ -205,44 +207,44 @@ async def _some_at_once(items: Iterable[T], ask: Callable[[T], Awaitable[R]]) ->
 
 
 async def _broker(admin: Admin, place: BrokerAddress) -> BrokerView:
-    asked_ms = now_ms()
+    requested_ms = now_ms()
     try:
         runtime = await broker_runtime(admin, place.address)
     except KourouError as error:
-        return BrokerView(place, {}, asked_ms, now_ms(), str(error) or type(error).__name__)
-    return BrokerView(place, runtime, asked_ms, now_ms())
+        return BrokerView(place, {}, requested_ms, now_ms(), str(error) or type(error).__name__)
+    return BrokerView(place, runtime, requested_ms, now_ms())
 
 
-async def _look_at_routes(scene: Scene) -> None:
-    names = {broker.place.broker_name for broker in scene.brokers}
+async def _read_routes(snapshot: ClusterSnapshot) -> None:
+    names = {broker.place.broker_name for broker in snapshot.brokers}
 
     async def ask(topic: str) -> None:
         try:
-            route = await scene.admin.route(topic)
+            route = await snapshot.admin.route(topic)
         except ResponseError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                scene.skip("routes", f"topic {topic}", error)
+                snapshot.skip("routes", f"topic {topic}", error)
             return
         if any(data.broker_name in names for data in route.queue_datas):
-            scene.routes[topic] = route
+            snapshot.routes[topic] = route
 
-    await _some_at_once(await topic_names(scene.admin), ask)
-    scene.routes = dict(sorted(scene.routes.items()))
+    await _gather_limited(await topic_names(snapshot.admin), ask)
+    snapshot.routes = dict(sorted(snapshot.routes.items()))
 
 
-async def _group(scene: Scene, group: str) -> GroupView | None:
+async def _group(snapshot: ClusterSnapshot, group: str) -> GroupView | None:
     connection = ConsumerConnection()
     try:
-        connection = await consumer_connection(scene.admin, group)
+        connection = await consumer_connection(snapshot.admin, group)
     except (RemotingError, ResponseError) as error:
         if not (isinstance(error, ResponseError) and error.code in _NOT_A_TROUBLE):
-            scene.skip("groups", f"group {group}", error)
+            snapshot.skip("groups", f"group {group}", error)
             return None
     members = [
-        await _member(scene.admin, group, found)
+        await _member(snapshot.admin, group, found)
         for found in sorted(connection.connection_set, key=lambda found: (found.client_id, found.client_addr))
     ]
-    return GroupView(group, connection, members, await _progress(scene, group))
+    return GroupView(group, connection, members, await _progress(snapshot, group))
 
 
 async def _member(admin: Admin, group: str, connection: Connection) -> Member:
@@ -252,24 +254,24 @@ async def _member(admin: Admin, group: str, connection: Connection) -> Member:
         return Member(connection, None, str(error))
 
 
-async def _progress(scene: Scene, group: str) -> GroupProgress | None:
+async def _progress(snapshot: ClusterSnapshot, group: str) -> GroupProgress | None:
     try:
-        return await consume_stats(scene.admin, group)
+        return await consume_stats(snapshot.admin, group)
     except (RemotingError, ResponseError) as error:
         if not (isinstance(error, ResponseError) and error.code in _NOT_A_TROUBLE):
-            scene.skip("lag", f"group {group}", error)
+            snapshot.skip("lag", f"group {group}", error)
         return None
 
 
-async def _dead_letters(scene: Scene) -> dict[str, TopicStatus]:
+async def _dead_letters(snapshot: ClusterSnapshot) -> dict[str, TopicStatus]:
     async def ask(topic: str) -> TopicStatus | None:
         try:
-            return await topic_status(scene.admin, topic)
+            return await topic_status(snapshot.admin, topic)
         except (RemotingError, ResponseError) as error:
-            scene.skip("dead letters", topic, error)
+            snapshot.skip("dead letters", topic, error)
             return None
 
-    found = await _some_at_once([topic for topic in scene.routes if is_dlq_topic(topic)], ask)
+    found = await _gather_limited([topic for topic in snapshot.routes if is_dlq_topic(topic)], ask)
     return {status.topic: status for status in found if status is not None}
 
 

@@ -34,7 +34,7 @@ from kourou.admin.doctor.checks_servers import (
 )
 from kourou.admin.doctor.checks_topics import check_order_conf, check_permissions, check_spread
 from kourou.admin.doctor.checks_transactions import check_transactions
-from kourou.admin.doctor.cluster_snapshot import Scene, look, look_again
+from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot, retake_snapshot, take_snapshot
 from kourou.admin.doctor.findings import DoctorReport, Finding, Severity
 from kourou.admin.session import Admin
 from kourou.client.core.settings import ClientOptions
@@ -42,8 +42,8 @@ from kourou.errors import KourouError
 
 DEFAULT_WATCH_S: Final = 3.0
 
-Check: TypeAlias = Callable[[Scene], Awaitable[Iterable[Finding]]]
-_AT_ONE_LOOK: Final[dict[str, Check]] = {
+Check: TypeAlias = Callable[[ClusterSnapshot], Awaitable[Iterable[Finding]]]
+_ONE_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {
     "name servers": check_namesrvs,
     "brokers": check_brokers,
     "addresses": check_addresses,
@@ -62,7 +62,7 @@ _AT_ONE_LOOK: Final[dict[str, Check]] = {
     "transactions": check_transactions,
     "machine": check_machine,
 }
-_AT_TWO_LOOKS: Final[dict[str, Check]] = {"lag": check_lag, "dead letters": check_dead_letters}
+_TWO_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {"lag": check_lag, "dead letters": check_dead_letters}
 _ORDER: Final = list(Severity)
 
 _log = logging.getLogger(__name__)
@@ -78,14 +78,14 @@ async def diagnose(
 ) -> DoctorReport:
     """Look at one cluster or at all. NoNameServerError if no name server answers."""
     progress("looking at brokers, topics and groups")
-    async with _who_knows_brokers(admin) as knowing:
-        scene = await look(knowing, cluster, watch_s)
-        scene.namesrvs = admin.namesrvs
-        return await _examine(scene, progress, half_pending_ms)
+    async with _namesrv_with_brokers(admin) as informed:
+        snapshot = await take_snapshot(informed, cluster, watch_s)
+        snapshot.namesrvs = admin.namesrvs
+        return await _examine(snapshot, progress, half_pending_ms)
 
 
 @asynccontextmanager
-async def _who_knows_brokers(admin: Admin) -> AsyncIterator[Admin]:
+async def _namesrv_with_brokers(admin: Admin) -> AsyncIterator[Admin]:
     """One whose name server knows brokers: a name server that forgot them is found, and is not the end."""
     if not await admin.brokers():
         for address in admin.namesrvs:
@@ -105,34 +105,36 @@ async def _has_brokers(admin: Admin) -> bool:
 
 
 async def _examine(
-    scene: Scene, progress: Callable[[str], None], half_pending_ms: int | None
+    snapshot: ClusterSnapshot, progress: Callable[[str], None], half_pending_ms: int | None
 ) -> DoctorReport:
     loop = asyncio.get_running_loop()
-    watch_s = scene.watch_s
+    watch_s = snapshot.watch_s
     if half_pending_ms is not None:
-        scene.half_pending_ms = half_pending_ms
-    second_look_s = loop.time() + watch_s
+        snapshot.half_pending_ms = half_pending_ms
+    second_snapshot_s = loop.time() + watch_s
     findings: list[Finding] = []
-    for name, check in _AT_ONE_LOOK.items():
+    for name, check in _ONE_SNAPSHOT_CHECKS.items():
         progress(f"checking {name}")
-        findings += await _run(name, check, scene)
+        findings += await _run(name, check, snapshot)
     progress(f"watching for {watch_s:g} seconds")
-    await asyncio.sleep(max(0.0, second_look_s - loop.time()))
-    await look_again(scene)
-    for name, check in _AT_TWO_LOOKS.items():
-        findings += await _run(name, check, scene)
+    await asyncio.sleep(max(0.0, second_snapshot_s - loop.time()))
+    await retake_snapshot(snapshot)
+    for name, check in _TWO_SNAPSHOT_CHECKS.items():
+        findings += await _run(name, check, snapshot)
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
-    skipped = list(dict.fromkeys(scene.not_checked))
-    return DoctorReport(len(scene.brokers), len(scene.user_topics), len(scene.groups), findings, skipped)
+    skipped = list(dict.fromkeys(snapshot.not_checked))
+    return DoctorReport(
+        len(snapshot.brokers), len(snapshot.user_topics), len(snapshot.groups), findings, skipped
+    )
 
 
-async def _run(name: str, check: Check, scene: Scene) -> list[Finding]:
+async def _run(name: str, check: Check, snapshot: ClusterSnapshot) -> list[Finding]:
     try:
-        return list(await check(scene))
+        return list(await check(snapshot))
     except (KourouError, OSError) as error:
-        scene.skip(name, "", error)
+        snapshot.skip(name, "", error)
     except Exception as error:
         # An answer that nobody thought of must not hide what the other checks found.
         _log.debug("check %s failed", name, exc_info=True)
-        scene.skip(name, "", f"{type(error).__name__}: {error}")
+        snapshot.skip(name, "", f"{type(error).__name__}: {error}")
     return []

@@ -16,7 +16,7 @@ _ORIGIN_ID: Final = MessageConst.PROPERTY_ORIGIN_MESSAGE_ID
 # So often a message may be redriven until the oldest of its dead letters is forgotten.
 _MAX_ANCESTORS: Final = 100
 # What the first send, the broker and the attempts so far wrote.
-_OF_ITS_FIRST_LIFE: Final = frozenset(
+_NOT_COPIED: Final = frozenset(
     {
         MessageConst.PROPERTY_DELAY_TIME_LEVEL,
         MessageConst.PROPERTY_REAL_TOPIC,
@@ -56,7 +56,7 @@ def copy_of_dead_letter(letter: MessageExt, target: str) -> Message:
     """What is sent: the same message without traces of its first life, and where it comes from."""
     copy = Message(target, letter.body, flag=letter.flag)
     for name, value in letter.properties.items():
-        if name not in _OF_ITS_FIRST_LIFE:
+        if name not in _NOT_COPIED:
             copy.put_property(name, value)
     copy.put_property(_UNIQ_KEY, letter.msg_id)
     if is_retry_topic(target):
@@ -69,7 +69,7 @@ def copy_of_dead_letter(letter: MessageExt, target: str) -> Message:
     return copy
 
 
-def comes_from(message: MessageExt, letter: MessageExt) -> bool:
+def is_copy_of(message: MessageExt, letter: MessageExt) -> bool:
     """Whether a message with the id of a dead letter was redriven from it."""
     if letter.offset_msg_id in _ancestors(message):
         return True

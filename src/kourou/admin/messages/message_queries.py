@@ -57,10 +57,10 @@ async def query_by_key(
         last_key=last_key,
     )
 
-    def is_meant(message: MessageExt) -> bool:
+    def is_match(message: MessageExt) -> bool:
         return message.tags == key if index_type == TAG_INDEX else key in message.keys
 
-    return await _query(admin, header, route_of, is_meant)
+    return await _query(admin, header, route_of, is_match)
 
 
 async def query_by_unique_key(
@@ -85,10 +85,10 @@ async def query_by_unique_key(
         unique_key_query=True,
     )
 
-    def is_meant(message: MessageExt) -> bool:
+    def is_match(message: MessageExt) -> bool:
         return message.get_property(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) == msg_id
 
-    found = await _query(admin, header, route_of, is_meant)
+    found = await _query(admin, header, route_of, is_match)
     return sorted(found, key=lambda message: message.store_timestamp)
 
 
@@ -102,7 +102,7 @@ async def _query(
     admin: Admin,
     header: QueryMessageRequestHeader,
     route_of: str | None,
-    is_meant: Callable[[MessageExt], bool],
+    is_match: Callable[[MessageExt], bool],
 ) -> list[MessageExt]:
     """Ask all brokers at once. One that fails is passed over, unless nothing is found elsewhere."""
     route = await admin.route(route_of or header.topic)
@@ -115,7 +115,7 @@ async def _query(
         if isinstance(answer, BaseException):
             failures.append(answer)
         else:
-            found += (message for message in answer if message.topic == header.topic and is_meant(message))
+            found += (message for message in answer if message.topic == header.topic and is_match(message))
     for failure in failures:
         if not found or not isinstance(failure, RemotingError | ResponseError):
             raise failure

@@ -19,7 +19,7 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message
 from kourou.protocol.versions import V5_0_0, version_desc
 
-SENDS_AT_ONCE: Final = 32
+MAX_CONCURRENT_SENDS: Final = 32
 """How many messages of a stream are under way at most."""
 
 
@@ -92,7 +92,7 @@ async def send_messages(
     After a failure no more are taken; those under way are waited for. The topic has to exist.
     """
     under_way: asyncio.Queue[asyncio.Future[SendResult] | None] = asyncio.Queue()
-    room = asyncio.Semaphore(SENDS_AT_ONCE)
+    room = asyncio.Semaphore(MAX_CONCURRENT_SENDS)
 
     async def begin(producer: AsyncProducer) -> None:
         try:

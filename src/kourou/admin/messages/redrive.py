@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kourou.admin.connections import consumer_connection
-from kourou.admin.messages.dead_letter_copies import comes_from, copy_of_dead_letter
+from kourou.admin.messages.dead_letter_copies import copy_of_dead_letter, is_copy_of
 from kourou.admin.messages.dead_letters import (
     DeadLetter,
     Selection,
@@ -58,7 +58,7 @@ REDRIVE_GROUP: Final = "KOUROU_REDRIVE"
 # Clocks of brokers differ; a copy may seem older than its dead letter by so much.
 _CLOCK_SLACK_MS: Final = 600_000
 _FIRST_DELAY_LEVEL: Final = 1
-_COMES_BACK_WITHIN_S: Final = 5.0
+_RETURN_TIMEOUT_S: Final = 5.0
 
 
 class RedriveOutcome(enum.StrEnum):
@@ -152,12 +152,12 @@ async def _meant(admin: Admin, plan: RedrivePlan) -> AsyncIterator[tuple[QueuePl
     async for place, message in read_dead_letters(admin, plan.spans, plan.selection):
         if plan.limit is not None and number >= plan.limit:
             return
-        found = await _judge(admin, plan, message, number + 1)
+        found = await _assess(admin, plan, message, number + 1)
         number += found.outcome is not RedriveOutcome.ALREADY
         yield place, message, found
 
 
-async def _judge(admin: Admin, plan: RedrivePlan, message: MessageExt, number: int) -> Redriven:
+async def _assess(admin: Admin, plan: RedrivePlan, message: MessageExt, number: int) -> Redriven:
     letter = DeadLetter.of(message)
     if not letter.topic:
         reason = "it does not say from which topic it came"
@@ -184,7 +184,7 @@ async def was_redriven(admin: Admin, group: str, letter: MessageExt) -> bool:
             if error.code not in (ResponseCode.NO_MESSAGE, ResponseCode.TOPIC_NOT_EXIST):
                 raise
             continue
-        if any(comes_from(message, letter) for message in found):
+        if any(is_copy_of(message, letter) for message in found):
             return True
     return False
 
@@ -200,7 +200,7 @@ async def redrive(admin: Admin, plan: RedrivePlan) -> AsyncIterator[Redriven]:
             if found.outcome is RedriveOutcome.WOULD_SEND:
                 found = await sender.send(place, message, found)
             yield found
-        await sender.wait_taken_back()
+        await sender.wait_returned()
 
 
 class _Sender:
@@ -213,7 +213,7 @@ class _Sender:
         self._sends_back = plan.sends_back
         self._queues: dict[str, list[MessageQueue]] = {}
         self._turn = 0
-        self._last_taken_back: MessageExt | None = None
+        self._last_returned: MessageExt | None = None
 
     async def send(self, place: QueuePlace, message: MessageExt, found: Redriven) -> Redriven:
         """What became of it."""
@@ -265,16 +265,16 @@ class _Sender:
             max_reconsume_times=message.reconsume_times + 1,
         )
         await self._admin.api.send_back(place.address, header)
-        self._last_taken_back = message
+        self._last_returned = message
 
-    async def wait_taken_back(self) -> None:
+    async def wait_returned(self) -> None:
         """Until the last one that a broker took back can be found, so that the next run knows of it."""
-        if self._last_taken_back is None:
+        if self._last_returned is None:
             return
         try:
-            async with asyncio.timeout(_COMES_BACK_WITHIN_S):
+            async with asyncio.timeout(_RETURN_TIMEOUT_S):
                 while not await was_redriven(  # noqa: ASYNC110  # brokers do not tell
-                    self._admin, self._group, self._last_taken_back
+                    self._admin, self._group, self._last_returned
                 ):
                     await asyncio.sleep(0.2)
         except (TimeoutError, RemotingError, ResponseError):

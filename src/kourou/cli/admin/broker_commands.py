@@ -23,8 +23,8 @@ from kourou.admin.clusters import prober, timed_send
 from kourou.admin.targets import Outcome
 from kourou.cli.admin.broker_reading import BROKER_READING_COMMANDS
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
-from kourou.cli.admin.formatting import human_time, plain_time, send_result
-from kourou.cli.admin.maintenance_commands import BROKER_CARE_COMMANDS
+from kourou.cli.admin.formatting import format_time, human_time, send_result
+from kourou.cli.admin.maintenance_commands import MAINTENANCE_COMMANDS
 from kourou.cli.admin.options import UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
@@ -52,7 +52,7 @@ async def _broker_status(call: Call) -> list[BrokerRuntime]:
 
 
 def _show_broker_status(brokers: list[BrokerRuntime], screen: Screen) -> None:
-    is_cluster = "clusterName" in screen.given
+    is_cluster = "clusterName" in screen.args
     for broker in brokers:
         for name in sorted(broker.table):
             address = f"{broker.address:<24} " if is_cluster else ""
@@ -97,9 +97,9 @@ def _show_broker_config(configs: list[_BrokerConfig], screen: Screen) -> None:
 
 
 async def _update_config(call: Call) -> list[Outcome]:
-    with_slaves = "updateAllBroker" in call.given
+    with_slaves = "updateAllBroker" in call.args
     addresses = await (chosen_brokers(call) if with_slaves else chosen_masters(call))
-    return await update_broker_config(call.admin, addresses, call.given.text("key"), call.given.text("value"))
+    return await update_broker_config(call.admin, addresses, call.args.text("key"), call.args.text("value"))
 
 
 def _show_config_update(outcomes: list[Outcome], screen: Screen) -> None:
@@ -112,11 +112,11 @@ def _show_config_update(outcomes: list[Outcome], screen: Screen) -> None:
 async def _consume_stats(call: Call) -> BrokerConsumeStats:
     stats = await broker_consume_stats(
         call.admin,
-        await call.admin.broker_address(call.given.text("brokerAddr")),
-        is_order=call.given.truth("order"),
-        timeout_ms=call.given.number("timeoutMillis", 50_000),
+        await call.admin.broker_address(call.args.text("brokerAddr")),
+        is_order=call.args.truth("order"),
+        timeout_ms=call.args.number("timeoutMillis", 50_000),
     )
-    level = call.given.number("level")
+    level = call.args.number("level")
     return replace(stats, queues=[queue for queue in stats.queues if queue.diff >= level])
 
 
@@ -142,7 +142,7 @@ def _show_consume_stats(stats: BrokerConsumeStats, screen: Screen) -> None:
                 queue.broker_offset,
                 queue.consumer_offset,
                 queue.diff,
-                plain_time(queue.last_timestamp),
+                format_time(queue.last_timestamp),
             )
             for queue in stats.queues
             if queue.last_timestamp > 0
@@ -217,10 +217,10 @@ class _Probe:
 
 
 async def _send_probes(call: Call) -> AsyncIterator[_Probe]:
-    count, size = call.given.number("count", 50), call.given.number("messageSize", 128)
+    count, size = call.args.number("count", 50), call.args.number("messageSize", 128)
     if count < 1 or size < 1:
         raise UsageError("-c and -s must be above 0")
-    topic = await call.admin.broker_name(call.given.text("brokerName"))
+    topic = await call.admin.broker_name(call.args.text("brokerName"))
     await call.admin.route(topic)  # a broker that does not exist must not become a topic by itself
     body = (_PROBE_PHRASE * (size // len(_PROBE_PHRASE) + 1))[:size]
     async with prober(call.admin, _PROBE_GROUP) as producer:
@@ -309,6 +309,6 @@ BROKER_COMMANDS: Final = (
         stream=_send_probes,
         show=_show_probe,
     ),
-    *BROKER_CARE_COMMANDS,
+    *MAINTENANCE_COMMANDS,
     *BROKER_READING_COMMANDS,
 )

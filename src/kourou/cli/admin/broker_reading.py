@@ -15,7 +15,7 @@ from kourou.admin.reading import (
 )
 from kourou.admin.targets import Outcome
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.formatting import plain_time
+from kourou.cli.admin.formatting import format_time
 from kourou.cli.admin.java_json import pretty_json
 from kourou.cli.admin.options import UsageError, required
 from kourou.cli.admin.screen import Screen
@@ -79,12 +79,12 @@ def _entry(entry: Any) -> Any:
     for name in ("lastColdReadTime", "createTime"):
         moment = shown.pop(f"{name}Mills", None)
         if isinstance(moment, int):
-            shown[f"{name}Format"] = plain_time(moment)
+            shown[f"{name}Format"] = format_time(moment)
     return shown
 
 
 async def _limit_cold_reads(call: Call) -> list[Outcome]:
-    group, threshold = call.given.text("consumerGroup"), call.given.number("threshold")
+    group, threshold = call.args.text("consumerGroup"), call.args.number("threshold")
     return await limit_cold_reads(call.admin, await chosen_masters(call), group, str(threshold))
 
 
@@ -94,7 +94,7 @@ def _show_limit(outcomes: list[Outcome], screen: Screen) -> None:
 
 async def _remove_limit(call: Call) -> list[Outcome]:
     return await remove_cold_read_limit(
-        call.admin, await chosen_masters(call), call.given.text("consumerGroup")
+        call.admin, await chosen_masters(call), call.args.text("consumerGroup")
     )
 
 
@@ -115,7 +115,7 @@ class _ReadMode:
 
 
 async def _read_mode(call: Call) -> list[_ReadMode]:
-    mode = call.given.text("commitLogReadAheadMode")
+    mode = call.args.text("commitLogReadAheadMode")
     if mode not in _READ_MODES:
         raise UsageError("set the read mode error; 0 is default, 1 random read")
     replicas = await chosen_replicas(call)
@@ -149,7 +149,7 @@ class _EngineSwitch:
 
 async def _switch_engine(call: Call) -> _EngineSwitch:
     try:
-        engine = TimerEngine(call.given.text("engineType"))
+        engine = TimerEngine(call.args.text("engineType"))
     except ValueError:
         raise UsageError("switchTimerEngine engineType must be R or F") from None
     outcomes = await switch_timer_engine(call.admin, await chosen_masters(call), engine)

@@ -48,11 +48,11 @@ def now_ms() -> int:
 
 
 async def _cluster_list(call: Call) -> list[BrokerSummary]:
-    return await cluster_list(call.admin, call.given.get("clusterName"))
+    return await cluster_list(call.admin, call.args.get("clusterName"))
 
 
 def _show_cluster_list(brokers: list[BrokerSummary], screen: Screen) -> None:
-    if screen.given.flag("moreStats"):
+    if screen.args.flag("moreStats"):
         _show_totals(brokers, screen)
     elif screen.is_v4:
         rows = (_v4_cells(broker) for broker in brokers)
@@ -147,9 +147,9 @@ class _SendRound:
 
 
 async def _measure_clusters(call: Call) -> AsyncIterator[_SendRound]:
-    given = call.given
-    amount, size = given.number("amount", 100), given.number("size", 128)
-    interval_s = given.number("interval", 10)
+    args = call.args
+    amount, size = args.number("amount", 100), args.number("size", 128)
+    interval_s = args.number("interval", 10)
     if amount < 1 or size < 1 or interval_s < 0:
         raise UsageError("-a and -s must be above 0, -i must not be below")
     brokers = await _one_of_each_name(call)
@@ -171,13 +171,13 @@ async def _measure(
 
 
 async def _one_of_each_name(call: Call) -> list[BrokerAddress]:
-    cluster = call.given.get("cluster")
+    cluster = call.args.get("cluster")
     brokers = await (brokers_of(call.admin, cluster) if cluster is not None else call.admin.brokers())
     return list({(broker.cluster, broker.broker_name): broker for broker in brokers}.values())
 
 
 def _show_round(round_: _SendRound, screen: Screen) -> None:
-    is_log = screen.given.truth("print log")
+    is_log = screen.args.truth("print log")
     if round_.number == 1 and not is_log:
         names = (*_PLACE[:2], "#RT", "#successCount", "#failCount")
         screen.head("{:<24}  {:<24}  {:<4}  {:<8}  {:<8}".format(*names))
@@ -185,7 +185,7 @@ def _show_round(round_: _SendRound, screen: Screen) -> None:
         if is_log:
             moment = datetime.fromtimestamp(round_.at_ms / 1000, UTC).astimezone(_LOG_ZONE)
             rt = Decimal(row.rt_ms).quantize(Decimal(1), ROUND_HALF_UP)
-            room = screen.given.text("machine room", "noname")
+            room = screen.args.text("machine room", "noname")
             screen.line(f"{moment:%Y-%m-%d %H:%M:%S}|{room}|{row.cluster}|{row.broker_name}|{rt}")
         else:
             counts = f"{row.success_count:<16}  {row.fail_count:<16}"

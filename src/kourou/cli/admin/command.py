@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kourou.admin.session import Admin
-from kourou.cli.admin.options import Given, Option
+from kourou.cli.admin.options import Option, ParsedArgs
 from kourou.cli.admin.screen import Screen
 
 
@@ -15,7 +15,7 @@ from kourou.cli.admin.screen import Screen
 class Call:
     """One run of a command: what was given, and whom to ask."""
 
-    given: Given
+    args: ParsedArgs
     admin: Admin
     screen: Screen
 
@@ -41,9 +41,9 @@ class AdminCommand:
     show: Callable[[Any, Screen], None]
     aliases: tuple[str, ...] = ()
     """Older and mistaken names; case never matters."""
-    question: Callable[[Given], str | None] | None = None
+    question: Callable[[ParsedArgs], str | None] | None = None
     """Of a command that destroys something: what is asked before; None if these options destroy nothing."""
-    interval_s: Callable[[Given], float | None] | None = None
+    interval_s: Callable[[ParsedArgs], float | None] | None = None
     """After how many seconds it is repeated; None: it is not."""
     needs_cluster: bool = True
     """Whether it asks anybody at all."""
@@ -64,10 +64,10 @@ class MissingCommand:
     aliases: tuple[str, ...] = ()
 
 
-def interval_of(name: str, default: float | None = None) -> Callable[[Given], float | None]:
+def interval_of(name: str, default: float | None = None) -> Callable[[ParsedArgs], float | None]:
     """The seconds between rounds by an option."""
 
-    def interval_s(given: Given) -> float | None:
-        return float(given.number(name)) if name in given else default
+    def interval_s(args: ParsedArgs) -> float | None:
+        return float(args.number(name)) if name in args else default
 
     return interval_s

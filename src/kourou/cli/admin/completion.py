@@ -16,14 +16,14 @@ from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, user_topic_names
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import client_options
-from kourou.cli.admin.options import Given, Option, UsageError
+from kourou.cli.admin.options import Option, ParsedArgs, UsageError
 from kourou.cli.admin.registry import all_commands, find
 from kourou.cli.admin.run import COMMON, COMPLETE
 from kourou.cli.admin.screen import Screen
 from kourou.errors import KourouError
 
 PROGRAM: Final = "mqadmin"
-NAMES_WITHIN_MS: Final = 300
+NAMES_TIMEOUT_MS: Final = 300
 _KINDS: Final = {
     **dict.fromkeys(("topic", "topicName", "routeTopic", "traceTopic", "lmqParentTopic"), "topics"),
     **dict.fromkeys(("group", "groupName", "consumerGroup", "consumer", "srcGroup", "destGroup"), "groups"),
@@ -45,7 +45,7 @@ def print_names(words: Sequence[str]) -> None:
         print(name)
 
 
-def _connecting(line: Sequence[str]) -> Given:
+def _connecting(line: Sequence[str]) -> ParsedArgs:
     """The options of a line, which is not finished, that say where to connect."""
     by_word = {
         f"{dashes}{word}": option for option in COMMON for word in option.spellings for dashes in ("-", "--")
@@ -61,7 +61,7 @@ def _connecting(line: Sequence[str]) -> Given:
             values[option.name] = text
         elif index + 1 < len(line):
             values[option.name] = line[index + 1].strip("'\"")
-    return Given(values, COMMON)
+    return ParsedArgs(values, COMMON)
 
 
 def rejoined(line: Sequence[str]) -> list[str]:
@@ -77,11 +77,11 @@ def rejoined(line: Sequence[str]) -> list[str]:
     return words
 
 
-async def cluster_names(kind: str, given: Given, *, default_namesrv: str | None = None) -> list[str]:
+async def cluster_names(kind: str, args: ParsedArgs, *, default_namesrv: str | None = None) -> list[str]:
     """The names of a kind in the cluster that options name. TimeoutError if it does not answer in time."""
-    options = client_options(given, default_namesrv=default_namesrv)
-    options["request_timeout_ms"] = options["connect_timeout_ms"] = NAMES_WITHIN_MS
-    async with asyncio.timeout(NAMES_WITHIN_MS / 1000), Admin(**options) as admin:
+    options = client_options(args, default_namesrv=default_namesrv)
+    options["request_timeout_ms"] = options["connect_timeout_ms"] = NAMES_TIMEOUT_MS
+    async with asyncio.timeout(NAMES_TIMEOUT_MS / 1000), Admin(**options) as admin:
         if kind == "topics":
             return await topic_names(admin)
         if kind == "user topics":
@@ -93,7 +93,7 @@ async def cluster_names(kind: str, given: Given, *, default_namesrv: str | None 
         return sorted((await admin.cluster_info()).broker_addr_table) if kind == "brokers" else []
 
 
-def following_words(words: Sequence[str]) -> tuple[str, list[str]]:
+def next_words(words: Sequence[str]) -> tuple[str, list[str]]:
     """What may follow the words of a line that begins with a command: the kind of a value (`files`, or one
     that is not completed, `value`), or none and the words themselves."""
     if not words or (len(words) == 1 and words[0] == "help"):
@@ -248,7 +248,7 @@ _SCRIPTS: Final = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
 
 
 async def _script(call: Call) -> str:
-    shell = call.given.words[0] if call.given.words else ""
+    shell = call.args.words[0] if call.args.words else ""
     if shell not in _SCRIPTS:
         raise UsageError(f"{shell or 'no shell'}: give one of {', '.join(_SCRIPTS)}")
     return _SCRIPTS[shell]()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from kourou.cli.admin.options import Given, Option
+from kourou.cli.admin.options import Option, ParsedArgs
 from kourou.cli.contexts import CLUSTER_VARIABLES, Context, chosen_context
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.settings import ClientOptions
@@ -26,14 +26,14 @@ CONNECTING: Final = (
 """The options of ours that say how."""
 
 
-def client_options(given: Given, *, default_namesrv: str | None = None) -> ClientOptions:
+def client_options(args: ParsedArgs, *, default_namesrv: str | None = None) -> ClientOptions:
     """The options of an Admin. ConfigError for files that cannot be read, or a context that is not there.
 
     `default_namesrv`: where neither options, environment nor a context name a cluster.
     """
     options: ClientOptions = {}
-    namesrv, config = given.get("namesrvAddr"), given.get("config")
-    chosen = chosen_context(os.environ, name=given.get("context"), is_cluster_given=bool(namesrv or config))
+    namesrv, config = args.get("namesrvAddr"), args.get("config")
+    chosen = chosen_context(os.environ, name=args.get("context"), is_cluster_given=bool(namesrv or config))
     context = None if chosen is None else chosen[1]
     if namesrv:
         options["namesrv"] = namesrv
@@ -43,22 +43,22 @@ def client_options(given: Given, *, default_namesrv: str | None = None) -> Clien
         options["namesrv"] = context.namesrv
     elif not namesrv and default_namesrv and not any(map(os.environ.get, CLUSTER_VARIABLES)):
         options["namesrv"] = default_namesrv
-    if credentials := _credentials(given, context):
+    if credentials := _credentials(args, context):
         options["credentials"] = credentials
-    if tls := _tls(given, context):
+    if tls := _tls(args, context):
         options["tls"] = tls
-    if "timeout" in given:
-        if (timeout_ms := given.number("timeout")) <= 0:
+    if "timeout" in args:
+        if (timeout_ms := args.number("timeout")) <= 0:
             raise ConfigError(f"--timeout {timeout_ms}: must be a number of milliseconds above 0")
         options["request_timeout_ms"] = options["connect_timeout_ms"] = timeout_ms
     return options
 
 
-def _tls(given: Given, context: Context | None) -> bool | ClientTlsConfig:
-    if tls_config := given.get("tls-config"):
+def _tls(args: ParsedArgs, context: Context | None) -> bool | ClientTlsConfig:
+    if tls_config := args.get("tls-config"):
         return _read_tls(_existing(tls_config, "--tls-config"))
-    if given.flag("tls") or context is None:
-        return given.flag("tls")
+    if args.flag("tls") or context is None:
+        return args.flag("tls")
     if context.tls_config:
         return _read_tls(_existing(context.tls_config, "the context's file for TLS,"))
     return context.tls
@@ -87,9 +87,9 @@ def _read_tls(path: Path) -> ClientTlsConfig:
     )
 
 
-def _credentials(given: Given, context: Context | None) -> Credentials | None:
+def _credentials(args: ParsedArgs, context: Context | None) -> Credentials | None:
     """The keys of tools.yml; None without such a file, as Apache's tools go on then."""
-    if acl := given.get("acl"):
+    if acl := args.get("acl"):
         return read_tools_file(_existing(acl, "--acl"))
     if context is not None and context.acl:
         return read_tools_file(_existing(context.acl, "the context's file of keys,"))

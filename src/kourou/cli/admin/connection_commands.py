@@ -22,9 +22,7 @@ from kourou.protocol.versions import version_desc
 
 
 async def _consumer_connection(call: Call) -> ConsumerConnection:
-    return await consumer_connection(
-        call.admin, call.given.text("consumerGroup"), call.given.get("brokerAddr")
-    )
+    return await consumer_connection(call.admin, call.args.text("consumerGroup"), call.args.get("brokerAddr"))
 
 
 def _show_consumer_connection(connection: ConsumerConnection, screen: Screen) -> None:
@@ -54,7 +52,7 @@ def _show_consumer_connection(connection: ConsumerConnection, screen: Screen) ->
 
 
 async def _producer_connection(call: Call) -> list[Connection]:
-    return await producer_connection(call.admin, call.given.text("producerGroup"), call.given.text("topic"))
+    return await producer_connection(call.admin, call.args.text("producerGroup"), call.args.text("topic"))
 
 
 def _show_producer_connection(connections: list[Connection], screen: Screen) -> None:
@@ -66,7 +64,7 @@ def _show_producer_connection(connections: list[Connection], screen: Screen) -> 
 
 
 async def _producer(call: Call) -> ProducerTableInfo:
-    return await producers_of_broker(call.admin, call.given.text("broker"))
+    return await producers_of_broker(call.admin, call.args.text("broker"))
 
 
 def _show_producer(producers: ProducerTableInfo, screen: Screen) -> None:
@@ -85,9 +83,9 @@ def _show_producer(producers: ProducerTableInfo, screen: Screen) -> None:
 
 
 async def _consumer_status(call: Call) -> ClientStatus | GroupStatus:
-    given = call.given
-    group, broker, with_stacks = given.text("consumerGroup"), given.get("brokerAddr"), given.flag("jstack")
-    client_id = given.get("clientId")
+    args = call.args
+    group, broker, with_stacks = args.text("consumerGroup"), args.get("brokerAddr"), args.flag("jstack")
+    client_id = args.get("clientId")
     if client_id is not None:
         return await client_status(call.admin, group, client_id, broker=broker, with_stacks=with_stacks)
     return await group_status(call.admin, group, broker=broker, with_stacks=with_stacks)
@@ -159,8 +157,8 @@ class _MemberOffsets:
 
 
 async def _get_consumer_status(call: Call) -> _MemberOffsets:
-    group, topic = call.given.text("group"), call.given.text("topic")
-    client_id = call.given.text("originClientId")
+    group, topic = call.args.text("group"), call.args.text("topic")
+    client_id = call.args.text("originClientId")
     return _MemberOffsets(group, topic, client_id, await client_offsets(call.admin, group, topic, client_id))
 
 

@@ -39,7 +39,7 @@ class ExportedFile:
 
 def _write(call: Call, name: str, tree: dict[str, Any]) -> ExportedFile:
     """Write a file. ConfigError if that is not possible."""
-    path = Path(call.given.text("filePath", DEFAULT_FOLDER)) / name
+    path = Path(call.args.text("filePath", DEFAULT_FOLDER)) / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(pretty_json.write(tree))
@@ -61,18 +61,18 @@ def _show(exported: ExportedFile, screen: Screen) -> None:
 
 
 async def _export_metadata(call: Call) -> ExportedFile:
-    given = call.given
-    broker, cluster = given.get("brokerAddr"), given.get("clusterName")
-    tell, with_retries = call.screen.progress, given.flag("specialTopic")
+    args = call.args
+    broker, cluster = args.get("brokerAddr"), args.get("clusterName")
+    report, with_retries = call.screen.progress, args.flag("specialTopic")
     if broker is not None:
-        found = await broker_metadata(call.admin, broker, with_retries=with_retries, tell=tell)
+        found = await broker_metadata(call.admin, broker, with_retries=with_retries, report=report)
     elif cluster is not None:
-        found = await cluster_metadata(call.admin, cluster, with_retries=with_retries, tell=tell)
+        found = await cluster_metadata(call.admin, cluster, with_retries=with_retries, report=report)
     else:
         raise UsageError("Missing required option: give a broker with -b, or a cluster with -c")
-    if given.flag("topic"):
+    if args.flag("topic"):
         return _write(call, "topic.json", _metadata_tree(found, call.is_v4, groups=False))
-    if given.flag("subscriptionGroup"):
+    if args.flag("subscriptionGroup"):
         return _write(call, "subscriptionGroup.json", _metadata_tree(found, call.is_v4, topics=False))
     return _write(call, "metadata.json", _metadata_tree(found, call.is_v4))
 
@@ -96,7 +96,7 @@ def _table(bodies: Mapping[str, Body], is_v4: bool) -> dict[str, Any]:
 
 
 async def _export_configs(call: Call) -> ExportedFile:
-    found = await cluster_configs(call.admin, call.given.text("clusterName"))
+    found = await cluster_configs(call.admin, call.args.text("clusterName"))
     return _write(call, "configs.json", _configs_tree(found))
 
 
@@ -115,7 +115,7 @@ def _configs_tree(found: ClusterConfigs) -> dict[str, Any]:
 
 
 async def _export_metrics(call: Call) -> ExportedFile:
-    found = await cluster_metrics(call.admin, call.given.text("clusterName"), tell=call.screen.progress)
+    found = await cluster_metrics(call.admin, call.args.text("clusterName"), report=call.screen.progress)
     return _write(call, "metrics.json", _metrics_tree(found))
 
 

@@ -37,10 +37,10 @@ _WHOLE_NUMBER: Final = re.compile(r"-?\d+")
 
 def human_time(timestamp_ms: int) -> str:
     """`yyyy-MM-dd HH:mm:ss,SSS` in the local zone."""
-    return f"{plain_time(timestamp_ms)},{timestamp_ms % 1000:03d}"
+    return f"{format_time(timestamp_ms)},{timestamp_ms % 1000:03d}"
 
 
-def plain_time(timestamp_ms: int) -> str:
+def format_time(timestamp_ms: int) -> str:
     """`yyyy-MM-dd HH:mm:ss` in the local zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp_ms // 1000))
 

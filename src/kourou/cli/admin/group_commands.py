@@ -19,7 +19,7 @@ from kourou.admin.targets import Outcome
 from kourou.admin.topics import TopicDeletion, delete_topic
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import group_config, retry_policy, text_map, truth
-from kourou.cli.admin.options import Given, UsageError, required, value
+from kourou.cli.admin.options import ParsedArgs, UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import BROKER_OR_CLUSTER, EITHER, chosen_masters, show_outcomes
 from kourou.cli.admin.topic_changes import attribute_changes, show_deletion
@@ -43,23 +43,23 @@ class _GroupChange:
     brokers: list[Outcome]
 
 
-def _config_of(given: Given) -> SubscriptionGroupConfig:
-    group = given.text("groupName")
+def _config_of(args: ParsedArgs) -> SubscriptionGroupConfig:
+    group = args.text("groupName")
     if problem := group_problem(group):
         raise UsageError(f"-g: {problem}")
     return SubscriptionGroupConfig(
         group_name=group,
-        consume_enable=given.truth("consumeEnable", True),
-        consume_from_min_enable=given.truth("consumeFromMinEnable"),
-        consume_broadcast_enable=given.truth("consumeBroadcastEnable"),
-        consume_message_orderly=given.truth("consumeMessageOrderly"),
-        retry_queue_nums=given.number("retryQueueNums", 1),
-        retry_max_times=given.number("retryMaxTimes", 16),
-        group_retry_policy=_retry_policy(given.get("groupRetryPolicy")),
-        broker_id=given.number("brokerId"),
-        which_broker_when_consume_slowly=given.number("whichBrokerWhenConsumeSlowly", 1),
-        notify_consumer_ids_changed_enable=given.truth("notifyConsumerIdsChanged", True),
-        attributes=attribute_changes(given.text("attributes")),
+        consume_enable=args.truth("consumeEnable", True),
+        consume_from_min_enable=args.truth("consumeFromMinEnable"),
+        consume_broadcast_enable=args.truth("consumeBroadcastEnable"),
+        consume_message_orderly=args.truth("consumeMessageOrderly"),
+        retry_queue_nums=args.number("retryQueueNums", 1),
+        retry_max_times=args.number("retryMaxTimes", 16),
+        group_retry_policy=_retry_policy(args.get("groupRetryPolicy")),
+        broker_id=args.number("brokerId"),
+        which_broker_when_consume_slowly=args.number("whichBrokerWhenConsumeSlowly", 1),
+        notify_consumer_ids_changed_enable=args.truth("notifyConsumerIdsChanged", True),
+        attributes=attribute_changes(args.text("attributes")),
     )
 
 
@@ -76,7 +76,7 @@ def _retry_policy(text: str | None) -> GroupRetryPolicy:
 
 
 async def _update_group(call: Call) -> _GroupChange:
-    config = _config_of(call.given)
+    config = _config_of(call.args)
     return _GroupChange(config, await update_group(call.admin, await chosen_masters(call), config))
 
 
@@ -98,13 +98,13 @@ def _read_configs(path: Path) -> list[SubscriptionGroupConfig]:
 
 
 async def _update_groups(call: Call) -> list[Outcome]:
-    configs = _read_configs(Path(call.given.text("filename")))
+    configs = _read_configs(Path(call.args.text("filename")))
     return await update_groups(call.admin, await chosen_masters(call), configs)
 
 
 def _show_groups_change(outcomes: list[Outcome], screen: Screen) -> None:
     # Apache's words differ between the two options.
-    what = "subscription group" if "clusterName" in screen.given else "group"
+    what = "subscription group" if "clusterName" in screen.args else "group"
     show_outcomes(
         outcomes,
         screen,
@@ -125,11 +125,11 @@ class _GroupDeletion:
 
 
 async def _delete_group(call: Call) -> _GroupDeletion:
-    given = call.given
-    group = given.text("groupName")
-    cluster = None if "brokerAddr" in given else given.get("clusterName")
+    args = call.args
+    group = args.text("groupName")
+    cluster = None if "brokerAddr" in args else args.get("clusterName")
     brokers = await delete_group(
-        call.admin, await chosen_masters(call), group, drops_offsets=given.truth("removeOffset")
+        call.admin, await chosen_masters(call), group, drops_offsets=args.truth("removeOffset")
     )
     topics = (
         [
@@ -155,21 +155,21 @@ def _show_group_deletion(deletion: _GroupDeletion, screen: Screen) -> None:
         show_deletion(topic, screen)
 
 
-def _delete_question(given: Given) -> str:
+def _delete_question(args: ParsedArgs) -> str:
     where = (
-        f"broker {given.text('brokerAddr')}"
-        if "brokerAddr" in given
-        else f"cluster {given.text('clusterName')} with its retry and dead-letter topics"
+        f"broker {args.text('brokerAddr')}"
+        if "brokerAddr" in args
+        else f"cluster {args.text('clusterName')} with its retry and dead-letter topics"
     )
-    offsets = ", offsets included" if given.truth("removeOffset") else ""
-    return f"Delete group {given.text('groupName')} from {where}{offsets}?"
+    offsets = ", offsets included" if args.truth("removeOffset") else ""
+    return f"Delete group {args.text('groupName')} from {where}{offsets}?"
 
 
 # -- getConsumerConfig -------------------------------------------------------------------------------
 
 
 async def _consumer_config(call: Call) -> list[GroupOnBroker]:
-    return await group_on_brokers(call.admin, call.given.text("groupName"))
+    return await group_on_brokers(call.admin, call.args.text("groupName"))
 
 
 def _show_consumer_config(found: list[GroupOnBroker], screen: Screen) -> None:
@@ -222,13 +222,13 @@ class _ModeChange:
 
 
 async def _set_consume_mode(call: Call) -> _ModeChange:
-    given = call.given
-    topic, group = given.text("topicName"), given.text("groupName")
+    args = call.args
+    topic, group = args.text("topicName"), args.text("groupName")
     try:
-        mode = MessageRequestMode(given.text("mode").upper())
+        mode = MessageRequestMode(args.text("mode").upper())
     except ValueError:
-        raise UsageError(f"-m {given.text('mode')}: must be PULL or POP") from None
-    queue_num = given.number("popShareQueueNum")
+        raise UsageError(f"-m {args.text('mode')}: must be PULL or POP") from None
+    queue_num = args.number("popShareQueueNum")
     brokers = await set_consume_mode(
         call.admin,
         await chosen_masters(call),

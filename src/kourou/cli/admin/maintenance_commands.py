@@ -16,7 +16,7 @@ from kourou.admin.namesrvs import WritePermChange, add_write_perm, wipe_write_pe
 from kourou.admin.session import Admin
 from kourou.admin.targets import Outcome, master_addresses
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import Given, required, value
+from kourou.cli.admin.options import ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
 
 _BROKER_NAME: Final = required("b", "brokerName", "broker, by its name or as host:port")
@@ -38,12 +38,12 @@ class _PermChanges:
 
 
 async def _wipe(call: Call) -> _PermChanges:
-    name = await call.admin.broker_name(call.given.text("brokerName"))
+    name = await call.admin.broker_name(call.args.text("brokerName"))
     return _PermChanges(name, await wipe_write_perm(call.admin, name))
 
 
 async def _add(call: Call) -> _PermChanges:
-    name = await call.admin.broker_name(call.given.text("brokerName"))
+    name = await call.admin.broker_name(call.args.text("brokerName"))
     return _PermChanges(name, await add_write_perm(call.admin, name))
 
 
@@ -68,7 +68,7 @@ _Clean = Callable[[Admin, Sequence[str]], Awaitable[list[Outcome]]]
 def _cleaning(clean: _Clean) -> Callable[[Call], Awaitable[list[Outcome]]]:
     async def ask(call: Call) -> list[Outcome]:
         addresses = await master_addresses(
-            call.admin, broker=call.given.get("brokerAddr"), cluster=call.given.get("cluster")
+            call.admin, broker=call.args.get("brokerAddr"), cluster=call.args.get("cluster")
         )
         return await clean(call.admin, addresses)
 
@@ -82,18 +82,18 @@ def _show_cleaning(outcomes: list[Outcome], screen: Screen) -> None:
             screen.trouble(outcome.problem)
 
 
-def _where(given: Given) -> str:
-    if broker := given.get("brokerAddr"):
+def _where(args: ParsedArgs) -> str:
+    if broker := args.get("brokerAddr"):
         return f"broker {broker}"
-    return f"cluster {given.get('cluster')}" if "cluster" in given else "all clusters"
+    return f"cluster {args.get('cluster')}" if "cluster" in args else "all clusters"
 
 
 # -- resetMasterFlushOffset --------------------------------------------------------------------------
 
 
 async def _reset_flush_offset(call: Call) -> int:
-    phy_offset = call.given.number("offset")
-    address = await call.admin.broker_address(call.given.text("brokerAddr"))
+    phy_offset = call.args.number("offset")
+    address = await call.admin.broker_address(call.args.text("brokerAddr"))
     await reset_master_flush_offset(call.admin, address, phy_offset)
     return phy_offset
 
@@ -102,7 +102,7 @@ def _show_flush_offset(phy_offset: int, screen: Screen) -> None:
     screen.line(f"reset master flush offset to {phy_offset} success")
 
 
-BROKER_CARE_COMMANDS: Final = (
+MAINTENANCE_COMMANDS: Final = (
     AdminCommand(
         name="wipeWritePerm",
         about="Stop producers from writing to a broker, for example before a stop; consumers continue.",
@@ -110,7 +110,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=(_BROKER_NAME,),
         ask=_wipe,
         show=_show_perms("wipe"),
-        question=lambda given: f"Stop all writes to broker {given.text('brokerName')}?",
+        question=lambda args: f"Stop all writes to broker {args.text('brokerName')}?",
     ),
     AdminCommand(
         name="addWritePerm",
@@ -127,7 +127,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=_WHERE,
         ask=_cleaning(clean_expired_consume_queues),
         show=_show_cleaning,
-        question=lambda given: f"Delete ConsumeQueue files of expired messages on {_where(given)}?",
+        question=lambda args: f"Delete ConsumeQueue files of expired messages on {_where(args)}?",
     ),
     AdminCommand(
         name="cleanUnusedTopic",
@@ -136,7 +136,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=_WHERE,
         ask=_cleaning(clean_unused_topics),
         show=_show_cleaning,
-        question=lambda given: f"Delete the files of topics that no longer exist on {_where(given)}?",
+        question=lambda args: f"Delete the files of topics that no longer exist on {_where(args)}?",
     ),
     AdminCommand(
         name="deleteExpiredCommitLog",
@@ -145,7 +145,7 @@ BROKER_CARE_COMMANDS: Final = (
         options=_WHERE,
         ask=_cleaning(delete_expired_commit_logs),
         show=_show_cleaning,
-        question=lambda given: f"Delete expired messages on {_where(given)}?",
+        question=lambda args: f"Delete expired messages on {_where(args)}?",
     ),
     AdminCommand(
         name="resetMasterFlushOffset",
@@ -157,8 +157,8 @@ BROKER_CARE_COMMANDS: Final = (
         ),
         ask=_reset_flush_offset,
         show=_show_flush_offset,
-        question=lambda given: (
-            f"Set the flushed offset of the master to {given.text('offset')} at {given.text('brokerAddr')}?"
+        question=lambda args: (
+            f"Set the flushed offset of the master to {args.text('offset')} at {args.text('brokerAddr')}?"
         ),
     ),
 )

@@ -25,12 +25,12 @@ _KEY: Final = required("k", "key", "key")
 
 
 async def _put_kv(call: Call) -> list[Outcome]:
-    given = call.given
-    return await put_kv_config(call.admin, given.text("namespace"), given.text("key"), given.text("value"))
+    args = call.args
+    return await put_kv_config(call.admin, args.text("namespace"), args.text("key"), args.text("value"))
 
 
 async def _delete_kv(call: Call) -> list[Outcome]:
-    return await delete_kv_config(call.admin, call.given.text("namespace"), call.given.text("key"))
+    return await delete_kv_config(call.admin, call.args.text("namespace"), call.args.text("key"))
 
 
 def _show_put(outcomes: list[Outcome], screen: Screen) -> None:
@@ -76,7 +76,7 @@ class _ConfigUpdate:
 
 
 async def _update(call: Call) -> _ConfigUpdate:
-    key, value = call.given.text("key"), call.given.text("value")
+    key, value = call.args.text("key"), call.args.text("value")
     return _ConfigUpdate(key, value, await update_namesrv_config(call.admin, key, value))
 
 
@@ -103,8 +103,8 @@ NAMESRV_COMMANDS: Final = (
         options=(_NAMESPACE, _KEY),
         ask=_delete_kv,
         show=_show_deletion,
-        question=lambda given: (
-            f"Delete key {given.text('key')} of namespace {given.text('namespace')} from all name servers?"
+        question=lambda args: (
+            f"Delete key {args.text('key')} of namespace {args.text('namespace')} from all name servers?"
         ),
     ),
     AdminCommand(

@@ -17,7 +17,7 @@ from kourou.admin.group_offsets import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, parse_time, truth
-from kourou.cli.admin.options import Given, Option, UsageError, flag, required, value
+from kourou.cli.admin.options import Option, ParsedArgs, UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen
 
 _NOW: Final = "now"
@@ -53,18 +53,18 @@ class _QueueReset:
 
 
 async def _reset_offset_by_time(call: Call) -> _Reset | _QueueReset:
-    given = call.given
-    if "broker" in given or "queue" in given or "offset" in given:
+    args = call.args
+    if "broker" in args or "queue" in args or "offset" in args:
         return await _reset_queue(call)
-    return await _reset(call, given.text("timestamp"), _timestamp_of(given, is_v4=call.is_v4))
+    return await _reset(call, args.text("timestamp"), _timestamp_of(args, is_v4=call.is_v4))
 
 
 async def _reset_queue(call: Call) -> _QueueReset:
-    given = call.given
-    group, topic, broker = given.text("group"), given.text("topic"), given.get("broker")
-    if broker is None or "queue" not in given:
+    args = call.args
+    group, topic, broker = args.text("group"), args.text("topic"), args.get("broker")
+    if broker is None or "queue" not in args:
         raise UsageError("-b, -q and -o move a group in one queue: -b and -q are both needed")
-    timestamp_ms, queue_id = _timestamp_of(given, is_v4=call.is_v4), given.number("queue")
+    timestamp_ms, queue_id = _timestamp_of(args, is_v4=call.is_v4), args.number("queue")
     queue_offset = await reset_queue(
         call.admin,
         broker,
@@ -72,23 +72,23 @@ async def _reset_queue(call: Call) -> _QueueReset:
         topic,
         queue_id,
         timestamp_ms=timestamp_ms,
-        queue_offset=given.number("offset") if "offset" in given else None,
+        queue_offset=args.number("offset") if "offset" in args else None,
     )
-    return _QueueReset(group, topic, queue_id, broker, given.text("timestamp"), timestamp_ms, queue_offset)
+    return _QueueReset(group, topic, queue_id, broker, args.text("timestamp"), timestamp_ms, queue_offset)
 
 
 async def _reset(call: Call, time_text: str, timestamp_ms: int) -> _Reset:
     """Move a group; the old way where the new one needs members and there are none."""
-    given = call.given
-    group, topic, is_force = given.text("group"), given.text("topic"), given.truth("force", True)
-    route_of = given.get("cluster") or None
+    args = call.args
+    group, topic, is_force = args.text("group"), args.text("topic"), args.truth("force", True)
+    route_of = args.get("cluster") or None
     moved = await reset_offsets_either_way(
         call.admin,
         group,
         topic,
         timestamp_ms,
         is_force=is_force,
-        is_cpp=given.flag("cplus") or given.get("cluster") == "",
+        is_cpp=args.flag("cplus") or args.get("cluster") == "",
         route_of=route_of,
     )
     queues = [queue for queue in moved if isinstance(queue, QueueOffset)]
@@ -97,16 +97,16 @@ async def _reset(call: Call, time_text: str, timestamp_ms: int) -> _Reset:
 
 
 async def _reset_offset_by_time_old(call: Call) -> _Reset:
-    given = call.given
-    group, topic, is_force = given.text("group"), given.text("topic"), given.truth("force", True)
-    timestamp_ms = _timestamp_of(given, is_v4=call.is_v4)
+    args = call.args
+    group, topic, is_force = args.text("group"), args.text("topic"), args.truth("force", True)
+    timestamp_ms = _timestamp_of(args, is_v4=call.is_v4)
     moved = await reset_offsets_old(call.admin, group, topic, timestamp_ms, is_force=is_force)
-    return _Reset(group, topic, is_force, given.text("timestamp"), timestamp_ms, [], moved)
+    return _Reset(group, topic, is_force, args.text("timestamp"), timestamp_ms, [], moved)
 
 
-def _timestamp_of(given: Given, *, is_v4: bool) -> int:
+def _timestamp_of(args: ParsedArgs, *, is_v4: bool) -> int:
     """4.9 takes `now` for the end, messages that come meanwhile included; 5.x for the present time."""
-    text = given.text("timestamp")
+    text = args.text("timestamp")
     if text == _NOW:
         return TO_THE_END if is_v4 else time.time_ns() // 1_000_000
     return parse_time(text)
@@ -191,8 +191,8 @@ class _Clone:
 
 
 async def _clone(call: Call) -> _Clone:
-    given = call.given
-    source, target, topic = given.text("srcGroup"), given.text("destGroup"), given.text("topic")
+    args = call.args
+    source, target, topic = args.text("srcGroup"), args.text("destGroup"), args.text("topic")
     return _Clone(source, target, topic, await clone_offsets(call.admin, source, target, topic))
 
 
@@ -218,21 +218,21 @@ _CLUSTER_OR_CPLUS: Final = Option(
 )
 
 
-def _reset_question(given: Given) -> str:
-    where = f" queue {given.text('queue')} of {given.text('broker')}" if "broker" in given else ""
-    text = given.text("timestamp")
+def _reset_question(args: ParsedArgs) -> str:
+    where = f" queue {args.text('queue')} of {args.text('broker')}" if "broker" in args else ""
+    text = args.text("timestamp")
     to = {"0": "the earliest message", "-1": "the end"}.get(text, text)
-    return f"Reset {given.text('group')} on {given.text('topic')}{where} to {to}?"
+    return f"Reset {args.text('group')} on {args.text('topic')}{where} to {to}?"
 
 
-def _skip_question(given: Given) -> str:
-    return f"Skip all messages of {given.text('topic')} that {given.text('group')} has not consumed?"
+def _skip_question(args: ParsedArgs) -> str:
+    return f"Skip all messages of {args.text('topic')} that {args.text('group')} has not consumed?"
 
 
-def _clone_question(given: Given) -> str:
+def _clone_question(args: ParsedArgs) -> str:
     return (
-        f"Set the offsets of {given.text('destGroup')} on {given.text('topic')} to those of "
-        f"{given.text('srcGroup')}?"
+        f"Set the offsets of {args.text('destGroup')} on {args.text('topic')} to those of "
+        f"{args.text('srcGroup')}?"
     )
 
 

@@ -75,7 +75,7 @@ def one_of(*options: Option) -> tuple[Option, ...]:
     )
 
 
-class Given:
+class ParsedArgs:
     """What was given, by the long names of the options."""
 
     def __init__(
@@ -119,7 +119,7 @@ class Given:
         return name in self._values
 
 
-def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
+def parse(options: Sequence[Option], words: Sequence[str]) -> ParsedArgs:
     """Read the words after a command. UsageError in the words of Apache's parser, with the nearest option."""
     values: dict[str, str] = {}
     chosen: dict[str, Option] = {}
@@ -146,10 +146,10 @@ def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
             elif not option.is_value_optional:
                 raise UsageError(f"Missing argument for option: {option.shown}")
         values[option.name] = (text or "").strip()
-    return Given(values, options, left_over)
+    return ParsedArgs(values, options, left_over)
 
 
-def check_required(options: Iterable[Option], given: Given) -> None:
+def check_required(options: Iterable[Option], args: ParsedArgs) -> None:
     """UsageError names all options that are missing."""
     missing: dict[str, list[Option]] = {}
     for option in options:
@@ -160,7 +160,7 @@ def check_required(options: Iterable[Option], given: Given) -> None:
         if len(group) > 1
         else group[0].shown
         for group in missing.values()
-        if not any(option.name in given for option in group)
+        if not any(option.name in args for option in group)
     ]
     if lacking:
         raise UsageError(f"Missing required option{'s' if len(lacking) > 1 else ''}: {', '.join(lacking)}")

@@ -17,7 +17,7 @@ from kourou.admin.advice import advice_on
 from kourou.admin.session import Admin
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import CONNECTING, client_options
-from kourou.cli.admin.options import Given, Option, UsageError, check_required, flag, parse, value
+from kourou.cli.admin.options import Option, ParsedArgs, UsageError, check_required, flag, parse, value
 from kourou.cli.admin.registry import all_commands, find
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.usage import command_list, usage
@@ -98,21 +98,21 @@ def _refuse(command: MissingCommand) -> None:
 def _run(program: str, command: AdminCommand, words: list[str]) -> None:
     options = (*command.options, *COMMON)
     try:
-        given = parse(options, words)
-        check_required(options, given)
-        call_options = client_options(given)
+        args = parse(options, words)
+        check_required(options, args)
+        call_options = client_options(args)
     except UsageError:
         print(usage(program, command, COMMON), end="")
         raise
-    form = given.text("format", os.environ.get(FORMAT_VARIABLE, ""))
+    form = args.text("format", os.environ.get(FORMAT_VARIABLE, ""))
     if form and form[0] not in "45":
         raise ConfigError(f"--format {form}: must be {_V4} or 5")
-    screen = Screen(given, is_v4=form.startswith("4"))
-    question = command.question(given) if command.question is not None else None
-    if question and not given.flag("yes"):
+    screen = Screen(args, is_v4=form.startswith("4"))
+    question = command.question(args) if command.question is not None else None
+    if question and not args.flag("yes"):
         _confirm(question, screen)
     try:
-        asyncio.run(_ask(command, given, screen, Admin(**call_options)))
+        asyncio.run(_ask(command, args, screen, Admin(**call_options)))
     except NameServerNotGivenError:
         raise NameServerNotGivenError(
             "no name server is given: use -n host:9876, --config FILE with rocketmq.namesrv.addr, the "
@@ -139,18 +139,18 @@ def _confirm(question: str, screen: Screen) -> None:
         raise ConfigError("nothing was done; --yes skips the question")
 
 
-async def _ask(command: AdminCommand, given: Given, screen: Screen, admin: Admin) -> None:
+async def _ask(command: AdminCommand, args: ParsedArgs, screen: Screen, admin: Admin) -> None:
     if not command.needs_cluster:
-        await _one_round(command, Call(given, admin, screen))
+        await _one_round(command, Call(args, admin, screen))
         return
-    interval_s = command.interval_s(given) if command.interval_s is not None else None
+    interval_s = command.interval_s(args) if command.interval_s is not None else None
     async with admin:
-        call = Call(given, admin, screen)
+        call = Call(args, admin, screen)
         while True:
             try:
                 await _one_round(command, call)
             except ResponseError as error:
-                topic, group = _first(given, _TOPICS), _first(given, _GROUPS)
+                topic, group = _first(args, _TOPICS), _first(args, _GROUPS)
                 advice = await advice_on(admin, error, topic=topic, group=group)
                 if not advice:
                     raise
@@ -159,17 +159,17 @@ async def _ask(command: AdminCommand, given: Given, screen: Screen, admin: Admin
                 return
             screen.flush()
             await asyncio.sleep(interval_s)
-            if not given.flag("json"):
+            if not args.flag("json"):
                 screen.next_round()
 
 
-def _first(given: Given, names: Sequence[str]) -> str | None:
+def _first(args: ParsedArgs, names: Sequence[str]) -> str | None:
     """The value of whichever of these options was given."""
-    return next((given.text(name) for name in names if name in given), None)
+    return next((args.text(name) for name in names if name in args), None)
 
 
 async def _one_round(command: AdminCommand, call: Call) -> None:
-    is_json = call.given.flag("json")
+    is_json = call.args.flag("json")
     if command.ask is not None:
         data = await command.ask(call)
         call.screen.end_progress()

@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from kourou.cli.admin.options import Given
+from kourou.cli.admin.options import ParsedArgs
 
 _HEAD: Final = "\x1b[1;36m"
 _TROUBLE: Final = "\x1b[31m"
@@ -24,13 +24,13 @@ class Screen:
 
     def __init__(
         self,
-        given: Given | None = None,
+        args: ParsedArgs | None = None,
         *,
         is_v4: bool = False,
         out: TextIO | None = None,
         errors: TextIO | None = None,
     ) -> None:
-        self.given = given or Given({})
+        self.args = args or ParsedArgs({})
         self.is_v4 = is_v4
         """Whether the forms of RocketMQ 4.9 were asked for; those of 5.x otherwise."""
         self._out = out or sys.stdout

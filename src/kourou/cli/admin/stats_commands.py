@@ -27,7 +27,7 @@ from kourou.admin.monitoring import (
 from kourou.admin.running_info import with_client_ips
 from kourou.admin.topic_stats import TopicFlow, TopicFlows, all_flows
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.formatting import cut, java_message_queue, plain_time
+from kourou.cli.admin.formatting import cut, format_time, java_message_queue
 from kourou.cli.admin.options import flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.protocol.bodies import ConsumeType, MessageQueue
@@ -41,12 +41,12 @@ _QUEUE_LAYOUT: Final = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}"
 
 
 async def _consumer_progress(call: Call) -> GroupProgress | list[GroupSummary]:
-    given = call.given
-    group = given.get("groupName")
+    args = call.args
+    group = args.get("groupName")
     if group is None:
         return await _all_groups(call)
-    progress = await consume_stats(call.admin, group, given.get("topicName"), route_of=given.get("cluster"))
-    return await with_client_ips(call.admin, progress) if given.truth("showClientIP") else progress
+    progress = await consume_stats(call.admin, group, args.get("topicName"), route_of=args.get("cluster"))
+    return await with_client_ips(call.admin, progress) if args.truth("showClientIP") else progress
 
 
 async def _all_groups(call: Call) -> list[GroupSummary]:
@@ -97,7 +97,7 @@ def _type_of(group: GroupSummary) -> str:
 
 
 def _show_progress(progress: GroupProgress, screen: Screen) -> None:
-    has_ip = screen.given.truth("showClientIP")
+    has_ip = screen.args.truth("showClientIP")
     ip = ("#Client IP",) if has_ip else ()
     fields = _QUEUE_LAYOUT + " {:<20}" + (" {:<20}" if has_ip else "")
     screen.table(
@@ -117,7 +117,7 @@ def _show_progress(progress: GroupProgress, screen: Screen) -> None:
 
 
 def _show_progress_v4(progress: GroupProgress, screen: Screen) -> None:
-    has_ip = screen.given.truth("showClientIP")
+    has_ip = screen.args.truth("showClientIP")
     ip = ("#Client IP",) if has_ip else ()
     screen.table(
         _QUEUE_LAYOUT + (" {:<20}" if has_ip else "") + "  {}",
@@ -141,7 +141,7 @@ def _cells(queue: QueueProgress, has_ip: bool) -> tuple[object, ...]:
 
 
 def _last_time(queue: QueueProgress) -> str:
-    return plain_time(queue.last_timestamp) if queue.last_timestamp > 0 else "N/A"
+    return format_time(queue.last_timestamp) if queue.last_timestamp > 0 else "N/A"
 
 
 # -- statsAll ----------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ _FLOW_NAMES: Final = (
 
 async def _stats_all(call: Call) -> AsyncIterator[TopicFlows]:
     async for flows in all_flows(
-        call.admin, call.given.get("topic"), only_active=call.given.flag("activeTopic")
+        call.admin, call.args.get("topic"), only_active=call.args.flag("activeTopic")
     ):
         yield flows
         if flows.done < flows.total:

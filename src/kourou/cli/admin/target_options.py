@@ -21,26 +21,24 @@ EITHER: Final[tuple[Option, ...]] = (BROKER, CLUSTER)
 
 def check_either(call: Call) -> None:
     """UsageError if neither is given."""
-    if "brokerAddr" not in call.given and "clusterName" not in call.given:
+    if "brokerAddr" not in call.args and "clusterName" not in call.args:
         raise UsageError("give a broker with -b host:port, or a cluster with -c name")
 
 
 async def chosen_masters(call: Call) -> list[str]:
     """The addresses of the broker, or of the masters of the cluster."""
     check_either(call)
-    given = call.given
-    return await master_addresses(
-        call.admin, broker=given.get("brokerAddr"), cluster=given.get("clusterName")
-    )
+    args = call.args
+    return await master_addresses(call.admin, broker=args.get("brokerAddr"), cluster=args.get("clusterName"))
 
 
 async def chosen_brokers(call: Call) -> list[str]:
     """The same with slaves, each after its master."""
     check_either(call)
-    broker = call.given.get("brokerAddr")
+    broker = call.args.get("brokerAddr")
     if broker is not None:
         return [await call.admin.broker_address(broker)]
-    return [broker.address for broker in await brokers_of(call.admin, call.given.text("clusterName"))]
+    return [broker.address for broker in await brokers_of(call.admin, call.args.text("clusterName"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +61,10 @@ class Replica:
 async def chosen_replicas(call: Call) -> list[Replica]:
     """The broker, or all of the cluster, each slave after its master."""
     check_either(call)
-    broker = call.given.get("brokerAddr")
+    broker = call.args.get("brokerAddr")
     if broker is not None:
         return [Replica(await call.admin.broker_address(broker), None)]
-    brokers = await brokers_of(call.admin, call.given.text("clusterName"))
+    brokers = await brokers_of(call.admin, call.args.text("clusterName"))
     masters = {broker.broker_name: broker.address for broker in brokers if broker.is_master}
     return [Replica(broker.address, masters.get(broker.broker_name, "NO_MASTER")) for broker in brokers]
 

@@ -22,7 +22,7 @@ from kourou.admin.topics import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import topic_config
-from kourou.cli.admin.options import Given, UsageError, required, value
+from kourou.cli.admin.options import ParsedArgs, UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -51,22 +51,21 @@ class _TopicChange:
     order_conf: str | None = None
 
 
-def _config_of(given: Given) -> TopicConfig:
+def _config_of(args: ParsedArgs) -> TopicConfig:
     return TopicConfig(
-        topic_name=given.text("topic"),
-        read_queue_nums=given.number("readQueueNums", 8),
-        write_queue_nums=given.number("writeQueueNums", 8),
-        perm=_perm_of(given),
-        topic_sys_flag=(_UNIT if given.truth("unit") else 0)
-        | (_UNIT_SUB if given.truth("hasUnitSub") else 0),
-        order=given.truth("order"),
-        attributes=attribute_changes(given.text("attributes")),
+        topic_name=args.text("topic"),
+        read_queue_nums=args.number("readQueueNums", 8),
+        write_queue_nums=args.number("writeQueueNums", 8),
+        perm=_perm_of(args),
+        topic_sys_flag=(_UNIT if args.truth("unit") else 0) | (_UNIT_SUB if args.truth("hasUnitSub") else 0),
+        order=args.truth("order"),
+        attributes=attribute_changes(args.text("attributes")),
     )
 
 
-def _perm_of(given: Given) -> int:
+def _perm_of(args: ParsedArgs) -> int:
     """The permission, 6 if none is given. UsageError in Apache's words."""
-    perm = given.number("perm", 6)
+    perm = args.number("perm", 6)
     if not 0 <= perm < 8:
         raise UsageError(
             f"CODE: 16  DESC: topicPermission value: {perm} is invalid; 2 is write, 4 read, 6 both"
@@ -90,23 +89,23 @@ def attribute_changes(text: str) -> dict[str, str]:
 
 
 async def _update_topic(call: Call) -> _TopicChange:
-    config = _config_of(call.given)
+    config = _config_of(call.args)
     addresses = await chosen_masters(call)
     brokers = await create_topic_on(call.admin, addresses, config)
     if not config.order:
         return _TopicChange(config, brokers)
-    if "brokerAddr" in call.given:
+    if "brokerAddr" in call.args:
         name = await call.admin.broker_name(addresses[0])
         await add_order_conf(call.admin, config.topic_name, name, config.write_queue_nums)
         return _TopicChange(config, brokers, f"{name}:{config.write_queue_nums}")
-    masters = await call.admin.masters(call.given.text("clusterName"))
+    masters = await call.admin.masters(call.args.text("clusterName"))
     whole = ";".join(f"{master.broker_name}:{config.write_queue_nums}" for master in masters)
     await set_order_conf(call.admin, config.topic_name, whole)
     return _TopicChange(config, brokers, whole)
 
 
 def _show_topic_change(change: _TopicChange, screen: Screen) -> None:
-    is_cluster = "clusterName" in screen.given
+    is_cluster = "clusterName" in screen.args
     if change.order_conf is not None and not is_cluster:
         screen.line(f"set broker orderConf. isOrder=true, orderConf=[{change.order_conf}]")
     show_outcomes(change.brokers, screen, lambda address: f"create topic to {address} success.")
@@ -132,7 +131,7 @@ def _read_configs(path: Path) -> list[TopicConfig]:
 
 
 async def _update_topics(call: Call) -> list[Outcome]:
-    configs = _read_configs(Path(call.given.text("filename")))
+    configs = _read_configs(Path(call.args.text("filename")))
     return await create_topics_on(call.admin, await chosen_masters(call), configs)
 
 
@@ -148,7 +147,7 @@ def _show_topics_change(outcomes: list[Outcome], screen: Screen) -> None:
 
 
 async def _delete_topic(call: Call) -> TopicDeletion:
-    return await delete_topic(call.admin, call.given.text("topic"), call.given.text("clusterName"))
+    return await delete_topic(call.admin, call.args.text("topic"), call.args.text("clusterName"))
 
 
 def show_deletion(deletion: TopicDeletion, screen: Screen) -> None:
@@ -166,10 +165,10 @@ def show_deletion(deletion: TopicDeletion, screen: Screen) -> None:
 
 async def _change_perm(call: Call) -> PermChange:
     check_either(call)
-    topic, perm = call.given.text("topic"), _perm_of(call.given)
-    if (broker := call.given.get("brokerAddr")) is not None:
+    topic, perm = call.args.text("topic"), _perm_of(call.args)
+    if (broker := call.args.get("brokerAddr")) is not None:
         return await change_topic_perm_on_broker(call.admin, topic, perm, broker)
-    return await change_topic_perm_in_cluster(call.admin, topic, perm, call.given.text("clusterName"))
+    return await change_topic_perm_in_cluster(call.admin, topic, perm, call.args.text("clusterName"))
 
 
 def _show_perm_change(change: PermChange, screen: Screen) -> None:
@@ -178,7 +177,7 @@ def _show_perm_change(change: PermChange, screen: Screen) -> None:
         return
     what = f"update topic perm from {change.old_perm} to {change.config.perm}"
     show_outcomes(change.brokers, screen, lambda address: f"{what} in {address} success.")
-    if "brokerAddr" in screen.given:
+    if "brokerAddr" in screen.args:
         screen.line(f"{topic_config(change.config, is_v4=screen.is_v4)}.")
 
 
@@ -196,11 +195,11 @@ class _OrderConf:
 
 
 async def _order_conf(call: Call) -> _OrderConf:
-    topic, method = call.given.text("topic"), call.given.text("method")
+    topic, method = call.args.text("topic"), call.args.text("method")
     if method == "get":
         return _OrderConf(topic, method, await order_conf(call.admin, topic), [])
     if method == "put":
-        conf = call.given.text("orderConf")
+        conf = call.args.text("orderConf")
         if not conf:
             raise UsageError("please set orderConf with option -v.")
         return _OrderConf(topic, method, conf, await set_order_conf(call.admin, topic, conf))
@@ -262,9 +261,9 @@ TOPIC_CHANGE_COMMANDS: Final = (
         options=(_TOPIC, required("c", "clusterName", "cluster to delete it from")),
         ask=_delete_topic,
         show=show_deletion,
-        question=lambda given: (
-            f"Delete topic {given.text('topic')} with all its messages "
-            f"from cluster {given.text('clusterName')}?"
+        question=lambda args: (
+            f"Delete topic {args.text('topic')} with all its messages "
+            f"from cluster {args.text('clusterName')}?"
         ),
     ),
     AdminCommand(
@@ -286,9 +285,9 @@ TOPIC_CHANGE_COMMANDS: Final = (
         ),
         ask=_order_conf,
         show=_show_order_conf,
-        question=lambda given: (
-            f"Delete the order configuration of topic {given.text('topic')}?"
-            if given.text("method") == "delete"
+        question=lambda args: (
+            f"Delete the order configuration of topic {args.text('topic')}?"
+            if args.text("method") == "delete"
             else None
         ),
     ),

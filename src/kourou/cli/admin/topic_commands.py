@@ -29,13 +29,13 @@ _TOPIC: Final = required("t", "topic", "name of the topic")
 
 
 async def _topic_list(call: Call) -> list[str] | list[TopicGroups]:
-    if call.given.flag("clusterModel"):
+    if call.args.flag("clusterModel"):
         return await topics_with_groups(call.admin)
     return await topic_names(call.admin)
 
 
 def _show_topic_list(topics: list[str] | list[TopicGroups], screen: Screen) -> None:
-    if screen.given.flag("clusterModel"):
+    if screen.args.flag("clusterModel"):
         screen.head("{:<20}  {:<48}  {:<48}".format("#Cluster Name", "#Topic", "#Consumer Group"))
     for topic in topics:
         if isinstance(topic, str):
@@ -51,11 +51,11 @@ def _show_topic_list(topics: list[str] | list[TopicGroups], screen: Screen) -> N
 
 
 async def _topic_route(call: Call) -> TopicRouteData:
-    return await call.admin.route(call.given.text("topic"))
+    return await call.admin.route(call.args.text("topic"))
 
 
 def _show_topic_route(route: TopicRouteData, screen: Screen) -> None:
-    if screen.given.flag("list"):
+    if screen.args.flag("list"):
         _show_route_table(route, screen)
         return
     tree: dict[str, Any] = json.loads(encode_body(route, v4=screen.is_v4))
@@ -99,7 +99,7 @@ def _addresses(addresses: dict[int, str]) -> str:
 
 
 async def _topic_status(call: Call) -> TopicStatus:
-    return await topic_status(call.admin, call.given.text("topic"), route_of=call.given.get("cluster"))
+    return await topic_status(call.admin, call.args.text("topic"), route_of=call.args.get("cluster"))
 
 
 def _show_topic_status(status: TopicStatus, screen: Screen) -> None:
@@ -125,7 +125,7 @@ def _show_topic_status(status: TopicStatus, screen: Screen) -> None:
 
 
 async def _topic_clusters(call: Call) -> list[str]:
-    return await topic_clusters(call.admin, call.given.text("topic"))
+    return await topic_clusters(call.admin, call.args.text("topic"))
 
 
 def _show_names(names: list[str], screen: Screen) -> None:
@@ -134,10 +134,10 @@ def _show_names(names: list[str], screen: Screen) -> None:
 
 
 async def _allocate(call: Call) -> dict[str, list[MessageQueue]]:
-    clients = [client.strip() for client in call.given.text("ipList").split(",") if client.strip()]
+    clients = [client.strip() for client in call.args.text("ipList").split(",") if client.strip()]
     if not clients:
         raise UsageError("-i: give the addresses of consumers, separated by commas")
-    return await allocate_queues(call.admin, call.given.text("topic"), clients)
+    return await allocate_queues(call.admin, call.args.text("topic"), clients)
 
 
 def _show_allocation(shares: dict[str, list[MessageQueue]], screen: Screen) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kourou.admin.messages.message_queries import FOR_EVER_MS, MAX_FOUND
 from kourou.admin.messages.trace import MessageTraces, TraceEvent, message_traces
-from kourou.cli.admin import formatting as forms
+from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message.query_commands import time_of
 from kourou.cli.admin.options import required, value
@@ -17,14 +17,14 @@ _LAYOUT: Final = "{:<10} {:<20} {:<20} {:<20} {:<10} {:<10}"
 
 
 async def _traces(call: Call) -> MessageTraces:
-    given = call.given
+    args = call.args
     return await message_traces(
         call.admin,
-        given.text("msgId"),
-        trace_topic=given.text("traceTopic", RMQ_SYS_TRACE_TOPIC),
-        begin_ms=time_of(given, "beginTimestamp", 0),
-        end_ms=time_of(given, "endTimestamp", FOR_EVER_MS),
-        max_num=given.number("maxNum", MAX_FOUND),
+        args.text("msgId"),
+        trace_topic=args.text("traceTopic", RMQ_SYS_TRACE_TOPIC),
+        begin_ms=time_of(args, "beginTimestamp", 0),
+        end_ms=time_of(args, "endTimestamp", FOR_EVER_MS),
+        max_num=args.number("maxNum", MAX_FOUND),
     )
 
 
@@ -49,7 +49,7 @@ def _row(kind: str, event: TraceEvent) -> tuple[str, ...]:
         kind,
         event.group,
         event.client_host,
-        forms.plain_time(event.time_ms),
+        formatting.format_time(event.time_ms),
         f"{event.cost_ms}ms",
         "success" if event.is_success else "failed",
     )

@@ -15,7 +15,7 @@ import click
 
 from kourou.admin.session import Admin
 from kourou.cli.admin.connecting import client_options
-from kourou.cli.admin.options import Given
+from kourou.cli.admin.options import ParsedArgs
 from kourou.cli.admin.screen import Screen
 from kourou.cli.daily.names import complete_contexts
 from kourou.cli.daily.standard_input import lines_of, stdin_chunks
@@ -180,7 +180,7 @@ def cluster_command(
     return decorated
 
 
-def connecting_options(values: dict[str, Any]) -> Given:
+def connecting_options(values: dict[str, Any]) -> ParsedArgs:
     """The options that say how to connect, as mqadmin's are; they are taken out of `values`."""
     names = {
         "namesrv": "namesrvAddr",
@@ -192,4 +192,4 @@ def connecting_options(values: dict[str, Any]) -> Given:
     given = {name: text for own, name in names.items() if (text := values.pop(own, None)) is not None}
     if values.pop("tls", False):
         given["tls"] = ""
-    return Given(given)
+    return ParsedArgs(given)

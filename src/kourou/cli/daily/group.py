@@ -18,8 +18,8 @@ from kourou.admin.targets import Outcome
 from kourou.admin.topics import delete_topic
 from kourou.cli.daily.cluster_command import YES_OPTION, Session, cluster_command
 from kourou.cli.daily.missing_names import existing_route, missing_group, no_broker
-from kourou.cli.daily.moments import EARLIEST, LATEST, parse_moment_ms, shown_time
 from kourou.cli.daily.names import complete_groups, complete_topics
+from kourou.cli.daily.times import EARLIEST, LATEST, format_time, parse_time_ms
 from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError, ResponseError
 from kourou.protocol.bodies import ConsumerConnection
@@ -30,7 +30,7 @@ from kourou.wording import counted
 
 group_app = OneLineGroup("group", help="List, show, reset and delete consumer groups.")
 
-_GROUPS_AT_ONCE: Final = 16
+_MAX_CONCURRENT_GROUPS: Final = 16
 # Before its first member a group has no retry topic.
 _NOT_ONLINE: Final = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST)
 _group = click.argument("group", shell_complete=complete_groups)
@@ -44,12 +44,12 @@ _group = click.argument("group", shell_complete=complete_groups)
 @cluster_command
 async def list_groups(session: Session, *, show_all: bool) -> None:
     """List consumer groups with their online members and their lag."""
-    some_at_once = asyncio.Semaphore(_GROUPS_AT_ONCE)
+    limiter = asyncio.Semaphore(_MAX_CONCURRENT_GROUPS)
     admin = session.admin
     names = [name for name in await all_group_names(admin) if show_all or not is_system_group(name)]
 
     async def look(group: str) -> dict[str, object]:
-        async with some_at_once:
+        async with limiter:
             found = await group_summary(admin, group)
         return {
             "group": group,
@@ -232,7 +232,7 @@ def _show_group(session: Session, view: _GroupView, has_holders: bool) -> None:
                 queue.consumer_offset,
                 queue.end_offset,
                 queue.lag,
-                shown_time(queue.last_timestamp),
+                format_time(queue.last_timestamp),
                 *[queue.holder or "-"] * has_holders,
             )
             for queue in view.queues
@@ -271,7 +271,7 @@ async def reset(session: Session, *, group: str, topics: tuple[str, ...], to: st
     for topic in topics:
         await existing_route(admin, topic)
     chosen = sorted(topics) or await _consumed_topics(admin, group)
-    target = {EARLIEST: "the earliest message", LATEST: "the end"}.get(to, shown_time(timestamp_ms))
+    target = {EARLIEST: "the earliest message", LATEST: "the end"}.get(to, format_time(timestamp_ms))
     await session.confirm(f"Reset {group} on {', '.join(chosen)} to {target} at {session.where}?", yes=yes)
     moved = [
         queue
@@ -289,7 +289,7 @@ async def reset(session: Session, *, group: str, topics: tuple[str, ...], to: st
 def _reset_time(to: str) -> int:
     if to == LATEST:
         return TO_THE_END
-    return 0 if to == EARLIEST else parse_moment_ms("--to", to)
+    return 0 if to == EARLIEST else parse_time_ms("--to", to)
 
 
 async def _consumed_topics(admin: Admin, group: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin.screen import printable
-from kourou.cli.daily.moments import shown_time
+from kourou.cli.daily.times import format_time
 from kourou.protocol.properties import KEY_SEPARATOR, RESERVED_PROPERTIES
 
 
@@ -37,7 +37,7 @@ def message_line(message: MessageView) -> str:
     """A message in one line: when and where it was stored, tag, keys and properties, body."""
     text = _text(message.body)
     words = [
-        shown_time(message.store_timestamp),
+        format_time(message.store_timestamp),
         f"{message.broker_name}/{message.queue_id}@{message.queue_offset}",
         *([f"tag={message.tags}"] if message.tags else []),
         *([f"key={key}" for key in message.keys.split(KEY_SEPARATOR)] if message.keys else []),

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import click
 
-from kourou.admin.messages.message_sending import SENDS_AT_ONCE, SentMessage, check_timers, send_messages
+from kourou.admin.messages.message_sending import (
+    MAX_CONCURRENT_SENDS,
+    SentMessage,
+    check_timers,
+    send_messages,
+)
 from kourou.cli.daily.cluster_command import Session, cluster_command
 from kourou.cli.daily.missing_names import existing_route
 from kourou.cli.daily.names import complete_topics
@@ -106,7 +111,7 @@ async def send(
                 drop_output()
                 raise KourouError(
                     f"standard output was closed after {counted(number, 'message')}; no more lines are sent, "
-                    f"except for those under way (at most {SENDS_AT_ONCE})"
+                    f"except for those under way (at most {MAX_CONCURRENT_SENDS})"
                 ) from None
     if failures:
         more = f" ({len(failures)} of {number} messages failed)" if len(failures) > 1 else ""

@@ -20,8 +20,8 @@ from kourou.cli.admin.screen import Screen
 from kourou.cli.daily.cluster_command import Session, cluster_command
 from kourou.cli.daily.message_output import message_json, message_line
 from kourou.cli.daily.missing_names import existing_route
-from kourou.cli.daily.moments import EARLIEST, LATEST, parse_moment_ms
 from kourou.cli.daily.names import complete_topics
+from kourou.cli.daily.times import EARLIEST, LATEST, parse_time_ms
 from kourou.cli.option_types import IntRange
 from kourou.cli.problems import drop_output
 from kourou.cli.usage import OneLineCommand
@@ -116,7 +116,7 @@ def _begin(begin: str | None, last: int | None) -> Last | Since:
         return Last(10 if last is None else last)
     if begin == LATEST:
         return Last(0)
-    return Since(0 if begin == EARLIEST else parse_moment_ms("--from", begin))
+    return Since(0 if begin == EARLIEST else parse_time_ms("--from", begin))
 
 
 # -- which ------------------------------------------------------------------------------------------

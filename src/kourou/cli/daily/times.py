@@ -15,14 +15,14 @@ LATEST: Final = "latest"
 _DAY: Final = "20261117"  # a date in ISO 8601's short form, and no number of milliseconds
 
 
-def parse_moment_ms(option: str, text: str, now_ms: int | None = None) -> int:
+def parse_time_ms(option: str, text: str, now_ms: int | None = None) -> int:
     """Milliseconds since 1970 of a time. ConfigError if it is none.
 
     `-10m` is ten minutes ago; otherwise ISO 8601, in local time without a zone, or milliseconds.
 
-    >>> parse_moment_ms("--from", "-10m", now_ms=1_000_000)
+    >>> parse_time_ms("--from", "-10m", now_ms=1_000_000)
     400000
-    >>> parse_moment_ms("--from", "1970-01-01T00:00:01Z"), parse_moment_ms("--from", "1763382600000")
+    >>> parse_time_ms("--from", "1970-01-01T00:00:01Z"), parse_time_ms("--from", "1763382600000")
     (1000, 1763382600000)
     """
     if text.startswith("-"):
@@ -30,7 +30,7 @@ def parse_moment_ms(option: str, text: str, now_ms: int | None = None) -> int:
         return max(0, now_ms - parse_duration_ms(option, text[1:]))
     try:
         if text.isascii() and text.isdigit() and len(text) != len(_DAY):
-            shown_time(int(text))  # raises where there is no such year
+            format_time(int(text))  # raises where there is no such year
             if hint := seconds_hint(int(text)):
                 raise ConfigError(f"{option} {text}: must be in milliseconds since 1970: {hint}")
             return int(text)
@@ -42,7 +42,7 @@ def parse_moment_ms(option: str, text: str, now_ms: int | None = None) -> int:
         ) from None
 
 
-def shown_time(timestamp_ms: int) -> str:
+def format_time(timestamp_ms: int) -> str:
     """A time in the local zone; `-` for none."""
     if timestamp_ms <= 0:
         return "-"

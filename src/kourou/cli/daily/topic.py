@@ -24,8 +24,8 @@ from kourou.admin.topics import (
 )
 from kourou.cli.daily.cluster_command import YES_OPTION, Session, cluster_command
 from kourou.cli.daily.missing_names import existing_route, no_broker
-from kourou.cli.daily.moments import shown_time
 from kourou.cli.daily.names import complete_topics
+from kourou.cli.daily.times import format_time
 from kourou.cli.option_types import IntRange
 from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError
@@ -95,7 +95,7 @@ async def show_topic(session: Session, *, topic: str) -> None:
                 queue.min_offset,
                 queue.max_offset,
                 queue.max_offset - queue.min_offset,
-                shown_time(queue.last_update_timestamp),
+                format_time(queue.last_update_timestamp),
             )
             for queue in view.queues
         ]

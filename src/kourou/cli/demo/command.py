@@ -37,10 +37,10 @@ from kourou.standalone.supervisor import Supervisor
 _BROKERS: Final = 2
 _SPARK_QUEUES: Final = 2
 _LIMIT_S: Final = 85.0
-_LOOK_EVERY_S: Final = 0.25
+_POLL_INTERVAL_S: Final = 0.25
 # On a terminal, for those who read along.
 _PAUSE_S: Final = 1.5
-_STORED_WITHIN_S: Final = 3.0
+_STORE_TIMEOUT_S: Final = 3.0
 _DEATH_SEEN_S: Final = 1.0
 _BY_HAND: Final = (
     ("a cluster that stays", "standalone --brokers 2"),
@@ -175,18 +175,18 @@ class _Look:
 
     async def row(self, flow: Flow) -> Row:
         """One flow, when its group has stored how far it is; consumers do so now and then only."""
-        deadline = time.monotonic() + _STORED_WITHIN_S
+        deadline = time.monotonic() + _STORE_TIMEOUT_S
         while True:
             progress = await flow_progress(self._admin, flow)
             if not progress.lag or time.monotonic() > deadline:
                 return Row(flow, progress, 0.0, 0.0)
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 async def _refresh(view: DemoView, look: _Look) -> None:
     while True:
         view.show(await look.rows())
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 async def _make_topics(admin: Admin) -> None:

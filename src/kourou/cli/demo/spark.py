@@ -33,7 +33,7 @@ _INSTALL: Final = "pip install 'kourou[spark]' (about 460 MB)"
 _ITEMS: Final = ("tea", "coffee", "cocoa", "honey")
 _ORDERS: Final = 360
 _EVERY_S: Final = 10
-_SEND_AT_ONCE: Final = 60
+_MAX_CONCURRENT_SENDS: Final = 60
 
 
 def spark_problem(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -89,8 +89,8 @@ def _item(number: int) -> str:
 
 async def _send(namesrv: str, orders: list[dict[str, Any]]) -> None:
     async with AsyncProducer("shop", namesrv=namesrv) as producer:
-        for begin in range(0, len(orders), _SEND_AT_ONCE):
-            some = orders[begin : begin + _SEND_AT_ONCE]
+        for begin in range(0, len(orders), _MAX_CONCURRENT_SENDS):
+            some = orders[begin : begin + _MAX_CONCURRENT_SENDS]
             messages = [Message(TOPIC, json.dumps(order).encode(), keys=[order["id"]]) for order in some]
             await asyncio.gather(*map(producer.send, messages))
 

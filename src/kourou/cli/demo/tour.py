@@ -50,8 +50,8 @@ _MAX_RECONSUME_TIMES: Final = 2
 _CLICKS_PER_ROUND: Final = 4
 _ROUND_S: Final = 0.02
 # Each step takes three seconds at most; on a machine that does ten other things more.
-_WITHIN_S: Final = 60.0
-_LOOK_EVERY_S: Final = 0.02
+_TIMEOUT_S: Final = 60.0
+_POLL_INTERVAL_S: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -256,18 +256,18 @@ class Tour:
         await self._clients.enter_async_context(consumer)
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _WITHIN_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise KourouError(f"within {_WITHIN_S:.0f} seconds it did not come true that {what}")
-            await asyncio.sleep(_LOOK_EVERY_S)
+                raise KourouError(f"within {_TIMEOUT_S:.0f} seconds it did not come true that {what}")
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def _until_dead(self, count: int) -> None:
-        deadline = time.monotonic() + _WITHIN_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while (await flow_progress(self._admin, PARCELS)).dead < count:
             if time.monotonic() > deadline:
-                raise KourouError(f"after {_WITHIN_S:.0f} seconds there are less than {count} dead letters")
-            await asyncio.sleep(_LOOK_EVERY_S)
+                raise KourouError(f"after {_TIMEOUT_S:.0f} seconds there are less than {count} dead letters")
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 async def _take(message: MessageExt) -> None:

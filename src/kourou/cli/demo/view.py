@@ -69,7 +69,7 @@ class DemoView:
     def show_line(self, row: Row) -> None:
         """One topic as it is now, where no table is seen."""
         if self._live is None:
-            self._line(row_words(row))
+            self._line(describe_row(row))
 
     def _line(self, words: str) -> None:
         age_s = time.monotonic() - self._began
@@ -110,7 +110,7 @@ def topics_table(rows: Sequence[Row], brokers: int) -> Table:
     return view
 
 
-def row_words(row: Row) -> str:
+def describe_row(row: Row) -> str:
     """One topic in a line."""
     progress = row.progress
     return (

@@ -14,7 +14,7 @@ import pytest
 
 from kourou.admin.doctor import checks_groups as doctor_checks_groups
 from kourou.admin.doctor import doctor
-from kourou.admin.doctor.cluster_snapshot import Scene
+from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot
 from kourou.admin.session import Admin
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
@@ -191,9 +191,9 @@ async def test_a_clock_that_was_stepped_and_a_timer_wheel_that_was_rebuilt(tmp_p
     async with cluster(tmp_path) as running:
         async with Broker(broker_config(tmp_path, 1, running.namesrv_addr), clock=clock) as broker:
             clock.step(3_600_000)
-            broker.services.clock_watch.look()
+            broker.services.clock_watch.take_snapshot()
             clock.step(-3_600_000)
-            broker.services.clock_watch.look()
+            broker.services.clock_watch.take_snapshot()
             assert broker.services.timers is not None
             broker.services.timers.damage_count = 1
             found = await the_finding(running, "clocks")
@@ -413,10 +413,10 @@ async def test_transactions_that_stay_open_and_a_group_shared_with_plain_produce
 async def test_a_check_that_fails_does_not_hide_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(scene: Scene) -> list[Any]:
+    async def broken(snapshot: ClusterSnapshot) -> list[Any]:
         raise RuntimeError("never thought of")
 
-    monkeypatch.setitem(doctor._AT_ONE_LOOK, "clocks", broken)
+    monkeypatch.setitem(doctor._ONE_SNAPSHOT_CHECKS, "clocks", broken)
     async with cluster(tmp_path) as running:
         findings, not_checked = await diagnosis(running)
         assert [one["check"] for one in findings] == ["addresses"]

@@ -25,7 +25,7 @@ from kourou.admin.doctor.checks_servers import (
     fence_findings,
     kernel_findings,
 )
-from kourou.admin.doctor.cluster_snapshot import BrokerView, Scene
+from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot
 from kourou.admin.doctor.findings import Severity
 from kourou.admin.session import Admin, BrokerAddress
 
@@ -162,8 +162,8 @@ def test_damage_known_from_before_the_start_is_not_called_nothing_lost() -> None
 
 async def test_a_brokers_clock_that_is_days_ahead_is_named_in_days() -> None:
     runtime = {"bootTimestamp": str(2 * 86_400_000), "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"}
-    view = BrokerView(broker().place, runtime, asked_ms=0, answered_ms=900)
-    (found,) = await check_clocks(Scene(Mock(spec=Admin), 0, brokers=[view]))
+    view = BrokerView(broker().place, runtime, requested_ms=0, answered_ms=900)
+    (found,) = await check_clocks(ClusterSnapshot(Mock(spec=Admin), 0, brokers=[view]))
     assert found.what == "its clock is at least 1d 23h 59m 59s ahead of this machine's"
 
 

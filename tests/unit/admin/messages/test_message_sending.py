@@ -26,7 +26,7 @@ class ProducerDouble:
         self.sent.append(asyncio.get_running_loop().create_future())
         if len(self.sent) > 1:
             self.sent[-1].set_exception(KourouError("away"))
-        if len(self.sent) == message_sending.SENDS_AT_ONCE:
+        if len(self.sent) == message_sending.MAX_CONCURRENT_SENDS:
             self.sent[0].set_exception(KourouError("away"))
         return self.sent[-1]
 

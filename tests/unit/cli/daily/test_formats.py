@@ -13,8 +13,8 @@ import pytest
 from kourou.admin.messages.message_view import MessageView
 from kourou.cli.daily.cluster_command import aligned
 from kourou.cli.daily.message_output import message_json, message_line
-from kourou.cli.daily.moments import parse_moment_ms, shown_time
 from kourou.cli.daily.standard_input import all_of, lines_of, stdin_chunks
+from kourou.cli.daily.times import format_time, parse_time_ms
 from kourou.errors import ConfigError
 
 NOW_MS = 1_700_000_000_000
@@ -35,7 +35,7 @@ NOW_MS = 1_700_000_000_000
     ],
 )
 def test_times_that_are_understood(text: str, expected: int) -> None:
-    assert parse_moment_ms("--from", text, NOW_MS) == expected
+    assert parse_time_ms("--from", text, NOW_MS) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_times_that_are_understood(text: str, expected: int) -> None:
 )
 def test_times_that_are_not(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^--from .*: must be "):
-        parse_moment_ms("--from", text, NOW_MS)
+        parse_time_ms("--from", text, NOW_MS)
 
 
 def test_a_time_in_seconds_is_refused() -> None:
@@ -52,8 +52,8 @@ def test_a_time_in_seconds_is_refused() -> None:
 
 
 def test_a_time_that_is_shown_is_understood() -> None:
-    assert parse_moment_ms("--from", shown_time(NOW_MS + 7)) == NOW_MS + 7
-    assert shown_time(0) == "-"
+    assert parse_time_ms("--from", format_time(NOW_MS + 7)) == NOW_MS + 7
+    assert format_time(0) == "-"
 
 
 def test_a_table_is_as_wide_as_its_cells_and_numbers_are_right_aligned() -> None:

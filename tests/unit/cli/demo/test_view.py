@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 
 from kourou.cli.demo.progress import Flow, FlowRates, Progress
-from kourou.cli.demo.view import DemoView, row_words, topics_table
+from kourou.cli.demo.view import DemoView, describe_row, topics_table
 
 FLOW = Flow("Orders", queues=4, group="billing")
 
@@ -38,7 +38,9 @@ def test_a_line_and_a_table_say_the_same() -> None:
     rates = FlowRates(FLOW)
     rates.add(0.0, Progress(0, 0))
     row = rates.add(1.0, Progress(1_234, 1_000, retries=3, dead=2))
-    assert row_words(row) == "topic Orders: 1234 messages, group billing: lag 234, retries 3, dead letters 2"
+    assert (
+        describe_row(row) == "topic Orders: 1234 messages, group billing: lag 234, retries 3, dead letters 2"
+    )
     console = Console(width=80, file=io.StringIO(), record=True)
     console.print(topics_table([row], brokers=2))
     heads, cells = (line.split() for line in console.export_text().splitlines())

@@ -9,7 +9,7 @@ from typing import Final
 from kourou.admin.doctor.doctor import DEFAULT_WATCH_S, diagnose
 from kourou.admin.doctor.findings import DoctorReport, Finding, Severity
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import Given, UsageError, value
+from kourou.cli.admin.options import ParsedArgs, UsageError, value
 from kourou.cli.admin.screen import Screen
 from kourou.errors import KourouError
 from kourou.wording import counted
@@ -21,8 +21,8 @@ _LABEL: Final = "{:<8} "
 async def _doctor(call: Call) -> AsyncIterator[DoctorReport]:
     report = await diagnose(
         call.admin,
-        call.given.get("clusterName"),
-        watch_s=_watch_s(call.given),
+        call.args.get("clusterName"),
+        watch_s=_watch_s(call.args),
         progress=call.screen.progress,
     )
     yield report
@@ -30,8 +30,8 @@ async def _doctor(call: Call) -> AsyncIterator[DoctorReport]:
         raise KourouError(f"{counted(report.problems, 'problem')} found; each is shown with its cure")
 
 
-def _watch_s(given: Given) -> float:
-    text = given.get("watch")
+def _watch_s(args: ParsedArgs) -> float:
+    text = args.get("watch")
     try:
         watch_s = DEFAULT_WATCH_S if text is None else float(text)
     except ValueError:

@@ -18,8 +18,8 @@ from kourou.admin.messages.redrive import (
     redrive,
 )
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.formatting import cut, parse_time, plain_time
-from kourou.cli.admin.options import Given, UsageError, flag, required, value
+from kourou.cli.admin.formatting import cut, format_time, parse_time
+from kourou.cli.admin.options import ParsedArgs, UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.errors import ConfigError, FilterSyntaxError, KourouError
 from kourou.protocol.filter import FilterProgram, compile_filter
@@ -27,26 +27,26 @@ from kourou.wording import counted
 
 _LAYOUT: Final = "{:<5} {:<32} {:<20} {:<24} {:<19} {:<6} {:<15} {}"
 _HEAD: Final = ("#", "Message Id", "Keys", "Topic", "Born", "Times", "Result", "Body")
-_SHOWN_ROWS_BEFORE_ASKING: Final = 20
+_PREVIEW_ROWS: Final = 20
 
 
 async def _redrive(call: Call) -> AsyncIterator[Redriven]:
     plan = await plan_redrive(
         call.admin,
-        call.given.text("group"),
-        _selection(call.given),
-        to_topic=call.given.flag("to-topic"),
-        again=call.given.flag("again"),
-        limit=_limit(call.given),
+        call.args.text("group"),
+        _selection(call.args),
+        to_topic=call.args.flag("to-topic"),
+        again=call.args.flag("again"),
+        limit=_limit(call.args),
     )
-    if call.given.flag("dry-run"):
-        async for found in _told(call, preview(call.admin, plan)):
+    if call.args.flag("dry-run"):
+        async for found in _with_progress(call, preview(call.admin, plan)):
             yield found
         return
-    if _somebody_can_answer(call) and not await _is_wanted(call, plan):
+    if _is_interactive(call) and not await _confirm(call, plan):
         return
     failed = 0
-    async for found in _told(call, redrive(call.admin, plan)):
+    async for found in _with_progress(call, redrive(call.admin, plan)):
         failed += found.outcome is RedriveOutcome.FAILED
         yield found
     if failed:
@@ -56,14 +56,14 @@ async def _redrive(call: Call) -> AsyncIterator[Redriven]:
         )
 
 
-def _selection(given: Given) -> Selection:
-    begin, end = given.get("beginTime"), given.get("endTime")
+def _selection(args: ParsedArgs) -> Selection:
+    begin, end = args.get("beginTime"), args.get("endTime")
     return Selection(
-        topic=given.get("topic"),
-        key=given.get("key"),
+        topic=args.get("topic"),
+        key=args.get("key"),
         begin_ms=parse_time(begin) if begin is not None else None,
         end_ms=parse_time(end) if end is not None else None,
-        expression=_expression(given.get("expression")),
+        expression=_expression(args.get("expression")),
     )
 
 
@@ -74,17 +74,17 @@ def _expression(text: str | None) -> FilterProgram | None:
         raise UsageError(str(error)) from None
 
 
-def _limit(given: Given) -> int | None:
-    if "limit" not in given:
+def _limit(args: ParsedArgs) -> int | None:
+    if "limit" not in args:
         return None
-    if (limit := given.number("limit")) < 1:
+    if (limit := args.number("limit")) < 1:
         raise UsageError(f"--limit {limit}: must be a number above 0")
     return limit
 
 
-async def _told(call: Call, rows: AsyncIterator[Redriven]) -> AsyncIterator[Redriven]:
+async def _with_progress(call: Call, rows: AsyncIterator[Redriven]) -> AsyncIterator[Redriven]:
     """The rows, with a head before and a sum after them where people read."""
-    is_text = not call.given.flag("json")
+    is_text = not call.args.flag("json")
     counts: Counter[RedriveOutcome] = Counter()
     if is_text:
         call.screen.head(_LAYOUT.format(*_HEAD).rstrip())
@@ -114,7 +114,7 @@ def _show(row: Redriven, screen: Screen) -> None:
             letter.msg_id,
             cut(letter.keys, 20),
             cut(letter.topic, 24),
-            plain_time(letter.born_timestamp),
+            format_time(letter.born_timestamp),
             letter.reconsume_times,
             row.outcome,
             " ".join(letter.body_start.split()),
@@ -127,24 +127,24 @@ def _show(row: Redriven, screen: Screen) -> None:
 # -- asking ------------------------------------------------------------------------------------------
 
 
-def _somebody_can_answer(call: Call) -> bool:
-    return sys.stdin.isatty() and call.screen.is_terminal and not call.given.flag("yes")
+def _is_interactive(call: Call) -> bool:
+    return sys.stdin.isatty() and call.screen.is_terminal and not call.args.flag("yes")
 
 
-async def _is_wanted(call: Call, plan: RedrivePlan) -> bool:
+async def _confirm(call: Call, plan: RedrivePlan) -> bool:
     """Show what would be sent, and ask. ConfigError if it is not wanted; False if there is nothing."""
     count = 0
     async for row in preview(call.admin, plan):
         count += row.outcome is RedriveOutcome.WOULD_SEND
         if count == 1 and row.number == 1:
             call.screen.head(_LAYOUT.format(*_HEAD).rstrip())
-        if row.number <= _SHOWN_ROWS_BEFORE_ASKING:
+        if row.number <= _PREVIEW_ROWS:
             _show(row, call.screen)
     if not count:
         call.screen.line("no dead letters match")
         return False
-    if count > _SHOWN_ROWS_BEFORE_ASKING:
-        call.screen.line(f"… and {count - _SHOWN_ROWS_BEFORE_ASKING} more")
+    if count > _PREVIEW_ROWS:
+        call.screen.line(f"… and {count - _PREVIEW_ROWS} more")
     whom = "all groups of their topics" if plan.to_topic else plan.group
     call.screen.write(f"Send {counted(count, 'dead letter')} to {whom} again? [y/N] ")
     call.screen.flush()

@@ -9,8 +9,8 @@ from typing import Final
 
 from kourou.admin.top import TopView, watch
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.formatting import plain_time
-from kourou.cli.admin.options import Given, UsageError, flag, value
+from kourou.cli.admin.formatting import format_time
+from kourou.cli.admin.options import ParsedArgs, UsageError, flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.wording import counted
 
@@ -27,11 +27,11 @@ _Rows = list[tuple[str, ...]]
 
 
 async def _top(call: Call) -> AsyncIterator[TopView]:
-    given = call.given
-    count = 1 if given.flag("once") else given.number("count") if "count" in given else None
+    args = call.args
+    count = 1 if args.flag("once") else args.number("count") if "count" in args else None
     if count is not None and count < 1:
         raise UsageError(f"-k {count}: must be a number above 0")
-    views = watch(call.admin, given.get("clusterName"), interval_s=_interval_s(given), count=count)
+    views = watch(call.admin, args.get("clusterName"), interval_s=_interval_s(args), count=count)
     try:
         async with aclosing(views):
             async for found in views:
@@ -42,8 +42,8 @@ async def _top(call: Call) -> AsyncIterator[TopView]:
         return
 
 
-def _interval_s(given: Given) -> float:
-    text = given.get("interval")
+def _interval_s(args: ParsedArgs) -> float:
+    text = args.get("interval")
     try:
         interval_s = _INTERVAL_S if text is None else float(text)
     except ValueError:
@@ -58,7 +58,7 @@ def _show(found: TopView, screen: Screen) -> None:
         # Only here: what the import of rich takes would be part of every command.
         from kourou.cli.admin.kourou.top_live import show_live
 
-        show_live(f"{plain_time(found.timestamp_ms)}  {_sum(found)}", _tables(found), screen, _most(screen))
+        show_live(f"{format_time(found.timestamp_ms)}  {_sum(found)}", _tables(found), screen, _most(screen))
     else:
         _show_text(found, screen)
     for problem in found.problems:
@@ -67,7 +67,7 @@ def _show(found: TopView, screen: Screen) -> None:
 
 
 def _most(screen: Screen) -> int:
-    rows = screen.given.number("rows", _ROWS)
+    rows = screen.args.number("rows", _ROWS)
     if rows < 1:
         raise UsageError(f"--rows {rows}: must be a number above 0")
     return rows
@@ -125,7 +125,7 @@ def _tables(found: TopView) -> list[tuple[tuple[str, ...], _Rows]]:
 
 def _show_text(found: TopView, screen: Screen) -> None:
     most = _most(screen)
-    screen.line(f"{plain_time(found.timestamp_ms)}  {_sum(found)}")
+    screen.line(f"{format_time(found.timestamp_ms)}  {_sum(found)}")
     layouts = (_BROKERS, _TOPICS, _GROUPS)
     for layout, (head, rows) in zip(layouts, _tables(found), strict=True):
         screen.line()

@@ -11,7 +11,7 @@ from typing import Final
 
 from kourou.admin.messages.message_track import MessageTrack, track
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin import formatting as forms
+from kourou.cli.admin import formatting
 from kourou.cli.admin.command import Call
 from kourou.cli.admin.options import Option, UsageError
 from kourou.cli.admin.screen import Screen
@@ -45,8 +45,8 @@ async def report(call: Call, msg_id: str, message: MessageExt, number: int = 0) 
     With `--json` no file is written: the body is in the JSON. ConfigError if it cannot be written.
     """
     path = None
-    if not call.given.flag("json"):
-        folder = Path(call.given.text(BODY_PATH.name, DEFAULT_BODY_FOLDER))
+    if not call.args.flag("json"):
+        folder = Path(call.args.text(BODY_PATH.name, DEFAULT_BODY_FOLDER))
         path = str(_write_body(folder, message, number))
     try:
         tracks, problem = await track(call.admin, message), ""
@@ -90,22 +90,22 @@ def show_block(found: MessageReport, screen: Screen, *, with_offset_id: bool = T
     for name, value in (
         *offset_id,
         ("Topic:", message.topic),
-        ("Tags:", f"[{forms.or_null(message.tags)}]"),
-        ("Keys:", f"[{forms.or_null(message.keys)}]"),
+        ("Tags:", f"[{formatting.or_null(message.tags)}]"),
+        ("Keys:", f"[{formatting.or_null(message.keys)}]"),
         ("Queue ID:", message.queue_id),
         ("Queue Offset:", message.queue_offset),
         ("CommitLog Offset:", message.phy_offset),
         ("Reconsume Times:", message.reconsume_times),
-        ("Born Timestamp:", forms.human_time(message.born_timestamp)),
-        ("Store Timestamp:", forms.human_time(message.store_timestamp)),
+        ("Born Timestamp:", formatting.human_time(message.born_timestamp)),
+        ("Store Timestamp:", formatting.human_time(message.store_timestamp)),
         ("Born Host:", message.born_host),
         ("Store Host:", message.store_host),
         ("System Flag:", message.sys_flag),
-        ("Properties:", forms.text_map(message.properties)),
+        ("Properties:", formatting.text_map(message.properties)),
         ("Message Body Path:", found.body_path or ""),
     ):
         screen.line(_LINE.format(name, value))
-    if charset := screen.given.get("bodyFormat"):
+    if charset := screen.args.get("bodyFormat"):
         screen.line(_LINE.format("Message Body:", body_text(message.body, charset)))
 
 
@@ -118,6 +118,6 @@ def show_tracks(found: MessageReport, screen: Screen, *, ends_lines: bool) -> No
     if not found.tracks:
         screen.write("WARN: No Consumer")
     for one in found.tracks:
-        screen.write(forms.message_track(one.consumer_group, one.track_type, one.exception_desc))
+        screen.write(formatting.message_track(one.consumer_group, one.track_type, one.exception_desc))
         if ends_lines:
             screen.line()

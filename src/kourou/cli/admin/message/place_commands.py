@@ -10,7 +10,7 @@ from typing import Final
 from kourou.admin.messages.consume_queue import query_consume_queue
 from kourou.admin.messages.message_track import MessageTrack, track_with_clients
 from kourou.admin.messages.messages import find_message, is_offset_id
-from kourou.cli.admin import formatting as forms
+from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen
@@ -37,7 +37,7 @@ class TrackReport:
 
 
 async def _track(call: Call) -> TrackReport:
-    message = await find_message(call.admin, call.given.text("msgId"), call.given.text("topic"))
+    message = await find_message(call.admin, call.args.text("msgId"), call.args.text("topic"))
     return TrackReport(
         message.msg_id,
         message.topic,
@@ -52,7 +52,7 @@ async def _track(call: Call) -> TrackReport:
 def _show_track(found: TrackReport, screen: Screen) -> None:
     screen.line(
         f"{found.msg_id}: {found.topic}, queue {found.queue_id} of {found.broker_name}, "
-        f"offset {found.queue_offset}, stored {forms.human_time(found.store_timestamp)}"
+        f"offset {found.queue_offset}, stored {formatting.human_time(found.store_timestamp)}"
     )
     layout = "{:<40}  {:<22}  {:<16}  {:<40}  {}"
     names = ("#Consumer Group", "#State", "#Group Offset", "#Client", "#Remark")
@@ -85,7 +85,7 @@ class DecodedId:
 
 
 async def _decode(call: Call) -> DecodedId:
-    msg_id = call.given.text("messageId")
+    msg_id = call.args.text("messageId")
     if is_offset_id(msg_id):
         place = parse_offset_msg_id(msg_id)
         host, _, port = place.address.rpartition(":")
@@ -98,7 +98,7 @@ async def _decode(call: Call) -> DecodedId:
 def _show_decoded(found: DecodedId, screen: Screen) -> None:
     screen.line(f"ip={found.ip}")
     if found.date_ms is not None:
-        day, _, hour = forms.human_time(found.date_ms).partition(" ")
+        day, _, hour = formatting.human_time(found.date_ms).partition(" ")
         screen.line(f"date={day}#{hour.replace(',', ':')}")
     else:
         screen.line(f"port={found.port}")
@@ -109,15 +109,15 @@ def _show_decoded(found: DecodedId, screen: Screen) -> None:
 
 
 async def _query_cq(call: Call) -> QueryConsumeQueueResponseBody:
-    given = call.given
+    args = call.args
     return await query_consume_queue(
         call.admin,
-        given.text("topic"),
-        given.number("queue"),
-        index=given.number("index"),
-        count=given.number("count", 10),
-        broker=given.get("broker"),
-        group=given.get("consumer"),
+        args.text("topic"),
+        args.number("queue"),
+        index=args.number("index"),
+        count=args.number("count", 10),
+        broker=args.get("broker"),
+        group=args.get("consumer"),
     )
 
 
@@ -127,8 +127,8 @@ def _show_cq(found: QueryConsumeQueueResponseBody, screen: Screen) -> None:
     if found.filter_data:
         _show_part(screen, "Filter data: ", found.filter_data)
     _show_part(screen, "Queue data: ", f"max: {found.max_queue_index}, min: {found.min_queue_index}")
-    for index, data in enumerate(found.queue_data or [], start=screen.given.number("index")):
-        _show_part(screen, f"idx: {index}", forms.consume_queue_data(data))
+    for index, data in enumerate(found.queue_data or [], start=screen.args.number("index")):
+        _show_part(screen, f"idx: {index}", formatting.consume_queue_data(data))
 
 
 def _show_part(screen: Screen, name: str, text: str) -> None:

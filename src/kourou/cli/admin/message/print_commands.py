@@ -20,10 +20,10 @@ from kourou.admin.messages.message_reading import (
     subscription_of,
 )
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin import formatting as forms
+from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message.message_report import body_text
-from kourou.cli.admin.options import Given, Option, UsageError, required, value
+from kourou.cli.admin.options import Option, ParsedArgs, UsageError, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.client.pull.pulls import PullStatus
 from kourou.errors import KourouError, RemotingError, ResponseError
@@ -71,13 +71,13 @@ def _show(item: object, screen: Screen, *, prints_bodies: bool = True) -> None:
     """`prints_bodies`: unless something else is said."""
     match item:
         case MessageView():
-            given = screen.given
+            args = screen.args
             text = _NO_BODY
-            if given.truth("printBody", prints_bodies):
-                text = body_text(item.body, given.text("charsetName", "UTF-8"))
-            screen.line(f"MSGID: {item.msg_id} {forms.message_ext(item)} BODY: {text}")
+            if args.truth("printBody", prints_bodies):
+                text = body_text(item.body, args.text("charsetName", "UTF-8"))
+            screen.line(f"MSGID: {item.msg_id} {formatting.message_ext(item)} BODY: {text}")
         case QueueBegin():
-            queue = forms.java_message_queue(item.queue)
+            queue = formatting.java_message_queue(item.queue)
             screen.line(f"minOffset={item.min_offset}, maxOffset={item.max_offset}, {queue}")
         case Note():
             screen.line(item.text)
@@ -89,7 +89,7 @@ def _show(item: object, screen: Screen, *, prints_bodies: bool = True) -> None:
 
 def _state(pulled: Pulled) -> Note | None:
     """The line of a pull that brought nothing."""
-    queue = forms.java_message_queue(pulled.queue)
+    queue = formatting.java_message_queue(pulled.queue)
     if pulled.status is PullStatus.NO_MATCHED_MSG:
         return Note(f"{queue} no matched msg. status=NO_MATCHED_MSG, offset={pulled.next_offset}")
     if pulled.is_end:
@@ -97,19 +97,19 @@ def _state(pulled: Pulled) -> Note | None:
     return None
 
 
-def _times(given: Given) -> tuple[int | None, int | None]:
-    begin, end = given.get("beginTimestamp"), given.get("endTimestamp")
+def _times(args: ParsedArgs) -> tuple[int | None, int | None]:
+    begin, end = args.get("beginTimestamp"), args.get("endTimestamp")
     return (
-        None if begin is None else forms.parse_time(begin),
-        None if end is None else forms.parse_time(end),
+        None if begin is None else formatting.parse_time(begin),
+        None if end is None else formatting.parse_time(end),
     )
 
 
-def _check(given: Given) -> str:
+def _check(args: ParsedArgs) -> str:
     """The expression, when it and the charset can be used."""
-    body_text(b"", given.text("charsetName", "UTF-8"))
-    expression = given.text("subExpression", SUB_ALL)
-    subscription_of(given.text("topic"), expression)
+    body_text(b"", args.text("charsetName", "UTF-8"))
+    expression = args.text("subExpression", SUB_ALL)
+    subscription_of(args.text("topic"), expression)
     return expression
 
 
@@ -117,10 +117,10 @@ def _check(given: Given) -> str:
 
 
 async def _print_messages(call: Call) -> AsyncIterator[object]:
-    given = call.given
-    expression = _check(given)
-    begin_ms, end_ms = _times(given)
-    places = await readable_queues(call.admin, given.text("topic"), route_of=given.get("lmqParentTopic"))
+    args = call.args
+    expression = _check(args)
+    begin_ms, end_ms = _times(args)
+    places = await readable_queues(call.admin, args.text("topic"), route_of=args.get("lmqParentTopic"))
     failures: list[KourouError] = []
     for number, place in enumerate(places, start=1):
         progress = f"queue {number} of {len(places)}"
@@ -155,14 +155,12 @@ def _summary(failures: list[KourouError], queues: int) -> KourouError:
 
 
 async def _print_queue(call: Call) -> AsyncIterator[object]:
-    given = call.given
-    expression = _check(given)
-    begin_ms, end_ms = _times(given)
-    place = await queue_place(
-        call.admin, given.text("topic"), given.text("brokerName"), given.number("queueId")
-    )
+    args = call.args
+    expression = _check(args)
+    begin_ms, end_ms = _times(args)
+    place = await queue_place(call.admin, args.text("topic"), args.text("brokerName"), args.number("queueId"))
     span = await queue_span(call.admin, place, begin_ms=begin_ms, end_ms=end_ms)
-    is_printed, is_counted = given.truth("printMsg"), given.truth("calculate")
+    is_printed, is_counted = args.truth("printMsg"), args.truth("calculate")
     tags: Counter[str] = Counter()
     async for pulled in read_span(call.admin, span, expression=expression):
         if is_counted:
@@ -180,26 +178,24 @@ async def _print_queue(call: Call) -> AsyncIterator[object]:
 
 
 async def _consume(call: Call) -> AsyncIterator[object]:
-    given = call.given
-    count = given.number("MessageNumber", DEFAULT_COUNT)
-    _check_consume(given, count)
-    begin_ms, end_ms = _consume_times(given)
-    group = given.text("consumerGroup", TOOLS_CONSUMER_GROUP)
-    if "queueId" not in given:
-        places = await readable_queues(call.admin, given.text("topic"))
-        if "brokerName" in given:
-            broker_name = await call.admin.broker_name(given.text("brokerName"))
+    args = call.args
+    count = args.number("MessageNumber", DEFAULT_COUNT)
+    _check_consume(args, count)
+    begin_ms, end_ms = _consume_times(args)
+    group = args.text("consumerGroup", TOOLS_CONSUMER_GROUP)
+    if "queueId" not in args:
+        places = await readable_queues(call.admin, args.text("topic"))
+        if "brokerName" in args:
+            broker_name = await call.admin.broker_name(args.text("brokerName"))
             places = [place for place in places if place.queue.broker_name == broker_name]
         async for item in _consume_all(call, places, group, count, begin_ms, end_ms):
             yield item
         return
-    place = await queue_place(
-        call.admin, given.text("topic"), given.text("brokerName"), given.number("queueId")
-    )
+    place = await queue_place(call.admin, args.text("topic"), args.text("brokerName"), args.number("queueId"))
     span = await queue_span(call.admin, place, begin_ms=begin_ms, end_ms=end_ms)
-    begin = max(span.begin_offset, given.number("offset", span.begin_offset))
+    begin = max(span.begin_offset, args.number("offset", span.begin_offset))
     if begin > span.end_offset:
-        yield Note(f"{forms.java_message_queue(place.queue)} no matched msg, offset={begin}")
+        yield Note(f"{formatting.java_message_queue(place.queue)} no matched msg, offset={begin}")
         return
     last = _last_offset(span, end_ms)
     if span.end_offset - begin > count:
@@ -209,17 +205,17 @@ async def _consume(call: Call) -> AsyncIterator[object]:
         yield item
 
 
-def _check_consume(given: Given, count: int) -> None:
+def _check_consume(args: ParsedArgs, count: int) -> None:
     if count <= 0:
         raise UsageError("Please input a positive messageNumber!")
-    if "queueId" in given and "brokerName" not in given:
+    if "queueId" in args and "brokerName" not in args:
         raise UsageError("Please set the brokerName before queueId!")
-    if "offset" in given and "queueId" not in given:
+    if "offset" in args and "queueId" not in args:
         raise UsageError("Please set queueId before offset!")
 
 
-def _consume_times(given: Given) -> tuple[int | None, int | None]:
-    begin_ms, end_ms = _times(given)
+def _consume_times(args: ParsedArgs) -> tuple[int | None, int | None]:
+    begin_ms, end_ms = _times(args)
     now_ms = time.time_ns() // 1_000_000
     if begin_ms is not None and begin_ms > now_ms:
         raise UsageError("Please set the beginTimestamp before now!")

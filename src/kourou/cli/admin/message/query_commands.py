@@ -17,7 +17,7 @@ from kourou.admin.messages.message_reading import message_at, queue_place
 from kourou.admin.messages.message_sending import SentMessage
 from kourou.admin.messages.messages import consume_directly, find_message, resend
 from kourou.admin.running_info import RunningInfo, running_info
-from kourou.cli.admin import formatting as forms
+from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message.message_report import (
     BODY_PATH,
@@ -27,7 +27,7 @@ from kourou.cli.admin.message.message_report import (
     show_block,
     show_tracks,
 )
-from kourou.cli.admin.options import Given, UsageError, flag, required, value
+from kourou.cli.admin.options import ParsedArgs, UsageError, flag, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.errors import ConfigError, ResponseError
 from kourou.protocol.bodies import ConsumeMessageDirectlyResult
@@ -65,23 +65,23 @@ ById: TypeAlias = list[MessageReport] | list[DirectConsumption] | list[Resent]
 
 
 async def _query_by_id(call: Call) -> ById:
-    given = call.given
-    msg_ids = [word.strip() for word in given.text("msgId").split(",") if word.strip()]
+    args = call.args
+    msg_ids = [word.strip() for word in args.text("msgId").split(",") if word.strip()]
     if not msg_ids:
         raise UsageError("Missing argument for option: i")
-    if charset := given.get("bodyFormat"):
+    if charset := args.get("bodyFormat"):
         body_text(b"", charset)
-    if "consumerGroup" in given and "clientId" in given:
+    if "consumerGroup" in args and "clientId" in args:
         await _check_push(call)
         return [await _hand_over(call, msg_id) for msg_id in msg_ids]
-    if given.truth("sendMessage"):
+    if args.truth("sendMessage"):
         return await _resend(call, msg_ids)
     reports = [await _report_by_id(call, msg_id) for msg_id in msg_ids]
     return _some_found(call, reports)
 
 
 async def _find(call: Call, msg_id: str) -> MessageExt:
-    return await find_message(call.admin, msg_id, call.given.get("topic"), route_of=call.given.get("cluster"))
+    return await find_message(call.admin, msg_id, call.args.get("topic"), route_of=call.args.get("cluster"))
 
 
 async def _report_by_id(call: Call, msg_id: str) -> MessageReport:
@@ -97,28 +97,28 @@ async def _report_by_id(call: Call, msg_id: str) -> MessageReport:
 def _some_found(call: Call, reports: list[MessageReport]) -> list[MessageReport]:
     """Reports, if there is anything to report; else ResponseError after the words that scripts look for."""
     if all(found.message is None for found in reports):
-        if not call.given.flag("json"):
+        if not call.args.flag("json"):
             call.screen.write("\nMessage not found!\n")
         missing = ", ".join(found.msg_id for found in reports)
-        raise ResponseError(ResponseCode.NO_MESSAGE, f"Message not found! msgId={missing}{_hint(call.given)}")
+        raise ResponseError(ResponseCode.NO_MESSAGE, f"Message not found! msgId={missing}{_hint(call.args)}")
     return reports
 
 
-def _hint(given: Given) -> str:
-    return "" if "topic" in given else "; give the topic with -t to search for it as unique id"
+def _hint(args: ParsedArgs) -> str:
+    return "" if "topic" in args else "; give the topic with -t to search for it as unique id"
 
 
 async def _check_push(call: Call) -> None:
     """Only consumers with a handler can be handed a message. RocketMQ 4.9 does not look at first."""
     if call.is_v4:
         return
-    group, client_id = call.given.text("consumerGroup"), call.given.text("clientId")
+    group, client_id = call.args.text("consumerGroup"), call.args.text("clientId")
     if not RunningInfo.of(await running_info(call.admin, group, client_id)).is_push:
         raise ConfigError(f"this {client_id} client is not push consumer ,not support direct push")
 
 
 async def _hand_over(call: Call, msg_id: str) -> DirectConsumption:
-    group, client_id = call.given.text("consumerGroup"), call.given.text("clientId")
+    group, client_id = call.args.text("consumerGroup"), call.args.text("clientId")
     message = await _find(call, msg_id)
     return DirectConsumption(msg_id, client_id, await consume_directly(call.admin, group, client_id, message))
 
@@ -133,8 +133,8 @@ async def _resend(call: Call, msg_ids: list[str]) -> list[Resent]:
                 raise
             done.append(Resent(msg_id, None, problem=str(error)))
             continue
-        result = await resend(call.admin, message, unit_name=call.given.get("unitName"))
-        printed = forms.send_result(result, is_v4=call.is_v4)
+        result = await resend(call.admin, message, unit_name=call.args.get("unitName"))
+        printed = formatting.send_result(result, is_v4=call.is_v4)
         done.append(Resent(msg_id, SentMessage.of(result), printed))
     return done
 
@@ -142,7 +142,7 @@ async def _resend(call: Call, msg_ids: list[str]) -> list[Resent]:
 def _show_by_id(found: ById, screen: Screen) -> None:
     for one in found:
         if isinstance(one, DirectConsumption):
-            screen.write(forms.direct_result(one.result))
+            screen.write(formatting.direct_result(one.result))
         elif isinstance(one, Resent):
             _show_resent(one, screen)
         elif one.message is None:
@@ -177,18 +177,18 @@ class KeyHit:
 
 
 async def _query_by_key(call: Call) -> list[KeyHit]:
-    given = call.given
-    key, index_type = given.text("msgKey"), given.text("keyType", KEY_INDEX)
+    args = call.args
+    key, index_type = args.text("msgKey"), args.text("keyType", KEY_INDEX)
     found = await query_by_key(
         call.admin,
-        given.text("topic"),
+        args.text("topic"),
         key,
-        max_num=given.number("maxNum", MAX_FOUND),
-        begin_ms=time_of(given, "beginTimestamp", 0),
-        end_ms=time_of(given, "endTimestamp", FOR_EVER_MS),
-        route_of=given.get("cluster"),
-        index_type=given.get("keyType"),
-        last_key=given.get("lastKey"),
+        max_num=args.number("maxNum", MAX_FOUND),
+        begin_ms=time_of(args, "beginTimestamp", 0),
+        end_ms=time_of(args, "endTimestamp", FOR_EVER_MS),
+        route_of=args.get("cluster"),
+        index_type=args.get("keyType"),
+        last_key=args.get("lastKey"),
     )
     return [
         KeyHit(
@@ -214,29 +214,29 @@ def _show_by_key(found: list[KeyHit], screen: Screen) -> None:
 
 
 async def _query_by_unique_key(call: Call) -> list[MessageReport] | list[DirectConsumption]:
-    given = call.given
-    msg_id = given.text("msgId")
+    args = call.args
+    msg_id = args.text("msgId")
     found = await query_by_unique_key(
         call.admin,
-        given.text("topic"),
+        args.text("topic"),
         msg_id,
-        begin_ms=time_of(given, "startTime", 0),
-        end_ms=time_of(given, "endTime", FOR_EVER_MS),
-        route_of=given.get("cluster"),
+        begin_ms=time_of(args, "startTime", 0),
+        end_ms=time_of(args, "endTime", FOR_EVER_MS),
+        route_of=args.get("cluster"),
     )
-    if "consumerGroup" in given and "clientId" in given:
+    if "consumerGroup" in args and "clientId" in args:
         await _check_push(call)
-        group, client_id = given.text("consumerGroup"), given.text("clientId")
+        group, client_id = args.text("consumerGroup"), args.text("clientId")
         result = await consume_directly(call.admin, group, client_id, found[0])
         return [DirectConsumption(msg_id, client_id, result)]
-    shown = found if given.flag("showAll") else found[:1]
+    shown = found if args.flag("showAll") else found[:1]
     return [await report(call, msg_id, message, number) for number, message in enumerate(shown)]
 
 
 def _show_by_unique_key(found: list[MessageReport] | list[DirectConsumption], screen: Screen) -> None:
     for one in found:
         if isinstance(one, DirectConsumption):
-            screen.write(forms.direct_result(one.result))
+            screen.write(formatting.direct_result(one.result))
         else:
             show_block(one, screen, with_offset_id=False)
             show_tracks(one, screen, ends_lines=False)
@@ -246,17 +246,17 @@ def _show_by_unique_key(found: list[MessageReport] | list[DirectConsumption], sc
 
 
 async def _query_by_offset(call: Call) -> MessageReport:
-    given = call.given
-    if charset := given.get("bodyFormat"):
+    args = call.args
+    if charset := args.get("bodyFormat"):
         body_text(b"", charset)
     place = await queue_place(
         call.admin,
-        given.text("topic"),
-        given.text("brokerName"),
-        given.number("queueId"),
-        route_of=given.get("routeTopic"),
+        args.text("topic"),
+        args.text("brokerName"),
+        args.number("queueId"),
+        route_of=args.get("routeTopic"),
     )
-    message = await message_at(call.admin, place, given.number("offset"))
+    message = await message_at(call.admin, place, args.number("offset"))
     return await report(call, message.msg_id, message)
 
 
@@ -265,10 +265,10 @@ def _show_by_offset(found: MessageReport, screen: Screen) -> None:
     show_tracks(found, screen, ends_lines=not screen.is_v4)
 
 
-def time_of(given: Given, name: str, default: int) -> int:
+def time_of(args: ParsedArgs, name: str, default: int) -> int:
     """A time that was given, in milliseconds."""
-    text = given.get(name)
-    return default if text is None else forms.parse_time(text)
+    text = args.get(name)
+    return default if text is None else formatting.parse_time(text)
 
 
 QUERY_COMMANDS: Final = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kourou.admin.messages.message_sending import SentMessage, TimedSend, check_send_rt, send_message
-from kourou.cli.admin import formatting as forms
+from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import UsageError, required, value
 from kourou.cli.admin.screen import Screen
@@ -21,18 +21,18 @@ _MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
 
 async def _send(call: Call) -> SentMessage:
-    given = call.given
-    if "qid" in given and "broker" not in given:
+    args = call.args
+    if "qid" in args and "broker" not in args:
         raise UsageError("Broker name must be set if the queue is chosen!")
     return await send_message(
         call.admin,
-        given.text("topic"),
-        given.text("body").encode(),
-        tags=given.get("tags"),
-        keys=given.get("key"),
-        broker=given.get("broker"),
-        queue_id=given.number("qid") if "qid" in given else None,
-        trace=given.truth("msgTraceEnable"),
+        args.text("topic"),
+        args.text("body").encode(),
+        tags=args.get("tags"),
+        keys=args.get("key"),
+        broker=args.get("broker"),
+        queue_id=args.number("qid") if "qid" in args else None,
+        trace=args.truth("msgTraceEnable"),
     )
 
 
@@ -62,7 +62,7 @@ class SendTimes:
 
 
 async def _check_rt(call: Call) -> AsyncIterator[NumberedSend | SendTimes]:
-    amount, size_bytes = call.given.number("amount", 100), call.given.number("size", 128)
+    amount, size_bytes = call.args.number("amount", 100), call.args.number("size", 128)
     if amount < 1:
         raise UsageError(f"-a {amount}: at least one message must be sent")
     if not 1 <= size_bytes <= _MAX_BODY_BYTES:
@@ -70,7 +70,7 @@ async def _check_rt(call: Call) -> AsyncIterator[NumberedSend | SendTimes]:
     times_ms: list[int] = []
     problems: list[str] = []
     async for send in check_send_rt(
-        call.admin, call.given.text("topic"), amount=amount, size_bytes=size_bytes
+        call.admin, call.args.text("topic"), amount=amount, size_bytes=size_bytes
     ):
         times_ms.append(send.rt_ms)
         problems += [send.problem] if send.problem else []
@@ -78,7 +78,7 @@ async def _check_rt(call: Call) -> AsyncIterator[NumberedSend | SendTimes]:
         call.screen.progress(f"{len(times_ms)} of {amount} messages")
     yield SendTimes(amount, len(problems), sum(times_ms[1:]) / max(1, amount - 1))
     if len(problems) == amount:
-        raise SendFailedError(call.given.text("topic"), [problems[0]], call.admin.settings.request_timeout_ms)
+        raise SendFailedError(call.args.text("topic"), [problems[0]], call.admin.settings.request_timeout_ms)
 
 
 def _show_rt(item: NumberedSend | SendTimes, screen: Screen) -> None:
@@ -88,7 +88,7 @@ def _show_rt(item: NumberedSend | SendTimes, screen: Screen) -> None:
     if item.number == 1:
         screen.head(_LAYOUT.format("#Broker Name", "#QID", "#Send Result", "#RT"))
     send = item.send
-    screen.line(_LAYOUT.format(send.broker_name, send.queue_id, forms.truth(send.is_ok), send.rt_ms))
+    screen.line(_LAYOUT.format(send.broker_name, send.queue_id, formatting.truth(send.is_ok), send.rt_ms))
     if send.problem:
         screen.trouble(send.problem)
 
