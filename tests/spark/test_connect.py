@@ -16,7 +16,7 @@ import pytest
 
 from kourou import Message, Producer
 from kourou.spark.java import find_java
-from kourou.spark.worker_python import quick_python
+from kourou.spark.session import quick_python
 from kourou.testing import LocalCluster
 from tests.interop.kit.ports import free_port
 from tests.interop.kit.process import ServerProcess

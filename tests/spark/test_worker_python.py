@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kourou.spark.launchers import launcher_folder, write_launcher
-from kourou.spark.worker_python import python_script, quick_python
+from kourou.spark.session import python_script, quick_python
 from tests.needed import need_module
 
 need_module("pyspark")

@@ -1,6 +1,6 @@
 """BrokerRegistration: who registers, with which topics, and what it learns in return.
 
-Not here: the request these are read from (registration_request.py), what becomes of them (route_info.py).
+Not here: the request these are read from (broker_processor.py), what becomes of them (route_info.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NameServer: a running name server: its port, its scan for dead brokers, its life from start to stop."""
+"""NameServer: a running name server: its processors, its port, its scan for dead brokers, start and stop."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 from kourou.clock import monotonic_ms
 from kourou.config import NamesrvConfig
 from kourou.errors import KourouError
+from kourou.namesrv.broker_processor import BrokerProcessor
+from kourou.namesrv.config_processor import ConfigProcessor, KvConfigProcessor
 from kourou.namesrv.disk_worker import DiskWorker
 from kourou.namesrv.kv_config import KvConfig, load_kv_config
 from kourou.namesrv.min_broker_id import MinBrokerIdChange
-from kourou.namesrv.processors import namesrv_processors
+from kourou.namesrv.route_processor import RouteProcessor
 from kourou.namesrv.state import Clock, NamesrvState
+from kourou.namesrv.topic_processor import TopicProcessor
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import Connection
 from kourou.transport.dispatcher import run_request
 from kourou.transport.from_config import client_settings, server_settings, start_probes
-from kourou.transport.request import Request
+from kourou.transport.request import Processor, Request
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
 
@@ -216,3 +219,14 @@ class NameServer:
 
 def _load(config: NamesrvConfig) -> KvConfig:
     return load_kv_config(Path(config.kv_config_path)) if config.kv_config_path else KvConfig()
+
+
+def namesrv_processors(state: NamesrvState) -> dict[int, Processor]:
+    """Request code to the function that handles it."""
+    return {
+        **RouteProcessor(state).processors(),
+        **BrokerProcessor(state).processors(),
+        **TopicProcessor(state).processors(),
+        **KvConfigProcessor(state).processors(),
+        **ConfigProcessor(state).processors(),
+    }

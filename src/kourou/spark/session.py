@@ -1,23 +1,32 @@
 """local_session: Spark in this process and its JVM, with the format `rocketmq`; for pipelines and tests.
 
-What it sets is small and can be set otherwise: Java is looked for (java.py), workers run this Python
-(worker_python.py), and the session stays on this machine. With the master of a cluster it is a driver that
-others can reach. A session made as Spark's documentation says does as well: `kourou.spark` is found wherever
-it is installed.
+It sets little, and everything can be overridden: Java is located (java.py), workers run this Python, and the
+session stays on this machine. With the master of a cluster it is a driver that executors can reach. A session
+created as in Spark's documentation works as well: `kourou.spark` is found wherever it is installed.
+
+Python workers start from compiled code. Spark puts PySpark as an archive, `pyspark.zip`, first on the path of
+its Python processes. Its modules were never compiled, so each process compiles PySpark anew: most of its
+start-up time, and Spark gives up on a stream whose process takes longer than 10 s. Where the same PySpark is
+installed with its compiled modules, a launcher removes Spark's archives from PYTHONPATH and then becomes the
+requested Python. This applies to executors on this machine only: others may not have the launcher's path.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
+import site
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError
 from kourou.spark.java import find_java
-from kourou.spark.worker_python import quick_python
+from kourou.spark.launchers import launcher_folder, script_name, write_launcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +59,26 @@ FAST_START: Final[dict[str, str]] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
 }
 """For short runs: the JVM starts in half the time, and is slower for hours of work."""
+_LAUNCHER: Final = """#!/bin/sh
+# Starts Python without the archives of Spark, whose modules it has installed and compiled.
+set -f
+IFS=:
+kept=
+for entry in $PYTHONPATH; do
+  case "$entry" in
+    {home}/*) ;;
+    *) kept="$kept:$entry" ;;
+  esac
+done
+unset IFS
+if [ -n "$kept" ]; then
+  export PYTHONPATH="${{kept#:}}"
+else
+  unset PYTHONPATH
+fi
+exec {python} "$@"
+"""
+_ARCHIVE: Final = Path("python", "lib", "pyspark.zip")
 
 
 def local_session(
@@ -124,3 +153,56 @@ def _quick_workers(environ: MutableMapping[str, str], master: str) -> Iterator[N
         yield
     finally:
         environ["PYSPARK_PYTHON"] = environ["PYSPARK_DRIVER_PYTHON"] = python
+
+
+def quick_python(python: str, environ: Mapping[str, str]) -> str:
+    """What to run in place of `python`: a launcher of it that starts sooner, or `python` as it is.
+
+    As it is where it is not the Python that runs this, where Spark is not the one of the installed PySpark
+    (SPARK_HOME says so), where PySpark is found only by the help of something that a new process need not
+    have, and where no launcher can be written or run.
+    """
+    home = _home_of_installed_spark()
+    if python != sys.executable or home is None:
+        return python
+    script = python_script(python, home)
+    try:
+        launcher = launcher_folder(environ) / script_name("python", script) / "python"
+        write_launcher(launcher, script)
+    except OSError:
+        return python
+    # Spark's scripts take a path apart where there is a blank in it; and some caches may not be run from.
+    is_usable = os.access(launcher, os.X_OK) and not any(each.isspace() for each in str(launcher))
+    return str(launcher) if is_usable else python
+
+
+def python_script(python: str, home: Path) -> str:
+    """The launcher of `python` that leaves out what lies in Spark's home."""
+    return _LAUNCHER.format(home=shlex.quote(str(home)), python=shlex.quote(python))
+
+
+def _home_of_installed_spark() -> Path | None:
+    """Where the Spark lies that is started, if it is part of a PySpark that any new process imports."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = Path(_find_spark_home())
+    package = _installed("pyspark")
+    if package is None or _installed("py4j") is None or package.resolve() not in (home, *home.parents):
+        return None
+    return home if (home / _ARCHIVE).exists() else None
+
+
+def _installed(name: str) -> Path | None:
+    """The folder of a package, if it lies where Python looks without being told."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent
+    return folder if folder.parent in _site_folders() else None
+
+
+def _site_folders() -> set[Path]:
+    folders = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    return {Path(folder) for folder in folders}

@@ -18,8 +18,8 @@ from tests.needed import need_module
 need_module("pyspark")
 need_module("yaml")
 
-from kourou.spark.pipelines import bad_records  # noqa: E402
-from kourou.spark.pipelines.check import check_sinks, check_sources, check_steps, checking  # noqa: E402
+from kourou.spark.pipelines.check import check_sinks, check_sources, checking  # noqa: E402
+from kourou.spark.pipelines.run import BAD_RECORD_PROPERTIES  # noqa: E402
 from kourou.spark.pipelines.sql.values import USUAL_COLUMNS  # noqa: E402
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_every_key_of_sources_is_there() -> None:
 
 def test_every_key_of_steps_and_sinks_is_there() -> None:
     told = DOCUMENT.partition("### Steps")[2].partition("### Sinks")[0]
-    assert set(re.findall(r"^\| `(\w+)` ", told, re.M)) == set(check_steps.STEP_KEYS)
+    assert set(re.findall(r"^\| `(\w+)` ", told, re.M)) == set(checking.STEP_KEYS)
     told = DOCUMENT.partition("### Sinks")[2].partition("### Triggers")[0]
     named = set(re.findall(r"`(\w+)", told))
     keys = {
@@ -80,7 +80,7 @@ def test_every_key_of_steps_and_sinks_is_there() -> None:
         *check_sources.ICEBERG_KEYS,
     }
     assert keys <= named
-    assert set(bad_records.PROPERTIES) <= set(re.findall(r"`(bad_\w+)`", DOCUMENT))
+    assert set(BAD_RECORD_PROPERTIES) <= set(re.findall(r"`(bad_\w+)`", DOCUMENT))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from kourou.config import NamesrvConfig
 from kourou.namesrv.disk_worker import DiskWorker
 from kourou.namesrv.kv_config import KvConfig
 from kourou.namesrv.min_broker_id import MinBrokerIdChange
-from kourou.namesrv.processors import namesrv_processors
+from kourou.namesrv.server import namesrv_processors
 from kourou.namesrv.state import NamesrvState
 from kourou.protocol.bodies import (
     DataVersion,

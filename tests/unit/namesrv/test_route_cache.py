@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kourou.namesrv.route_cache import RouteCache
 from kourou.namesrv.route_json import JsonForm
+from kourou.namesrv.route_tables import RouteCache
 
 V4, V5 = JsonForm.STANDARD_V4, JsonForm.STANDARD_V5
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kourou.spark.pipelines.console import draw_table
+from kourou.spark.pipelines.sinks import draw_table
 
 
 def test_a_table() -> None:

@@ -1,7 +1,7 @@
-"""Messages by key or unique id: every broker of the topic searches its index.
+"""Messages by key or unique id, from the index of every broker of the topic; and units of a ConsumeQueue.
 
-Brokers know keys by a hash only, so what comes back is compared with the key once more.
-Not here: messages by their place (messages.py, message_reading.py).
+Brokers index keys by hash, so results are compared with the key once more.
+Not here: messages by position (messages.py, message_reading.py).
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from kourou.admin.connections import replica_addresses
 from kourou.admin.session import Admin, replica_address
 from kourou.errors import RemotingError, ResponseError
-from kourou.protocol.bodies import BrokerData
+from kourou.protocol.bodies import BrokerData, QueryConsumeQueueResponseBody, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
-from kourou.protocol.headers import QueryMessageRequestHeader
+from kourou.protocol.headers import QueryConsumeQueueRequestHeader, QueryMessageRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_records
@@ -145,3 +146,31 @@ async def _query_broker(
     for message in found:
         message.broker_name = broker.broker_name
     return found
+
+
+async def query_consume_queue(
+    admin: Admin,
+    topic: str,
+    queue_id: int,
+    *,
+    index: int,
+    count: int = 10,
+    broker: str | None = None,
+    group: str | None = None,
+) -> QueryConsumeQueueResponseBody:
+    """Units of a queue from an index on, and, for a group, whether its filter lets them pass.
+
+    Without a broker the first of the topic is asked.
+    """
+    header = QueryConsumeQueueRequestHeader(
+        topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group
+    )
+    address = await admin.broker_address(broker) if broker else await _first_address(admin, topic)
+    answer = await admin.call(address, RequestCode.QUERY_CONSUME_QUEUE, header)
+    return decode_body(answer.body, QueryConsumeQueueResponseBody)
+
+
+async def _first_address(admin: Admin, topic: str) -> str:
+    for address in replica_addresses(await admin.route(topic)):
+        return address
+    raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} is on no broker")

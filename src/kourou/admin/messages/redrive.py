@@ -1,23 +1,23 @@
-"""redrive: dead letters go back to the group that gave them up.
+"""redrive: send dead letters back to the group that gave up on them.
 
-A copy goes to the group's retry topic, `%RETRY%group`: every member of the group reads it, nobody else does,
-and shows the message under the topic that it came from. So each message is given once to that group only.
-The copy begins anew (reconsumeTimes 0), so it is tried as often as a message that was just sent. With
-`to_topic` the copy goes to the topic that the message came from instead, where *every* group gets it.
+A copy goes to the group's retry topic, `%RETRY%group`, which only members of that group read; they see it
+under its original topic. So each message is delivered once, and to that group only. The copy starts over
+(reconsumeTimes 0) and gets as many attempts as a new message. With `to_topic` the copy goes to the original
+topic instead, where *every* group receives it.
 
-Groups that consume in order hold locks on their queues, and brokers of RocketMQ 5 take what is sent to the
-retry topic of such a group for given up: it would be a dead letter at once. There the broker is asked to
-take the dead letter back (CONSUMER_SEND_MSG_BACK) as a consumer would ask it: it comes within a second or
-two, counts as one more attempt, and is a dead letter again if that one fails.
+Groups that consume in order lock their queues, and RocketMQ 5 brokers treat whatever is sent to the retry
+topic of such a group as given up: it would become a dead letter at once. For those the broker is requested
+to take the dead letter back (CONSUMER_SEND_MSG_BACK), as a consumer would: the message is redelivered within
+a second or two, counts as one more attempt, and becomes a dead letter again if that attempt fails.
 
-Nothing is lost: a dead letter stays where it is until its file expires. What was redriven is known by the
-copies themselves: each says in REDRIVEN_FROM, separated by commas, from which dead letters it comes, and a
-copy that the broker made has one attempt more than its dead letter. Before a dead letter is sent the brokers
-are asked for messages with its id (`messageIndexEnable`, on by default, is needed), and it is left alone if
-one of them comes from it. Copies are younger than dead letters, so they do not expire first. A message that
-fails again and is given up again is a new dead letter, which can be redriven.
+Nothing is lost: a dead letter stays in place until its file expires. Redriven messages are recognised by
+their copies: each lists in REDRIVEN_FROM, separated by commas, the dead letters it comes from; a copy made by
+the broker has one attempt more than its dead letter. Before a dead letter is sent, the brokers are queried
+for messages with its id (`messageIndexEnable`, on by default, is needed), and it is skipped if one of them is
+its copy. Copies are younger than dead letters, so they do not expire first. A message that fails again and is
+given up again is a new dead letter, which can be redriven.
 
-A send is tried once only: after a timeout the message may be stored, and the next run finds out.
+A send is attempted once only: after a timeout the message may be stored, and the next run finds out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kourou.admin.connections import consumer_connection
-from kourou.admin.messages.dead_letter_copies import copy_of_dead_letter, is_copy_of
 from kourou.admin.messages.dead_letters import (
     DeadLetter,
     Selection,
@@ -48,9 +47,10 @@ from kourou.protocol.bodies import ConsumeType, MessageQueue
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers import ViewMessageRequestHeader
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
-from kourou.protocol.message import MessageExt
+from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.message_id import parse_offset_msg_id
-from kourou.protocol.names import is_dlq_topic, retry_topic
+from kourou.protocol.names import is_dlq_topic, is_retry_topic, retry_topic
+from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_record
 
 REDRIVE_GROUP: Final = "KOUROU_REDRIVE"
@@ -59,6 +59,47 @@ REDRIVE_GROUP: Final = "KOUROU_REDRIVE"
 _CLOCK_SLACK_MS: Final = 600_000
 _FIRST_DELAY_LEVEL: Final = 1
 _RETURN_TIMEOUT_S: Final = 5.0
+REDRIVEN_FROM: Final = "REDRIVEN_FROM"
+"""The property of a copy: the offset ids of the dead letters that it comes from, the newest last."""
+_UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_ORIGIN_ID: Final = MessageConst.PROPERTY_ORIGIN_MESSAGE_ID
+# So often a message may be redriven until the oldest of its dead letters is forgotten.
+_MAX_ANCESTORS: Final = 100
+# What the first send, the broker and the attempts so far wrote.
+_NOT_COPIED: Final = frozenset(
+    {
+        MessageConst.PROPERTY_DELAY_TIME_LEVEL,
+        MessageConst.PROPERTY_REAL_TOPIC,
+        MessageConst.PROPERTY_REAL_QUEUE_ID,
+        MessageConst.PROPERTY_WAIT_STORE_MSG_OK,
+        MessageConst.PROPERTY_RECONSUME_TIME,
+        MessageConst.PROPERTY_MAX_RECONSUME_TIMES,
+        MessageConst.PROPERTY_CONSUME_START_TIMESTAMP,
+        MessageConst.PROPERTY_TRANSACTION_PREPARED,
+        MessageConst.PROPERTY_PRODUCER_GROUP,
+        MessageConst.PROPERTY_TRANSACTION_CHECK_TIMES,
+        MessageConst.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+        MessageConst.PROPERTY_MSG_REGION,
+        MessageConst.PROPERTY_TRACE_SWITCH,
+        MessageConst.PROPERTY_CLUSTER,
+        MessageConst.PROPERTY_MIN_OFFSET,
+        MessageConst.PROPERTY_MAX_OFFSET,
+        MessageConst.PROPERTY_CRC32,
+        MessageConst.PROPERTY_POP_CK,
+        MessageConst.PROPERTY_POP_CK_OFFSET,
+        MessageConst.PROPERTY_FIRST_POP_TIME,
+        MessageConst.PROPERTY_TIMER_DELAY_SEC,
+        MessageConst.PROPERTY_TIMER_DELAY_MS,
+        MessageConst.PROPERTY_TIMER_DELIVER_MS,
+        MessageConst.PROPERTY_TIMER_ENQUEUE_MS,
+        MessageConst.PROPERTY_TIMER_DEQUEUE_MS,
+        MessageConst.PROPERTY_TIMER_ROLL_TIMES,
+        MessageConst.PROPERTY_TIMER_OUT_MS,
+        MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC,
+        MessageConst.PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+        REDRIVEN_FROM,
+    }
+)
 
 
 class RedriveOutcome(enum.StrEnum):
@@ -279,3 +320,37 @@ class _Sender:
                     await asyncio.sleep(0.2)
         except (TimeoutError, RemotingError, ResponseError):
             return
+
+
+def copy_of_dead_letter(letter: MessageExt, target: str) -> Message:
+    """What is sent: the same message without traces of its first life, and where it comes from."""
+    copy = Message(target, letter.body, flag=letter.flag)
+    for name, value in letter.properties.items():
+        if name not in _NOT_COPIED:
+            copy.put_property(name, value)
+    copy.put_property(_UNIQ_KEY, letter.msg_id)
+    if is_retry_topic(target):
+        copy.put_property(MessageConst.PROPERTY_RETRY_TOPIC, origin_topic(letter) or "")
+    else:
+        copy.clear_property(MessageConst.PROPERTY_RETRY_TOPIC)
+        copy.clear_property(_ORIGIN_ID)
+    ancestors = [*_ancestors(letter), letter.offset_msg_id][-_MAX_ANCESTORS:]
+    copy.put_property(REDRIVEN_FROM, ",".join(ancestors))
+    return copy
+
+
+def is_copy_of(message: MessageExt, letter: MessageExt) -> bool:
+    """Whether a message with the id of a dead letter was redriven from it."""
+    if letter.offset_msg_id in _ancestors(message):
+        return True
+    is_later_retry = is_retry_topic(message.topic) and message.store_timestamp >= letter.store_timestamp
+    if not is_later_retry or message.get_property(_ORIGIN_ID) != letter.get_property(_ORIGIN_ID):
+        return False
+    # Taken back by the broker; or the letter is a copy that a broker took for given up at once.
+    is_rejected_copy = letter.reconsume_times == 0 and bool(_ancestors(letter))
+    return is_rejected_copy or message.reconsume_times == letter.reconsume_times + 1
+
+
+def _ancestors(message: MessageExt) -> list[str]:
+    text = message.get_property(REDRIVEN_FROM)
+    return text.split(",") if text else []

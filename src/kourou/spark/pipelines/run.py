@@ -1,8 +1,12 @@
 """`kourou pipeline run`: a declared pipeline from its file to its end.
 
-First the file is checked, then the servers are asked; only then Spark starts, the modules of steps are
-imported, and every source, step and sink is made before the first row is read. Then each sink is a query of
-its own, or, without a stream, is written once.
+The file is checked first, then the servers; only then Spark starts, the modules of steps are imported, and
+every source, step and sink is built before the first row is read. Then each sink is a query of its own, or,
+without a stream, is written once.
+
+Bad records become messages of a dead-letter topic, or lines in a folder. In the topic a bad record is the
+original message, body, keys and tag, with properties that say where it came from and why. In the folder it is
+a line of JSON; `value` is the body in Base64.
 """
 
 from __future__ import annotations
@@ -17,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ConfigError, KourouError
-from kourou.spark.pipelines import bad_records
 from kourou.spark.pipelines.check.checking import load_pipeline
 from kourou.spark.pipelines.check.document import PipelineFileError
 from kourou.spark.pipelines.check.reachable import check_servers
@@ -30,15 +33,24 @@ from kourou.spark.pipelines.pipeline_watch import PipelineWatch, TotalProgress
 from kourou.spark.pipelines.progress import ProgressOutput, Summary
 from kourou.spark.pipelines.sinks import SinkRun, stream_writer
 from kourou.spark.pipelines.sources import read_source
-from kourou.spark.pipelines.step_functions import import_steps
-from kourou.spark.pipelines.steps import run_step
+from kourou.spark.pipelines.step_functions import import_steps, run_step
 from kourou.spark.source.source_client import close_shared_clients
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _BAD_PREFIX: Final = "bad-records-"
+BAD_RECORD_PROPERTIES: Final = {
+    "bad_pipeline": "pipeline",
+    "bad_source": "source",
+    "bad_topic": "topic",
+    "bad_broker": "broker",
+    "bad_queue_id": "queue_id",
+    "bad_queue_offset": "queue_offset",
+    "bad_reason": "reason",
+}
+"""Of a message in the dead-letter topic, by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +131,7 @@ class PipelineRun:
                 found = read_source(self._spark, source, spec)
                 self._add(source.name, found.rows)
                 if found.bad is not None:
-                    bad = bad_records.named(found.bad, pipeline=spec.name, source=source.name)
+                    bad = name_bad_records(found.bad, pipeline=spec.name, source=source.name)
                     self._bad[source.name] = bad
         for step in spec.steps:
             with self._at(step.line, f"step {step.name}"):
@@ -204,9 +216,9 @@ class PipelineRun:
     def _start_bad(self, name: str, bad: DataFrame) -> StreamingQuery:
         options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder
         if options is not None:
-            messages = bad_records.as_messages(bad)
+            messages = bad_record_messages(bad)
             return stream_writer(messages, self._spec, name).format("rocketmq").options(**options).start()
-        lines = bad_records.as_lines(bad)
+        lines = bad_record_lines(bad)
         return stream_writer(lines, self._spec, name).format("json").option("path", folder).start()
 
     def batch(self, progress: TotalProgress) -> Summary:
@@ -230,7 +242,39 @@ class PipelineRun:
     def _write_bad(self, bad: DataFrame) -> None:
         options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder
         if options is not None:
-            messages = bad_records.as_messages(bad)
+            messages = bad_record_messages(bad)
             messages.write.format("rocketmq").options(**options).mode("append").save()
         else:
-            bad_records.as_lines(bad).write.mode("append").json(folder)
+            bad_record_lines(bad).write.mode("append").json(folder)
+
+
+def name_bad_records(bad: DataFrame, *, pipeline: str, source: str) -> DataFrame:
+    """Bad records that say whose they are."""
+    from pyspark.sql import functions as F
+
+    return bad.select(F.lit(pipeline).alias("pipeline"), F.lit(source).alias("source"), *bad.columns)
+
+
+def bad_record_messages(bad: DataFrame) -> DataFrame:
+    """Rows for the sink `rocketmq`."""
+    from pyspark.sql import functions as F
+
+    pairs = [part for name, column in BAD_RECORD_PROPERTIES.items() for part in (F.lit(name), _text(column))]
+    # No broker takes an empty body: a blank stands for it.
+    body = F.when(F.length("value") == 0, F.lit(b" ")).otherwise(F.col("value"))
+    return bad.select(body.alias("value"), "key", "tags", F.create_map(*pairs).alias("properties"))
+
+
+def bad_record_lines(bad: DataFrame) -> DataFrame:
+    """Rows for files of JSON."""
+    from pyspark.sql import functions as F
+
+    text = F.col("value").cast("string")
+    return bad.withColumn("text", F.when(F.is_valid_utf8(text), text))
+
+
+def _text(name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    # A property has a value: a store without a broker's name has none for that.
+    return F.coalesce(F.col(name).cast("string"), F.lit("?"))

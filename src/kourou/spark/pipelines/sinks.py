@@ -1,14 +1,17 @@
-"""The sinks of a pipeline: rows made fit for each, and written, as a stream or once.
+"""The sinks of a pipeline: rows converted for each, and written, as a stream or once.
 
-Every sink of a stream is a query of its own, with a checkpoint of its own below that of the pipeline.
+Every sink of a stream is a query of its own, with its own checkpoint below that of the pipeline. The sink
+`console` prints the first rows of each batch on standard output, as a table or as JSON.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kourou.errors import ConfigError
 from kourou.spark.pipelines.check.document import nearest
@@ -21,9 +24,10 @@ from kourou.spark.pipelines.check.spec import (
     SinkSpec,
     TopicSink,
 )
-from kourou.spark.pipelines.console import show_rows
 from kourou.spark.pipelines.jdbc import at_least_once_writer, exactly_once_writer, save, with_driver
 from kourou.spark.pipelines.lake.lake import lake_writer, write_batch
+from kourou.spark.pipelines.sql.row_texts import as_json as rows_as_json
+from kourou.spark.pipelines.sql.row_texts import as_texts, number_columns, text_rows, unique_names
 from kourou.spark.pipelines.sql.sql_names import quoted
 from kourou.spark.pipelines.written_rows import WrittenRows
 
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
 
 # What the sink has to be given in a certain type.
 _CASTS: Final = {"queue_id": "int", "delay_ms": "bigint"}
+_TRUNCATED_CHARS: Final = 20
+_NULL: Final = "NULL"
+# Tables of several sinks do not mix.
+_lock = threading.Lock()
 
 
 class SinkRun:
@@ -180,3 +188,72 @@ def observed(frame: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
         return found[0] if found else None
 
     return counted, count
+
+
+def show_rows(
+    frame: DataFrame,
+    sink: ConsoleSink,
+    batch_id: int | None,
+    *,
+    as_json: bool,
+    stream: TextIO | None = None,
+) -> int:
+    """Print the first rows; how many. Batches without rows are not shown."""
+    wanted = rows_as_json(frame) if as_json else as_texts(frame)
+    rows = list(text_rows(wanted, sink.num_rows + 1))
+    shown = rows[: sink.num_rows]
+    name = sink.rows.name
+    lines = (
+        [json.dumps({"type": "row", "sink": name, "row": json.loads(row[0] or "{}")}) for row in shown]
+        if as_json
+        else _table(frame, sink, batch_id, shown, has_more=len(rows) > len(shown))
+    )
+    if shown or batch_id is None:
+        with _lock:
+            print(*lines, sep="\n", file=stream or sys.stdout, flush=True)
+    return len(shown)
+
+
+def _table(
+    frame: DataFrame,
+    sink: ConsoleSink,
+    batch_id: int | None,
+    rows: Sequence[tuple[str | None, ...]],
+    *,
+    has_more: bool,
+) -> list[str]:
+    title = sink.rows.name if batch_id is None else f"{sink.rows.name}, batch {batch_id}"
+    limit = _TRUNCATED_CHARS if sink.truncate else None
+    lines = draw_table(unique_names(frame.columns), number_columns(frame), rows, limit)
+    return [title, *lines, *([f"only the first {len(rows)} rows are shown"] if has_more else [])]
+
+
+def draw_table(
+    names: Sequence[str],
+    are_numbers: Sequence[bool],
+    rows: Sequence[tuple[str | None, ...]],
+    limit: int | None,
+) -> list[str]:
+    """Lines of a table as Spark draws it. What is no printable sign is shown as its escape."""
+    cells = [[_cell(text, limit) for text in row] for row in (tuple(names), *rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(names))]
+    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    drawn = [_line(row, widths, are_numbers) for row in cells]
+    return [rule, drawn[0], rule, *drawn[1:], rule]
+
+
+def _line(row: Sequence[str], widths: Sequence[int], are_numbers: Sequence[bool]) -> str:
+    padded = [
+        text.rjust(width) if is_number else text.ljust(width)
+        for text, width, is_number in zip(row, widths, are_numbers, strict=True)
+    ]
+    return "| " + " | ".join(padded) + " |"
+
+
+def _cell(text: str | None, limit: int | None) -> str:
+    shown = _NULL if text is None else text
+    if not shown.isprintable():
+        shown = "".join(
+            sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in shown
+        )
+    return shown if limit is None or len(shown) <= limit else f"{shown[: limit - 1]}…"

@@ -1,9 +1,9 @@
-"""The Python functions of steps: outlined without running their modules, and imported once Spark runs.
+"""The steps of a pipeline: each makes a DataFrame from earlier ones, and a view under its own name.
 
-A step module may do at import what needs a session: `@udf`, `col(…)`, a schema in DDL, or the session itself,
-which would then have other settings than the pipeline's. So modules are imported after the session has
-started. What can be seen in their source is checked before: that the module is found, parses, finds what it
-imports, and has a function that takes (frame) or (spark, frames).
+A step's module may do things at import that need a session: `@udf`, `col(…)`, a schema in DDL, or create the
+session itself, with other settings than the pipeline's. So modules are imported after the session has
+started. What their source shows is checked before: the module exists, parses, finds its imports, and has a
+function that takes (frame) or (spark, frames).
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kourou.spark.pipelines.check.document import PipelineFileError, nearest
-from kourou.spark.pipelines.check.spec import PipelineSpec, PythonStep, StepFunction
+from kourou.spark.pipelines.check.spec import PipelineSpec, PythonStep, SqlStep, StepFunction, StepSpec
+from kourou.spark.pipelines.pipeline_errors import PipelineError, short_reason
+from kourou.spark.pipelines.sources import marked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _SIGNATURE: Final = "it has to take (frame), or (spark, frames)"
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -42,7 +47,7 @@ class StepError(Exception):
 # -- before Spark starts ---------------------------------------------------------------------------
 
 
-def check_source(step: PythonStep, folder: str) -> None:
+def check_step_source(step: PythonStep, folder: str) -> None:
     """StepError: the source of the step's module shows that it cannot be run. `folder` is the pipeline's."""
     make_importable(folder)
     try:
@@ -198,3 +203,31 @@ def _import_failed(step: PythonStep, error: BaseException) -> StepError:
 
 def _no_function(step: PythonStep, functions: list[str]) -> StepError:
     return StepError(f"{step.module} has no {step.function_name}; {nearest(step.function_name, functions)}")
+
+
+def run_step(
+    spark: SparkSession, step: StepSpec, frames: Mapping[str, DataFrame], calls: Mapping[str, StepCall]
+) -> DataFrame:
+    """What a step makes; its name in `frames` and the view are the caller's to give. `calls` has the
+    functions of Python steps."""
+    if isinstance(step, SqlStep):
+        frame = spark.sql(step.sql)
+    else:
+        frame = _called(spark, step.path, calls[step.name], frames)
+    return marked(frame, step.watermark)
+
+
+def _called(spark: SparkSession, path: str, call: StepCall, frames: Mapping[str, DataFrame]) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    given = {name: frames[name] for name in call.inputs}
+    try:
+        if call.takes_session:
+            frame = call.function(spark, given)
+        else:
+            frame = call.function(given[call.inputs[0]])
+    except Exception as error:
+        raise PipelineError(f"{path} raised {type(error).__name__}: {short_reason(error)}") from error
+    if not isinstance(frame, DataFrame):
+        raise PipelineError(f"{path} gave {type(frame).__name__}, and has to give a DataFrame")
+    return frame

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kourou.admin.messages.dead_letter_copies import REDRIVEN_FROM
+from kourou.admin.messages.redrive import REDRIVEN_FROM
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.client.push.push_consumer import AsyncPushConsumer

@@ -12,8 +12,8 @@ import pytest
 
 from kourou.admin.messages.message_view import MessageView
 from kourou.cli.daily.cluster_command import aligned
-from kourou.cli.daily.message_output import message_json, message_line
 from kourou.cli.daily.standard_input import all_of, lines_of, stdin_chunks
+from kourou.cli.daily.tail import message_json, message_line
 from kourou.cli.daily.times import format_time, parse_time_ms
 from kourou.errors import ConfigError
 
@@ -48,7 +48,7 @@ def test_times_that_are_not(text: str) -> None:
 
 def test_a_time_in_seconds_is_refused() -> None:
     with pytest.raises(ConfigError, match="in milliseconds since 1970: 1794948102 looks like seconds"):
-        parse_moment_ms("--to", "1794948102", NOW_MS)
+        parse_time_ms("--to", "1794948102", NOW_MS)
 
 
 def test_a_time_that_is_shown_is_understood() -> None:

@@ -16,7 +16,7 @@ from tests.needed import need_module
 
 need_module("pyspark")
 
-from kourou.spark.pipelines.archive.new_rows import committed_positions, has_new_rows, is_new  # noqa: E402
+from kourou.spark.pipelines.archive.archive import committed_positions, has_new_rows, is_new  # noqa: E402
 
 ROOT = Path(__file__).parents[4]
 # As Spark has written it.

@@ -14,7 +14,7 @@ pa = need_module("pyarrow")
 need_module("pyspark")
 
 from kourou.spark.pipelines.archive.archive_folder import ArchiveFolder  # noqa: E402
-from kourou.spark.pipelines.replay.replay_sending import paced  # noqa: E402
+from kourou.spark.pipelines.replay.replay_rows import paced  # noqa: E402
 from kourou.spark.pipelines.replay.replay_state import ReplayState  # noqa: E402
 
 

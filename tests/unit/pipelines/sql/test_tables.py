@@ -12,12 +12,14 @@ from kourou.errors import ConfigError  # noqa: E402
 from kourou.protocol.bodies import MessageQueue  # noqa: E402
 from kourou.spark.pipelines.sql.row_texts import unique_names  # noqa: E402
 from kourou.spark.pipelines.sql.sql import check_statement  # noqa: E402
-from kourou.spark.pipelines.sql.sql_columns import (  # noqa: E402
+from kourou.spark.pipelines.sql.tables import (  # noqa: E402  # noqa: E402
+    MESSAGE_TYPES,
+    TableNames,
+    check_names,
     named_columns,
     named_properties,
     reads_one_table_once,
 )
-from kourou.spark.pipelines.sql.tables import MESSAGE_TYPES, TableNames, check_names  # noqa: E402
 from kourou.spark.pipelines.sql.union_source import live_begins  # noqa: E402
 from kourou.spark.pipelines.sql.value_forms import ValueForm, form_of, parse_value_forms  # noqa: E402
 from kourou.spark.source.columns import default_schema  # noqa: E402

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kourou.spark.pipelines.sql.top_keys import top_keys
+from kourou.spark.pipelines.sql.stats import top_keys
 
 
 def sketch(counts: dict[str, int], *, error: int = 0) -> bytes:

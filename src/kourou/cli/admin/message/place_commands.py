@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from kourou.admin.messages.consume_queue import query_consume_queue
+from kourou.admin.messages.message_queries import query_consume_queue
 from kourou.admin.messages.message_track import MessageTrack, track_with_clients
 from kourou.admin.messages.messages import find_message, is_offset_id
 from kourou.cli.admin import formatting

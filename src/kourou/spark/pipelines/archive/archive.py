@@ -1,21 +1,29 @@
-"""archive: topics to a folder of Parquet, Delta or Iceberg, every message once.
+"""archive: topics to a folder of Parquet, Delta or Iceberg, every message exactly once.
 
-A stream with its checkpoint in the archive: what a batch is stands there before it is read, and the lake's
-commit has the batch's number (lake.py). So a run that is ended anywhere, by kill -9 too, is followed by one
-that goes on without loss or repeats. Rows have all columns of the source, so that replay.py can send them
-again, and are apart by topic and by the day on which they were stored, in UTC.
+A stream whose checkpoint lies in the archive: the range of a batch is recorded there before it is read, and
+the lake's commit carries the batch number (lake.py). A run may end anywhere, even by kill -9; the next one
+continues without loss or repeats. Rows have all columns of the source, so that replay.py can send them again,
+and are partitioned by topic and by the UTC day on which they were stored.
+
+Whether there is anything new is found without Spark, from the checkpoint and from the brokers:
+
+    CHECKPOINT/offsets/N   `v1`, a line of Spark's own, and where batch N ends, a line for each source
+    CHECKPOINT/commits/N   batch N is done
+
+The files are Spark's: anything not understood for certain counts as new, and Spark finds out.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kourou.errors import ConfigError
+from kourou.errors import ConfigError, KourouError
 from kourou.spark.pipelines.archive.archive_folder import DATE, ArchiveFolder, archive_columns, ensure_archive
-from kourou.spark.pipelines.archive.new_rows import has_new_rows
 from kourou.spark.pipelines.lake.lake import (
     DEFAULT_RETAIN_MS,
     DEFAULT_TARGET_BYTES,
@@ -28,6 +36,7 @@ from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput, Re
 from kourou.spark.pipelines.query_start import start_query
 from kourou.spark.pipelines.start_option import start_option
 from kourou.spark.pipelines.written_rows import WrittenRows
+from kourou.spark.source.offsets import Positions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +63,7 @@ _OURS: Final = {
     "store": "topics",
     "rowformat": "nothing: rows are kept as they are",
 }
+_VERSION: Final = "v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,3 +234,48 @@ def _compacted(request: ArchiveRequest, table: LakeTable) -> CompactionResult | 
     if not request.compact:
         return None
     return compact(table, target_bytes=request.target_file_bytes, retain_ms=request.retain_ms)
+
+
+def has_new_rows(options: Mapping[str, str], checkpoint: Path) -> bool:
+    """Whether a run that ends behind what is there now has work: a batch that is not done, or messages."""
+    from kourou.spark.source.options import SourceOptions
+    from kourou.spark.source.source_client import shared_client
+
+    try:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+        from kourou.spark.source.stream_driver import StreamDriver
+    except ImportError:  # whoever starts Spark says what to install
+        return True
+    parsed = SourceOptions.parse(options)
+    # The one that decides in a run, too.
+    driver = StreamDriver(shared_client(parsed.connection), parsed)
+    try:
+        start = driver.initial() if is_new(checkpoint) else committed_positions(checkpoint)
+        if start is None:
+            return True
+        driver.stop_at_now()
+        return driver.batch_end(start, ReadAllAvailable()) is not None
+    except KourouError:  # the run meets it, and tells it in its own words
+        return True
+
+
+def is_new(checkpoint: Path) -> bool:
+    """Whether no batch was ever begun."""
+    return not _batches(checkpoint / "offsets") and not _batches(checkpoint / "commits")
+
+
+def committed_positions(checkpoint: Path) -> Positions | None:
+    """Where the last batch ended; None: it is not done, or what stands there is not known here."""
+    begun, done = _batches(checkpoint / "offsets"), _batches(checkpoint / "commits")
+    if not begun or not done or max(begun) != max(done):
+        return None
+    try:
+        version, _, offset = (checkpoint / "offsets" / str(max(begun))).read_text().splitlines()
+        return Positions.from_json(json.loads(offset)) if version == _VERSION else None
+    except (OSError, ValueError, KourouError):
+        return None
+
+
+def _batches(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]

@@ -1,37 +1,51 @@
-"""A pipeline's file checked: PipelineSpec, or every mistake in it at once, with its line.
+"""A pipeline's file checked, steps included: PipelineSpec, or every mistake in it at once, with its line.
 
-    FILE:LINE: what is wrong; the nearest right name
+    FILE:LINE: what is wrong; the nearest valid name
 
-Neither Spark nor a server is asked here (reachable.py does that).
+Neither Spark nor a server is contacted here (reachable.py does that).
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from kourou import wording
 from kourou.spark.pipelines.check.check_sinks import check_bad_records, check_same_names, check_sink
-from kourou.spark.pipelines.check.check_sources import Surroundings, check_duration, check_source
-from kourou.spark.pipelines.check.check_steps import check_step
+from kourou.spark.pipelines.check.check_sources import (
+    NAME_FORM,
+    Surroundings,
+    check_duration,
+    check_source,
+    check_watermark,
+)
 from kourou.spark.pipelines.check.document import Mistakes, Value, nearest, read_document
 from kourou.spark.pipelines.check.section import Section
 from kourou.spark.pipelines.check.spec import (
     BadRecords,
     PipelineSpec,
+    PythonStep,
     SinkSpec,
     SourceSpec,
+    SqlStep,
     StepSpec,
     TopicSource,
 )
+from kourou.spark.pipelines.sql.sql_names import table_names
+from kourou.spark.pipelines.step_functions import StepError, check_step_source
 
 KEYS: Final = (
     "name", "namesrv", "sources", "steps", "sinks", "badRecords", "trigger", "checkpoint", "spark", "jars",
 )  # fmt: skip
 _TRIGGERS: Final = ("availableNow", "processingTime", "once")
 _AVRO_JAR: Final = "spark-avro"
+STEP_KEYS: Final = ("name", "sql", "python", "input", "watermark")
+_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_PYTHON_FORM: Final = "its form is package.module:function"
 
 
 def load_pipeline(path: Path, environ: Mapping[str, str] = os.environ) -> PipelineSpec:
@@ -218,3 +232,68 @@ def _has_avro(spec: PipelineSpec) -> bool:
 def _text_of(value: Value, key: str) -> str | None:
     inner = value.content.get(key) if isinstance(value.content, dict) else None
     return None if inner is None else inner.text
+
+
+def check_step(section: Section, before: list[str], later: list[str]) -> StepSpec | None:
+    """One step. `before` are the names that it may use, `later` those that come behind it."""
+    name = section.needed("name")
+    if name:
+        section.what = f"step {name}"
+        if not NAME_FORM.fullmatch(name):
+            section.mistake("name", f"{name!r}: a name has letters, digits and _ only: it is a view")
+    if section.has("sql") == section.has("python"):
+        section.take("sql"), section.take("python"), section.take("input")
+        section.mistake("python", "a step has either sql or python")
+        step: StepSpec | None = None
+    else:
+        step = (_sql if section.has("sql") else _python)(name, section, before, later)
+    section.finish(STEP_KEYS)
+    return step
+
+
+def _sql(name: str, section: Section, before: list[str], later: list[str]) -> StepSpec | None:
+    sql = section.text("sql")
+    if section.has("input"):
+        section.take("input")
+        section.mistake("input", "it is for python; SQL names what it reads behind FROM")
+    if sql is None:
+        return None
+    sql = sql.rstrip(";").rstrip()
+    for table in table_names(sql):
+        if problem := _table_problem(table, name, before, later):
+            section.mistake("sql", problem)
+    return SqlStep(name, section.begin, sql, check_watermark(section))
+
+
+def _table_problem(table: str, step: str, before: list[str], later: list[str]) -> str | None:
+    """Only what is surely wrong: a table may be one of Spark's catalog."""
+    if table.lower() in (name.lower() for name in before):
+        return None
+    if table.lower() == step.lower():
+        return "it reads from itself"
+    if table.lower() in (name.lower() for name in later):
+        return f"{table} comes later; a step may read what is before it"
+    if wording.nearest(table, before, likeness=0.75):
+        return f"there is no source or step {table}; {nearest(table, before)}"
+    return None
+
+
+def _python(name: str, section: Section, before: list[str], later: list[str]) -> StepSpec | None:
+    path = section.text("python")
+    watermark = check_watermark(section)
+    inputs = section.words("input")
+    for given in inputs:
+        if given not in before:
+            problem = f"{given} comes later" if given in later else f"there is no source or step {given}"
+            section.mistake("input", f"{problem}; {nearest(given, before)}")
+    if path is None:
+        return None
+    if _PATH.fullmatch(path) is None:
+        section.mistake("python", f"{path!r}: {_PYTHON_FORM}")
+        return None
+    step = PythonStep(name, section.begin, path, section.line("python"), inputs, tuple(before), watermark)
+    try:
+        check_step_source(step, str(section.folder))
+    except StepError as error:
+        section.mistake("python", str(error))
+    return step

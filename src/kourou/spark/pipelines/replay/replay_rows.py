@@ -1,8 +1,12 @@
-"""ArchivedRows: the messages of an archive that a replay is about, by Spark: counted, sliced, sent."""
+"""ArchivedRows: the messages of an archive that a replay covers: counted, sliced and sent by Spark.
+
+Workers send the rows of a slice as the sink does, at the requested pace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,11 +15,11 @@ from kourou.spark.pipelines.archive.archive_folder import DATE, ArchiveFolder
 from kourou.spark.pipelines.lake.lake import read_lake
 from kourou.spark.pipelines.replay.replay_plan import Bucket, Slice, plan_slices
 from kourou.spark.pipelines.replay.replay_range import DAY_MS
-from kourou.spark.pipelines.replay.replay_sending import SENT_SCHEMA, sending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kourou.spark.sink.sink_columns import SinkColumns
     from kourou.spark.sink.sink_options import SinkOptions
 
 _QUEUE: Final = ("topic", "broker", "queue_id")
@@ -23,6 +27,8 @@ _STORED_MS: Final = "unix_millis(store_timestamp)"
 _MIN_BUCKET_MS: Final = 1_000
 _MAX_BUCKETS: Final = 5_000
 """A queue; so much the driver can hold."""
+SENT_SCHEMA: Final = "rows bigint, refused bigint"
+_PIECES_A_SECOND: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +204,51 @@ def _properties(origin: str | None) -> Any:
     place = concat_ws("/", "topic", "broker", "queue_id", "queue_offset")
     others = map_filter(kept, lambda name, _: name != lit(origin))
     return map_concat(others, create_map(lit(origin), place))
+
+
+def paced(
+    batches: Iterator[Any],
+    rows_per_second: float | None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Any]:
+    """Arrow batches in pieces of a tenth of a second, none before the rate allows it; None: as they come."""
+    if rows_per_second is None:
+        yield from batches
+        return
+    piece_rows = max(1, int(rows_per_second / _PIECES_A_SECOND))
+    begun, given = clock(), 0
+    for batch in batches:
+        for first in range(0, batch.num_rows, piece_rows):
+            wait_s = begun + given / rows_per_second - clock()
+            if wait_s > 0:
+                sleep(wait_s)
+            piece = batch.slice(first, piece_rows)
+            yield piece
+            given += piece.num_rows
+    # What comes next begins as late as if it belonged to this.
+    wait_s = begun + given / rows_per_second - clock()
+    if wait_s > 0:
+        sleep(wait_s)
+
+
+def sending(
+    options: SinkOptions, columns: SinkColumns, rows_per_second: float | None
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """For `mapInArrow`: sends the rows of a task and gives their number, in one row."""
+
+    def send(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        from kourou.spark.sink.sending import RowSender
+        from kourou.spark.sink.sink_producer import worker_producer
+
+        context = TaskContext.get()
+        sender = RowSender(
+            options, columns, worker_producer(options), 0 if context is None else context.partitionId()
+        )
+        counts = sender.send(paced(batches, rows_per_second))
+        yield pa.RecordBatch.from_pydict({"rows": [counts.rows], "refused": [counts.refused_rows]})
+
+    return send

@@ -1,14 +1,24 @@
-"""`kourou pipeline stats`: what goes through topics, minute by minute.
+"""`kourou pipeline stats`: traffic of topics per minute.
 
 For each minute of storing and each topic: messages, bytes, their rates, latency from the producer's clock to
-the broker's (median, 99th percentile, most), and the keys that came most. Without a place to write to, a look
-at what is there, or at what comes. With one, a stream that writes each minute once it is over: to a table of
-Parquet exactly once, to a topic at least once.
+the broker's (median, 99th percentile, maximum), and the most frequent keys. Without a destination, a snapshot
+of what is stored, or a live view. With one, a stream that writes each minute once it is over: to a Parquet
+table exactly once, to a topic at least once.
+
+The most frequent keys come from the sketch of Spark's `approx_top_k_accumulate`. Spark's own `approx_top_k`
+omits keys that the sketch cannot prove to be among the first: in a minute with many keys of similar counts,
+that is all of them. The sketch has counts for the keys that it still tracks (Misra-Gries): each is a lower
+bound, too low by at most the sketch's error.
+
+Bytes, little-endian (Apache DataSketches, frequencies ItemsSketch): preamble_longs u8 (low 6 bits; 1: empty),
+version u8, family u8, 5 more bytes, active_items i32, unused i32, stream_weight i64, error i64,
+counts i64[active_items], then for each item: size i32, UTF-8.
 """
 
 from __future__ import annotations
 
 import io
+import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +35,6 @@ from kourou.spark.pipelines.progress import PipelineProgress, ProgressOutput
 from kourou.spark.pipelines.query_start import start_query
 from kourou.spark.pipelines.sql.row_texts import as_json, as_texts, number_columns, text_rows
 from kourou.spark.pipelines.sql.sql import RowPrinter
-from kourou.spark.pipelines.sql.top_keys import TOP_KEYS_TYPE, top_keys
 from kourou.spark.pipelines.written_rows import WrittenRows
 from kourou.spark.source.options import SourceOptions
 
@@ -43,6 +52,15 @@ _SETTINGS: Final = {
 }
 # RocketMQ's own topics are left out by patterns anyway.
 _EVERY_TOPIC: Final = ".*"
+TOP_KEYS_TYPE: Final = "keys array<struct<key: string, messages: bigint>>, is_approximate boolean"
+"""What `top_keys` gives, as fields of a struct in Spark's DDL."""
+
+_PREAMBLE: Final = struct.Struct("<BBB5xiiqq")
+_EMPTY_PREAMBLE_LONGS: Final = 1
+_PREAMBLE_LONGS_MASK: Final = 0x3F
+_VERSION: Final = 1
+_FAMILY: Final = 10
+_SIZE: Final = struct.Struct("<i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,3 +339,22 @@ def _persisted(batch: DataFrame) -> Iterator[None]:
         yield
     finally:
         batch.unpersist()
+
+
+def top_keys(sketch: bytes, top: int) -> tuple[list[tuple[str, int]], bool]:
+    """The first keys with their counts, and whether counts are lower bounds. ValueError: other bytes."""
+    if len(sketch) < _SIZE.size or (sketch[1], sketch[2]) != (_VERSION, _FAMILY):
+        raise ValueError(f"this Spark's sketches have another format: they begin with {sketch[:8].hex()}")
+    if sketch[0] & _PREAMBLE_LONGS_MASK == _EMPTY_PREAMBLE_LONGS:
+        return [], False
+    _, _, _, items, _, _, error = _PREAMBLE.unpack_from(sketch)
+    counts = struct.unpack_from(f"<{items}q", sketch, _PREAMBLE.size)
+    at = _PREAMBLE.size + 8 * items
+    found = []
+    for count in counts:
+        (size,) = _SIZE.unpack_from(sketch, at)
+        at += _SIZE.size
+        found.append((sketch[at : at + size].decode("utf-8", "replace"), count))
+        at += size
+    found.sort(key=lambda each: (-each[1], each[0]))
+    return found[:top], error > 0

@@ -1,8 +1,12 @@
-"""TopicTables: a topic is a table. Views with the names of topics, made when a query names them.
+"""TopicTables: a topic is a table. Views with the names of topics, created when a query names them.
 
-`orders` has the live messages of the topic; with archives those and the archived ones, each message once;
-`orders__live` and `orders__archive` have one side alone. In a stream `orders` is what comes.
-Not here: how archives and topics are put together (union_source.py), what becomes of rows (sql.py).
+`orders` has the live messages of the topic; with archives, those and the archived ones, each message once;
+`orders__live` and `orders__archive` have one side only. In a stream `orders` has the arriving messages.
+Not here: how archives and topics are combined (union_source.py), what happens to rows (sql.py).
+
+Spark does not pass a Python source the columns that a query uses, and some are expensive to build. So they
+are found in the query's text: columns that it does not name are left out; where a query may use columns
+without naming them (`SELECT *`, NATURAL JOIN, …) all stay.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 from kourou.errors import ConfigError
 from kourou.protocol.names import is_inner_topic
 from kourou.spark.pipelines.pipeline_errors import pipeline_errors, short_reason
-from kourou.spark.pipelines.sql.sql_columns import named_columns, named_properties, reads_one_table_once
 from kourou.spark.pipelines.sql.sql_names import quoted, table_names
 from kourou.spark.pipelines.sql.union_source import Archives, union_rows
 from kourou.spark.pipelines.sql.value_forms import ValueForm, form_of, sampled_schema, with_value_columns
@@ -52,6 +55,20 @@ _SAMPLE_ROWS: Final = 1_000
 _NOT_FOUND: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _UNRESOLVED: Final = "UNRESOLVED_COLUMN"
 _MAX_TABLES: Final = 100
+_NOT_CODE: Final = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'", re.S)
+_COUNT_ALL: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
+_STAR: Final = re.compile(r"(?:\bselect|\bdistinct|\ball|[,.(])\s*\*", re.I)
+# Words with which a query may mean columns that it does not name.
+_IMPLICIT: Final = frozenset({"natural", "table", "pivot", "unpivot", "identifier", "describe", "transform"})
+_PROPERTY: Final = re.compile(r"\bproperty_\w+")
+# Words, and the sign of a pipe, behind which a table may be read again.
+_AGAIN: Final = r"\b(?:from|select|table|join|union|except|intersect|minus)\b|\|>"
+_ONE_TABLE: Final = re.compile(
+    rf"^\s*select\b(?:(?!{_AGAIN}).)*\bfrom\s+(?:`[^`]+`|\w+)"
+    r"(?:\s+(?:as\s+)?(?!(?:where|group|order|having|limit|join|cross|inner|left|right|full)\b)\w+)?"
+    rf"\s*(?:(?:where|group|order|having|limit)\b(?:(?!{_AGAIN}).)*)?;?\s*$",
+    re.I | re.S,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,3 +325,27 @@ def _relation(error: object) -> str:
     parameters = error.getMessageParameters() or {}  # type: ignore[attr-defined]
     name = str(parameters.get("relationName", ""))
     return name.removeprefix("`").removesuffix("`").replace("``", "`")
+
+
+def named_columns(sql: str, names: Iterable[str]) -> set[str] | None:
+    """Those of `names` that the query may use; None: it may use all."""
+    text = _COUNT_ALL.sub(" ", _NOT_CODE.sub(" ", sql))
+    words = re.findall(r"\w+", text.lower())
+    if not words or words[0] not in ("select", "with"):
+        return None
+    if _STAR.search(text) or "|>" in text or not _IMPLICIT.isdisjoint(words):
+        return None
+    # A FROM without a SELECT gives all columns.
+    if words.count("from") > words.count("select"):
+        return None
+    return {name for name in names if name.lower() in words}
+
+
+def named_properties(sql: str) -> list[str]:
+    """The columns `property_NAME` that it names, as written."""
+    return sorted(set(_PROPERTY.findall(_NOT_CODE.sub(" ", sql))))
+
+
+def reads_one_table_once(sql: str) -> bool:
+    """Whether filters of the query can only mean one reading of one table."""
+    return _ONE_TABLE.match(_NOT_CODE.sub("''", sql)) is not None

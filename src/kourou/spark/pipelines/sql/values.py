@@ -4,7 +4,7 @@ The columns of a value come first, then those of the message; one with the name 
 `message_` before its own. Each value is parsed once, in a projection, and told apart by a generator above it:
 Spark moves neither conditions nor projections across that, so that no value escapes the check because a
 query does not look at it, and none is parsed again.
-Not here: what becomes of bad records (bad_records.py).
+Not here: what becomes of bad records (run.py).
 """
 
 from __future__ import annotations
