@@ -53,7 +53,6 @@ class QueueProgress:
 
     @property
     def message_queue(self) -> MessageQueue:
-        """The queue."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
 

@@ -37,7 +37,6 @@ class Readiness:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is."""
         return not self.problem
 
 

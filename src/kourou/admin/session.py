@@ -46,7 +46,6 @@ class BrokerAddress:
 
     @property
     def is_master(self) -> bool:
-        """Whether it takes writes."""
         return self.broker_id == MASTER_ID
 
 

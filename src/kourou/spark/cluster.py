@@ -64,7 +64,6 @@ class ClusterProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self.process.pid
 
     def log_tail(self) -> str:

@@ -105,7 +105,6 @@ class StandaloneOptions:
 
     @property
     def log_folder(self) -> Path:
-        """Where the logs are."""
         return self.store / "logs"
 
     def make_folder(self) -> None:

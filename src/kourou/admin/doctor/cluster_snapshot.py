@@ -53,7 +53,6 @@ class BrokerView:
 
     @property
     def where(self) -> str:
-        """As findings name it."""
         return f"broker {self.place.broker_name} ({self.place.address})"
 
 
@@ -67,7 +66,6 @@ class Member:
 
     @property
     def where(self) -> str:
-        """As findings name it."""
         return f"{self.connection.client_id} at {self.connection.client_addr}"
 
 
@@ -111,12 +109,10 @@ class ClusterSnapshot:
 
     @property
     def masters(self) -> list[BrokerView]:
-        """All masters."""
         return [broker for broker in self.brokers if broker.place.is_master]
 
     @property
     def living_masters(self) -> list[BrokerView]:
-        """Masters that answer."""
         return [broker for broker in self.masters if not broker.problem]
 
     @property

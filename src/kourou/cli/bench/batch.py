@@ -70,7 +70,6 @@ class BatchLoad(ProducerLife, SendLoad):
         ]
 
     def counts(self) -> Mapping[str, int]:
-        """Batches and their messages."""
         failed = super().counts()
         messages = failed[SEND_FAILED] + failed[RESPONSE_FAILED]
         return {

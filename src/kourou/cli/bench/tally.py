@@ -75,7 +75,6 @@ class Times:
 
     @property
     def count(self) -> int:
-        """How many there were."""
         return sum(self.buckets.values())
 
     @property
@@ -86,7 +85,6 @@ class Times:
 
     @property
     def peak_ms(self) -> float:
-        """The longest."""
         return self.peak_us / 1000
 
     def percentile_ms(self, percent: float) -> float:

@@ -142,7 +142,6 @@ class TransactionLoad(ProducerLife, SendLoad):
         }
 
     def counts(self) -> Mapping[str, int]:
-        """Sends and checks."""
         checks = self._checks
         return {
             **super().counts(),

@@ -62,7 +62,6 @@ class Session:
 
     @property
     def where(self) -> str:
-        """The cluster, for messages."""
         return ";".join(self.admin.namesrvs)
 
     def show(self, data: Any, show: Callable[[], None]) -> None:

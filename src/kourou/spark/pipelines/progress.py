@@ -123,7 +123,6 @@ class PipelineProgress:
 
     @property
     def seconds(self) -> float:
-        """Since the job began."""
         return self._clock() - self._began
 
     def show(self, reading: Reading) -> None:

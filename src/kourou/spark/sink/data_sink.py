@@ -132,7 +132,6 @@ class BatchWriter(DataSourceArrowWriter):
         return self._delivery.write(iterator, SinkTask.current())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
         self._delivery.commit(_stored(messages), None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

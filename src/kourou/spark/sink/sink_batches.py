@@ -70,7 +70,6 @@ class RowBatch:
 
     @property
     def count(self) -> int:
-        """How many rows."""
         return self.end - self.first
 
     @property
@@ -109,7 +108,6 @@ class SingleRow:
 
     @property
     def topic(self) -> str:
-        """Where to."""
         return self.message.topic
 
     @property

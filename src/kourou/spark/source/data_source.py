@@ -53,7 +53,6 @@ class RocketmqDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As in `spark.read.format("rocketmq")`."""
         return "rocketmq"
 
     @brief_errors()
@@ -70,7 +69,6 @@ class RocketmqDataSource(DataSource):
 
     @brief_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Read what is there."""
         options = self._options(schema)
         if options.store is not None:
             return StoreReader(options, schema)
@@ -90,14 +88,12 @@ class RocketmqDataSource(DataSource):
 
     @brief_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Send what is there."""
         from kourou.spark.sink.data_sink import batch_writer
 
         return batch_writer(schema, sink_options(self.options, schema), overwrite)
 
     @brief_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Send what comes."""
         from kourou.spark.sink.data_sink import stream_writer
 
         return stream_writer(schema, sink_options(self.options, schema), overwrite)
@@ -238,7 +234,6 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief_errors()
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As the options say."""
         return self.driver.default_limit()
 
     @brief_errors()
@@ -284,24 +279,19 @@ class InvalidStreamReader(DataSourceStreamReader):
 
     @brief_errors()
     def initialOffset(self) -> dict[str, Any]:
-        """Say it."""
         raise self._error
 
     @brief_errors()
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Say it."""
         raise self._error
 
     @brief_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Say it."""
         raise self._error
 
     @brief_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Say it."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Say it."""
         raise self._error

@@ -148,7 +148,6 @@ class RecordSpans:
 
     @cached_property
     def store_timestamps(self) -> Int64s:
-        """Milliseconds since 1970."""
         return self._behind_hosts("store_timestamp", STORE_TIMESTAMP_POS, _I64, BORN_V6)
 
     @cached_property

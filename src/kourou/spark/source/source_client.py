@@ -53,7 +53,6 @@ class _UnboundConsumer(AsyncPullConsumer):
     read different things, which brokers would take for a mistake."""
 
     def consumer_data(self) -> Iterable[ConsumerData]:
-        """The group alone."""
         return [msgspec.structs.replace(each, subscription_data_set=[]) for each in super().consumer_data()]
 
 

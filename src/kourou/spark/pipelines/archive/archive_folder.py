@@ -52,17 +52,14 @@ class ArchiveFolder:
 
     @property
     def table(self) -> LakeTable:
-        """The messages."""
         return LakeTable(self.format, self.path, PARTITION_BY, name=self.name, catalog=self.catalog)
 
     @property
     def hidden(self) -> Path:
-        """What is not messages."""
         return self.table.folder / HIDDEN
 
     @property
     def checkpoint(self) -> Path:
-        """How far archiving is."""
         return self.hidden / "checkpoint"
 
     def save(self) -> None:

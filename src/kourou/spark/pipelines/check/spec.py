@@ -116,7 +116,6 @@ class PythonStep:
 
     @property
     def module(self) -> str:
-        """Where the function is."""
         return self.path.partition(":")[0]
 
     @property

@@ -47,7 +47,6 @@ class DeltaLake:
 
     @property
     def data_folder(self) -> Path:
-        """Where files lie."""
         return self._table.folder
 
     @property

@@ -45,7 +45,6 @@ class DataFile:
 
     @property
     def folder(self) -> str:
-        """The partition's folder."""
         return self.path.rpartition("/")[0]
 
 

@@ -61,7 +61,6 @@ class IcebergLake:
 
     @property
     def data_folder(self) -> Path:
-        """Where files lie."""
         found = self._open()
         assert found is not None, "prepare makes it"
         return _local(found.location()) / "data"

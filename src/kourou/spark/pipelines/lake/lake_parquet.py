@@ -74,7 +74,6 @@ class ParquetLake:
 
     @property
     def data_folder(self) -> Path:
-        """Where files lie."""
         return self._folder / HIDDEN / "data"
 
     @property

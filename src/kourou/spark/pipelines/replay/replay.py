@@ -261,7 +261,6 @@ class Replay:
         return no_messages(self._archive, self._topics, format_time(first_ms), format_time(last_ms))
 
     def _tell(self, progress: PipelineProgress, output: ProgressOutput, report: ReplayReport) -> None:
-        """What will be done."""
         state = self._state
         if output.as_json:
             import json
@@ -317,7 +316,6 @@ class _StopRequest(StopRequest):
     """The first is heard behind the slice that is under way, the second at once."""
 
     def note(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """One more."""
         self.times += 1
         if self.times > 1:
             raise KeyboardInterrupt

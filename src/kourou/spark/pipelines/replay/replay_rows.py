@@ -46,7 +46,6 @@ class QueueCount:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue."""
         return MessageQueue(self.topic, self.broker, self.queue_id)
 
 
@@ -70,7 +69,6 @@ class ArchivedRows:
         self._rows = self._left(_within(self._all, from_ms, until_ms), next_offsets)
 
     def _left(self, rows: DataFrame, next_offsets: Mapping[MessageQueue, int]) -> DataFrame:
-        """Without what was sent."""
         from pyspark.sql.functions import broadcast
 
         if not next_offsets:

@@ -88,7 +88,6 @@ class StatsRequest:
 
     @property
     def writes(self) -> bool:
-        """Whether numbers are kept."""
         return self.to_topic is not None or self.parquet is not None
 
     @property
