@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.producer.queue_choice import select_by_hash
 from kourou.client.producer.send_result import SendStatus
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.client.push.push_consumer import AsyncPushConsumer

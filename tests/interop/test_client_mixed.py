@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.producer.queue_choice import select_by_hash
 from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.message import Message, MessageExt

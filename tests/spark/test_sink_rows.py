@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.producer.queue_choice import select_by_hash
 from kourou.errors import NoNameServerError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt

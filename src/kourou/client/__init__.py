@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kourou.client.idempotence.idempotence_stores import MemoryStore, RedisStore, SqliteStore
     from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, SendContext
     from kourou.client.producer.producer_stats import ProducerStats
-    from kourou.client.producer.queue_selectors import (
+    from kourou.client.producer.queue_choice import (
         QueueSelector,
         select_by_hash,
         select_by_machine_room,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from kourou.client.pull.pull_schedule import AsyncPullSchedule, PullContext
     from kourou.client.pull.pulls import PullResult, PullStatus
     from kourou.client.pull.queue_reader import QueueChunk
-    from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook
     from kourou.client.push.consumer_stats import ConsumerStats, TopicStats
+    from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
     from kourou.client.transactions.transaction_producer import Transaction, TransactionSendResult
     from kourou.protocol.compression import CompressionType
     from kourou.transport.settings import ClientTlsConfig
@@ -73,7 +73,7 @@ else:
             "kourou.client.idempotence.idempotence_stores": ("MemoryStore", "RedisStore", "SqliteStore"),
             "kourou.client.producer.producer_hooks": ("EndTransactionContext", "ProducerHook", "SendContext"),
             "kourou.client.producer.producer_stats": ("ProducerStats",),
-            "kourou.client.producer.queue_selectors": (
+            "kourou.client.producer.queue_choice": (
                 "QueueSelector",
                 "select_by_hash",
                 "select_by_machine_room",
@@ -83,7 +83,7 @@ else:
             "kourou.client.pull.pull_schedule": ("AsyncPullSchedule", "PullContext"),
             "kourou.client.pull.pulls": ("PullResult", "PullStatus"),
             "kourou.client.pull.queue_reader": ("QueueChunk",),
-            "kourou.client.push.consume_hooks": ("ConsumeHookContext", "ConsumerHook"),
+            "kourou.client.push.handlers": ("ConsumeHookContext", "ConsumerHook"),
             "kourou.client.push.consumer_stats": ("ConsumerStats", "TopicStats"),
             "kourou.client.transactions.transaction_producer": ("Transaction", "TransactionSendResult"),
             "kourou.protocol.compression": ("CompressionType",),

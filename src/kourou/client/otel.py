@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kourou.client.producer.producer_hooks import ProducerHook, SendContext
-from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook
+from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
 from kourou.protocol.message import Message, MessageExt
 
 if TYPE_CHECKING:

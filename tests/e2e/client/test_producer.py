@@ -11,7 +11,7 @@ import pytest
 
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.producer_hooks import ProducerHook, SendContext
-from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.producer.queue_choice import select_by_hash
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.errors import (
     ClientStateError,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kourou.client.push.consume_result import ConsumeResult
-from kourou.client.push.local_offsets import LocalOffsets
+from kourou.client.push.consumer_offsets import LocalOffsets
 from kourou.errors import StorageError
 from kourou.protocol.bodies import MessageQueue
 from kourou.testing.cluster import cluster

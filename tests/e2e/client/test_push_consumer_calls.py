@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from kourou.client.core.api import ClientApi
-from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook
 from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.trace.trace_data import SubAfterTrace, SubBeforeTrace, TraceContextCode, decode_trace
 from kourou.protocol.bodies import (

@@ -17,8 +17,8 @@ from kourou.client.producer.producer import AsyncProducer
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
 from kourou.client.pull.pull_schedule import AsyncPullSchedule
-from kourou.client.push.consume_hooks import ConsumerHook
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
+from kourou.client.push.handlers import ConsumerHook
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.sync.push_consumer import PushConsumer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer

@@ -1,18 +1,18 @@
 """ClientApi: the requests of a client to name servers and brokers, as typed calls.
 
-Each signs, sends, waits and turns an answer other than success into ResponseError. What to do about
-a failure is its caller's business. Not here: sends (sends.py) and pulls (pulls.py), the two hot ones.
+Each call signs, sends, waits and turns a response other than success into ResponseError. Handling the failure
+is up to the caller. Not here: sends (sends.py) and pulls (pulls.py), the two hot paths.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
 
-from kourou.client.core.first_offsets import FirstOffsets
 from kourou.client.core.namesrv_list import NamesrvList
 from kourou.client.core.settings import ClientSettings
 from kourou.config.properties import parse_properties, properties_dict
@@ -57,6 +57,27 @@ from kourou.protocol.headers.send import (
 )
 from kourou.protocol.headers.transactions import EndTransactionRequestHeader
 from kourou.transport.client import RemotingClient
+
+
+class FirstOffsets:
+    """Remembers where a broker knows a group in a topic, for one client."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str, str]] = set()
+        self._turns: dict[tuple[str, str, str], asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def turn(self, address: str, group: str, topic: str) -> AsyncIterator[None]:
+        """Within it an offset may be told. Until one was, without an error, there is one at a time."""
+        place = address, group, topic
+        if place in self._known:
+            yield
+            return
+        async with self._turns.setdefault(place, asyncio.Lock()):
+            yield
+        self._known.add(place)
+        self._turns.pop(place, None)
+
 
 OFFSET_TIMEOUT_MS: Final = 5_000
 LOCK_TIMEOUT_MS: Final = 1_000

@@ -1,7 +1,8 @@
 """ClientInstance: one client's connections, routes, heartbeats and timers.
 
-Each producer and each consumer has one of its own, with a client id of its own. What the client
-produces and consumes, and who answers what brokers ask of it, says its `ClientRole`.
+Each producer and each consumer has its own instance, with its own client id. A `ClientRole` supplies what the
+client produces and consumes, and the processors for requests of brokers. BrokerFeatures knows which of
+Kourou's extensions each broker offers.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from kourou.client.core.api import ClientApi
-from kourou.client.core.broker_features import BrokerFeatures
 from kourou.client.core.client_blocks import ASYNC_NOT_STARTED
 from kourou.client.core.namesrv_list import NamesrvList
 from kourou.client.core.routes import Routes
 from kourou.client.core.settings import ClientSettings
 from kourou.client.core.stop_once import StopOnce
-from kourou.errors import ClientStateError, KourouError, NoNameServerError, RemotingError
+from kourou.errors import CallTimeoutError, ClientStateError, KourouError, NoNameServerError, RemotingError
 from kourou.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.features import FEATURES_FIELD, Feature, parse_features
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import Connection
 from kourou.transport.pending_calls import Answer
@@ -30,6 +32,69 @@ from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
+
+_ATTRIBUTE: Final = "kourou-features"
+
+
+class BrokerFeatures:
+    """Asks the brokers of one client."""
+
+    def __init__(self, api: ClientApi, client_id: str, request_timeout_ms: int) -> None:
+        self._api = api
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+
+    async def of(self, address: str, max_timeout_ms: int | None = None) -> frozenset[Feature]:
+        """What the broker at `address` offers; it holds for a request that is sent before anything else is
+        waited for. RemotingError when the broker does not answer within the time for a request, or within
+        `max_timeout_ms` if that is less."""
+        connection = self._api.remoting.open_connection(address)
+        if connection is not None:
+            known = connection.attributes.get(_ATTRIBUTE)
+            if isinstance(known, frozenset):
+                return known
+        timeout_ms = self._request_timeout_ms
+        if max_timeout_ms is not None and max_timeout_ms < timeout_ms:
+            timeout_ms = max_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while True:
+                    connection = await self._api.remoting.connection(address)
+                    known = connection.attributes.get(_ATTRIBUTE)
+                    if known is None:
+                        known = connection.attributes[_ATTRIBUTE] = self._request(connection)
+                    if isinstance(known, frozenset):
+                        return known
+                    # Shielded: others wait for the same answer.
+                    answer = await asyncio.shield(known)
+                    # Not left to the callback: an answer that is there already lets nothing else run.
+                    connection.attributes[_ATTRIBUTE] = _announced(answer)
+        except TimeoutError:
+            raise CallTimeoutError(address, RequestCode.HEART_BEAT, timeout_ms) from None
+
+    def _request(self, connection: Connection) -> Answer:
+        body = encode_body(HeartbeatData(client_id=self._client_id))
+        command = self._api.command(RequestCode.HEART_BEAT, body=body)
+        answer = connection.call_nowait(command, self._request_timeout_ms)
+        answer.add_done_callback(_answered(connection))
+        return answer
+
+
+def _answered(connection: Connection) -> Callable[[Answer], None]:
+    def note(answer: Answer) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            del connection.attributes[_ATTRIBUTE]  # the next user asks again
+        else:
+            connection.attributes[_ATTRIBUTE] = _announced(answer.result())
+
+    return note
+
+
+def _announced(command: RemotingCommand) -> frozenset[Feature]:
+    if command.code != ResponseCode.SUCCESS:
+        return frozenset()
+    return parse_features((command.ext_fields or {}).get(FEATURES_FIELD))
+
 
 _NAMESRV_REFRESH_MS: Final = 120_000
 _FIRST_HEARTBEAT_MS: Final = 1_000

@@ -1,4 +1,7 @@
-"""QueueOffsets: questions to brokers about the offsets of a queue, and of a group in it."""
+"""QueueOffsets: requests about the offsets of a queue, and of a group in it.
+
+QueueAddresses finds the broker of a queue, and registers the client there before the first request.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,38 @@ from datetime import datetime
 
 from kourou.argument_types import check_int, is_int, wrong_type
 from kourou.client.core.instance import ClientInstance
-from kourou.client.core.queue_addresses import QueueAddresses
+from kourou.errors import NoRouteError
 from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.bodies.route import MASTER_ID
+
+
+class QueueAddresses:
+    """From the routes, and from the name server if they do not know."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self._instance = instance
+        self._registered: set[str] = set()
+
+    async def find(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+        """The address to ask about `queue`, preferably of that broker; NoRouteError when there is none."""
+        instance = self._instance
+        instance.check_running()
+        address = instance.routes.any_address(queue.broker_name, broker_id)
+        if address is None:
+            # A route from before the broker joined is of no use: ask again.
+            await instance.routes.refresh(queue.topic)
+            address = instance.routes.any_address(queue.broker_name, broker_id)
+        if address is None:
+            raise NoRouteError(
+                queue.topic,
+                f"the name server knows no broker {queue.broker_name!r} of it; is it running and registered?",
+            )
+        if address not in self._registered:
+            # A broker takes no offsets of a group that it has not heard of.
+            self._registered.add(address)
+            if address not in instance.broker_versions:
+                await instance.heartbeat()
+        return address
 
 
 def time_ms(when: datetime | int) -> int:

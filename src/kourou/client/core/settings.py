@@ -1,12 +1,18 @@
-"""What every client may be told, whatever it does; defaults are the Java client's."""
+"""ClientSettings: the options that every client takes; defaults are the Java client's.
+
+Also here: how keyword options are split, checked, and listed in the docstring of a client for `help()`.
+"""
 
 from __future__ import annotations
 
+import enum
+import inspect
 import itertools
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar
 
@@ -14,6 +20,63 @@ from kourou.argument_types import check_field_types
 from kourou.client.core.credentials import Credentials
 from kourou.transport.settings import ClientTlsConfig, ConnectionLimits, RemotingClientConfig
 from kourou.wording import nearest
+
+_ClassT = TypeVar("_ClassT", bound=type[Any])
+
+_INDENT: Final = "    "
+_WIDTH: Final = 100
+
+
+def lists_options(*options: type[Any]) -> Callable[[_ClassT], _ClassT]:
+    """Append the options of these dataclasses, with their defaults, to the docstring of a client."""
+
+    def append(client: _ClassT) -> _ClassT:
+        if client.__doc__ is not None:  # absent under -OO
+            listed = ", ".join(text for each in options for text in _options_of(each))
+            text = f"Options, with their defaults (docs/client-options.md describes each): {listed}."
+            lines = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+            client.__doc__ = "\n".join(
+                [client.__doc__.rstrip(), "", *(_INDENT + line for line in lines), _INDENT]
+            )
+        return client
+
+    return append
+
+
+def _options_of(options: type[Any]) -> list[str]:
+    return [
+        option.name if option.default is MISSING else f"{option.name}={_shown(option.default)}"
+        for option in fields(options)
+        if not option.name.startswith("_")
+    ]
+
+
+def _shown(default: object) -> str:
+    """The default as it can be written; of an object without such a form its type."""
+    if isinstance(default, enum.Enum):
+        return f"{type(default).__name__}.{default.name}"
+    return f"{type(default).__name__}()" if repr(default).startswith("<") else repr(default)
+
+
+def check_hooks(hooks: object, kind: type) -> None:
+    """TypeError unless each of `hooks` has the methods of `kind`, and none of them is async."""
+    methods = [name for name in vars(kind) if not name.startswith("_")]
+    if isinstance(hooks, str) or not isinstance(hooks, Collection):
+        raise TypeError(f"hooks is a list of {kind.__name__} objects, not {hooks!r}")
+    for hook in hooks:
+        if isinstance(hook, type):
+            raise TypeError(f"hooks has objects of a {kind.__name__}, not the class: {hook.__name__}()")
+        for name in methods:
+            method = getattr(hook, name, None)
+            if not callable(method):
+                raise TypeError(
+                    f"hooks has {hook!r}, which has no method {name}: derive it from {kind.__name__}"
+                )
+            if inspect.iscoroutinefunction(method):
+                raise TypeError(
+                    f"{type(hook).__name__}.{name} is async and would not be awaited; make it plain"
+                )
+
 
 DEFAULT_INSTANCE: Final = "DEFAULT"
 _numbers = itertools.count(1)

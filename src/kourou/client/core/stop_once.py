@@ -1,17 +1,31 @@
-"""StopOnce: the end of a client, begun once and awaited by every caller of its `stop`.
+"""StopOnce: the stop of a client, begun once and awaited by every caller of `stop`.
 
-It runs as a task of its own: a caller that is cancelled leaves it running, and a later caller waits for the
-same end.
+It runs as a separate task: a caller that is cancelled leaves it running, and a later caller waits for the
+same stop. Also here: the mark by which a consumer recognises that its own handler calls `stop`, and the
+signals that stop a consumer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextvars import copy_context
-from typing import Any
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar, copy_context
+from typing import Any, Final
 
-from kourou.client.push.handler_scope import mark_handlers_of
+_owner: Final[ContextVar[object]] = ContextVar("kourou_handlers_of", default=None)
+
+
+def mark_handlers_of(owner: object) -> None:
+    """This task or thread runs handlers of `owner` from now on."""
+    _owner.set(owner)
+
+
+def is_handler_of(owner: object) -> bool:
+    """Whether the caller is a handler of `owner`, or was started by one."""
+    return _owner.get() is owner
 
 
 class StopOnce:
@@ -38,3 +52,41 @@ class StopOnce:
     async def wait(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin unless it has begun, and wait for it; what it raises is raised in each waiter."""
         await asyncio.shield(self.begin(work))
+
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def signals_call(work: Callable[[], object]) -> Iterator[None]:
+    """Within it the first SIGTERM or Ctrl-C calls `work`, on the loop; those that follow do what they did
+    before, and so do all afterwards. Only in the main thread, where Python hears of signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    taken: dict[signal.Signals, Any] = {}
+
+    def restore() -> None:
+        while taken:
+            number, before = taken.popitem()
+            asyncio.get_running_loop().remove_signal_handler(number)
+            # None: a handler that was not set from Python, and cannot be set back from there.
+            signal.signal(number, signal.SIG_DFL if before is None else before)
+
+    def on_signal() -> None:
+        restore()
+        work()
+
+    try:
+        for number in _SIGNALS:
+            before = signal.getsignal(number)
+            if before is signal.SIG_IGN:  # as under nohup: whoever started us does not want it
+                continue
+            try:
+                asyncio.get_running_loop().add_signal_handler(number, on_signal)
+            except NotImplementedError:  # Windows
+                break
+            taken[number] = before
+        yield
+    finally:
+        restore()

@@ -1,7 +1,8 @@
-"""Outgoing: from messages to the requests that carry them: checked, numbered, compressed, encoded.
+"""Outgoing: turns messages into requests: checked, given an id, compressed, encoded.
 
-A message gets its unique id here, once: sent again by the application, it goes under the same id. All
-else that a request adds (namespace, transaction, correlation) leaves the message as it was.
+A message gets its unique id here, once: sent again by the application, it keeps the id. Everything else that
+a request adds (namespace, transaction, correlation) leaves the message unchanged. `plan_batches` decides
+which messages share a request.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kourou.client.core.namespaces import Namespace
 from kourou.client.core.unique_id import UniqueIds
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.producer.send_request import SendRequest
-from kourou.protocol.batch import BatchEntry, encode_batch_entries
+from kourou.protocol.batch import BatchEntry, batch_problem, encode_batch_entries
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.compression import compress
 from kourou.protocol.message import Message
@@ -25,6 +26,58 @@ from kourou.protocol.properties import (
     encode_properties,
     properties_to_bytes,
 )
+
+# Of an entry of a batch, besides body and properties.
+_ENTRY_BYTES: Final = 22
+# Room for what a message gets before it is sent: its unique id.
+_ADDED_BYTES: Final = 80
+_ALONE: Final = (
+    MessageConst.PROPERTY_DELAY_TIME_LEVEL,
+    MessageConst.PROPERTY_TIMER_DELAY_SEC,
+    MessageConst.PROPERTY_TIMER_DELAY_MS,
+    MessageConst.PROPERTY_TIMER_DELIVER_MS,
+    MessageConst.PROPERTY_MESSAGE_TYPE,
+)
+
+
+def plan_batches(messages: Sequence[Message], max_batch_bytes: int) -> list[list[int]]:
+    """The positions in `messages` of those that travel together. A larger message goes alone.
+
+    >>> a, b = Message("A", b"1"), Message("B", b"2")
+    >>> plan_batches([a, b, a], 1000)
+    [[0, 2], [1]]
+    """
+    batches: list[list[int]] = []
+    open_batches: dict[tuple[str, bool], tuple[list[int], int]] = {}
+    for index, message in enumerate(messages):
+        if not _may_join(message):
+            batches.append([index])
+            continue
+        kind = (message.topic, message.wait_store_msg_ok)
+        size = entry_bytes(message)
+        batch, filled = open_batches.get(kind, ([], max_batch_bytes))
+        if filled + size > max_batch_bytes:
+            batch, filled = [], 0
+            batches.append(batch)
+        batch.append(index)
+        open_batches[kind] = (batch, filled + size)
+    return batches
+
+
+def entry_bytes(message: Message) -> int:
+    """At most so many bytes a message takes in a batch."""
+    properties = sum(len(name) + len(value) + 2 for name, value in message.properties.items())
+    # Not ASCII takes up to three bytes a character; one too many is better than a batch too large.
+    if not all(value.isascii() and name.isascii() for name, value in message.properties.items()):
+        properties *= 3
+    return _ENTRY_BYTES + _ADDED_BYTES + len(message.body) + properties
+
+
+def _may_join(message: Message) -> bool:
+    if any(message.get_property(name) for name in _ALONE):
+        return False
+    return batch_problem([message]) is None
+
 
 REPLY: Final = "reply"
 _SEND: Final = RequestCode.SEND_MESSAGE_V2.value

@@ -1,27 +1,246 @@
-"""PendingSend: one send under way, from the first attempt to the result.
+"""PendingSend: one send in flight, from the first attempt to the result.
 
-It is told what happens (written, answered, failed, timed_out) and says so to whoever runs it; it decides
-nothing. While it waits for a route or a connection it has a timer of its own; once it is written the
-connection's table of calls watches the time, and tells it the answer without a turn of the loop.
+It reports events (written, answered, failed, timed out) to `Sends`, which makes the decisions. While it waits
+for a route or a connection it has its own timer; once it is written, the connection's table of calls watches
+the deadline and delivers the response without an iteration of the loop. InFlight bounds how many there are,
+BrokerSendQueue keeps those to one broker in order. `is_retriable` follows Java 5.x: network errors are
+retried, and responses whose code says that another broker may accept the message. A send to a queue chosen by
+the caller is not retried.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
-from kourou.client.producer.broker_send_queue import BrokerSendQueue, QueuedSend
 from kourou.client.producer.producer_hooks import SendContext
 from kourou.client.producer.send_request import SendRequest
 from kourou.client.producer.send_result import SendResult
+from kourou.errors import (
+    ConnectError,
+    ConnectionLostError,
+    NoRouteError,
+    RemotingError,
+    ResponseError,
+    TooManyRequestsError,
+)
 from kourou.protocol.bodies.message_queue import MessageQueue
+from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import CommandHead
 from kourou.protocol.message import Message
+from kourou.transport.client import RemotingClient
 from kourou.transport.connection import Connection
+from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from kourou.client.producer.sends import Sends
+
+
+class InFlight:
+    """Counts sends under way. On one loop."""
+
+    __slots__ = ("_idle", "_loop", "_waiters", "count", "max_bytes", "max_count", "size_bytes")
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self.max_count = max_count
+        self.max_bytes = max_bytes
+        self.count = 0
+        self.size_bytes = 0
+
+    def try_enter(self, size_bytes: int) -> bool:
+        """Get in if there is room and nobody waits."""
+        if self._waiters or (self.count and not self._has_room(size_bytes)):
+            return False
+        self.count += 1
+        self.size_bytes += size_bytes
+        return True
+
+    async def enter(self, size_bytes: int, deadline: float) -> None:
+        """Get in, at the latest at `deadline` of the loop's clock; then TimeoutError."""
+        if self.try_enter(size_bytes):
+            return
+        waiter = (self._loop.create_future(), size_bytes)
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await waiter[0]
+        except BaseException:
+            if waiter[0].done() and not waiter[0].cancelled():
+                self.leave(size_bytes)  # let in and given up in the same moment
+            elif waiter in self._waiters:
+                self._waiters.remove(waiter)
+                self._let_in()  # a smaller one behind may fit now
+            raise
+
+    def leave(self, size_bytes: int) -> None:
+        """One send is over."""
+        self.count -= 1
+        self.size_bytes -= size_bytes
+        if self._waiters:
+            self._let_in()
+        if not self.count and self._idle:
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is under way."""
+        while self.count:
+            waiter = self._loop.create_future()
+            self._idle.append(waiter)
+            await waiter
+
+    def _has_room(self, size_bytes: int) -> bool:
+        if not self.count:
+            return True
+        return self.count < self.max_count and self.size_bytes + size_bytes <= self.max_bytes
+
+    def _let_in(self) -> None:
+        while self._waiters and self._has_room(self._waiters[0][1]):
+            waiter, size_bytes = self._waiters.popleft()
+            if not waiter.done():
+                self.count += 1
+                self.size_bytes += size_bytes
+                waiter.set_result(None)
+
+
+class QueuedSend(Protocol):
+    """What goes through a send_queue."""
+
+    def write_to(self, connection: Connection) -> None:
+        """Send it now. Never raises."""
+
+    def wait_in(self, place: dict[QueuedSend, None]) -> None:
+        """Enter `place`, and leave it when the time is over."""
+
+    def attempt_failed(self, error: Exception) -> None:
+        """This broker cannot be reached."""
+
+
+class BrokerSendQueue:
+    """Sends to one address. `announce` is called with each new connection, before anything is sent."""
+
+    __slots__ = (
+        "_connection",
+        "_draining",
+        "_announce",
+        "_remoting",
+        "_tasks",
+        "address",
+        "answers",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        address: str,
+        remoting: RemotingClient,
+        tasks: TaskOwner,
+        announce: Callable[[str, Connection], None],
+    ) -> None:
+        self.address = address
+        self._announce = announce
+        self.answers = 0
+        """How many sends were answered: whether the broker is alive."""
+        self._remoting = remoting
+        self._tasks = tasks
+        self._connection: Connection | None = None
+        self.waiting: dict[QueuedSend, None] = {}
+        """Those that are not written yet, in order."""
+        self._draining = False
+
+    def ready(self) -> Connection | None:
+        """The connection, if it is open, takes bytes, and nobody waits for it."""
+        connection = self._connection
+        if connection is None or connection.closed or connection.is_write_paused or self._draining:
+            return None
+        return connection
+
+    def wait(self, send: QueuedSend) -> None:
+        """Write `send` when those before it are written."""
+        send.wait_in(self.waiting)
+        if not self._draining:
+            self._draining = True
+            self._tasks.start(self._drain(), f"send_queue-{self.address}")
+
+    async def _drain(self) -> None:
+        try:
+            while self.waiting:
+                await self._drain_once()
+        finally:
+            self._draining = False
+
+    async def _drain_once(self) -> None:
+        try:
+            connection = await self._remoting.connection(self.address)
+        except Exception as error:
+            # Those that try again, and have no other broker, wait here once more.
+            for send in self._take_all():
+                send.attempt_failed(error)
+            return
+        if connection is not self._connection:
+            self._connection = connection
+            self._announce(self.address, connection)
+        await connection.wait_writable()
+        while self.waiting and not connection.closed and not connection.is_write_paused:
+            send = next(iter(self.waiting))
+            del self.waiting[send]
+            send.write_to(connection)
+
+    def _take_all(self) -> list[QueuedSend]:
+        taken = list(self.waiting)
+        self.waiting.clear()
+        return taken
+
+
+RETRY_CODES: Final = frozenset(
+    int(code)
+    for code in (
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    )
+)
+"""Answers after which another broker is asked (`retryResponseCodes`)."""
+
+_CONTAINER_HINT: Final = (
+    "that is the address the broker advertises; if clients cannot reach it (a container's address?), "
+    "set brokerIP1 at the broker"
+)
+
+
+def is_retriable(error: Exception) -> bool:
+    """Whether another broker, or another moment, may take the message."""
+    if isinstance(error, ResponseError):
+        return error.code in RETRY_CODES
+    if isinstance(error, RemotingError):
+        return error.retriable and not isinstance(error, TooManyRequestsError)
+    return isinstance(error, NoRouteError)
+
+
+def is_route_stale(error: Exception) -> bool:
+    """Whether the broker may be gone, so that the name server is worth asking."""
+    return isinstance(error, ConnectError | ConnectionLostError | NoRouteError)
+
+
+def describe_attempt(broker_name: str, address: str, error: Exception) -> str:
+    """One attempt, as a user reads it."""
+    if isinstance(error, ResponseError):
+        return f"broker {broker_name} at {address} answered code {error.code}: {error.remark}"
+    hint = f" ({_CONTAINER_HINT})" if isinstance(error, ConnectError) else ""
+    return f"broker {broker_name}: {error}{hint}"
+
 
 ChooseQueue = Callable[[Sequence[MessageQueue]], MessageQueue]
 """How the sender of a message chooses its queue."""

@@ -17,26 +17,21 @@ from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.message_checks import check_group
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
+from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.unique_id import shared_unique_ids
-from kourou.client.producer.batches import plan_batches
-from kourou.client.producer.outgoing import Outgoing
+from kourou.client.producer.outgoing import Outgoing, plan_batches
 from kourou.client.producer.pending_send import ChooseQueue
 from kourou.client.producer.producer_groups import enter_group, leave_group
 from kourou.client.producer.producer_hooks import checked_hooks
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions, split_keywords
 from kourou.client.producer.producer_stats import ProducerStats
-from kourou.client.producer.queue_choice import QueueChoice
-from kourou.client.producer.queue_selectors import QueueSelector
-from kourou.client.producer.recall import broker_of_handle
+from kourou.client.producer.queue_choice import QueueChoice, QueueSelector
 from kourou.client.producer.request_reply import Requests, reply_to
 from kourou.client.producer.send_request import SendRequest
-from kourou.client.producer.send_result import SendResult, split_result
+from kourou.client.producer.send_result import SendResult, broker_of_handle, split_result
 from kourou.client.producer.sends import Sends
-from kourou.client.trace.trace_dispatcher import TraceDispatcher
-from kourou.client.trace.trace_hook import ProducerTrace
+from kourou.client.trace.producer_trace import ProducerTrace, TraceDispatcher
 from kourou.errors import (
     CallTimeoutError,
     ClientStateError,

@@ -1,7 +1,7 @@
 """ProducerHook: where an application looks in on what its producer sends.
 
 A hook's methods are called on the producer's loop, once per attempt, and must be quick. What they raise
-is logged and changes nothing. Not here: trace and telemetry, which are hooks (trace_hook.py).
+is logged and changes nothing. Not here: trace and telemetry, which are hooks (producer_trace.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from kourou.client.core.hook_checks import check_hooks
+from kourou.client.core.settings import check_hooks
 from kourou.client.producer.send_result import SendResult
 from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.bodies.message_queue import MessageQueue

@@ -4,7 +4,7 @@ The usual way costs no task and no turn of the loop: the route is known, the con
 request is written with all others of the pass, and the answer is given to the sender's future. What has
 to wait (for a route, for a connection, for a broker that reads slowly) waits in order, so that messages
 of one sender to one queue stay in order unless an attempt fails.
-Not here: what is in a request (outgoing.py), what is worth a retry (send_retry.py).
+Not here: what is in a request (outgoing.py), what is worth a retry (pending_send.py).
 """
 
 from __future__ import annotations
@@ -15,16 +15,22 @@ from typing import Final
 
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.routes import TopicRoute
-from kourou.client.producer.broker_send_queue import BrokerSendQueue, QueuedSend
-from kourou.client.producer.fault_tolerance import LatencyFaults, QueuePicker
-from kourou.client.producer.in_flight import InFlight
-from kourou.client.producer.pending_send import ChooseQueue, PendingSend
+from kourou.client.producer.pending_send import (
+    BrokerSendQueue,
+    ChooseQueue,
+    InFlight,
+    PendingSend,
+    QueuedSend,
+    describe_attempt,
+    is_retriable,
+    is_route_stale,
+)
 from kourou.client.producer.producer_hooks import ProducerHook, SendContext, call_hooks
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.producer.producer_stats import ProducerCounters
+from kourou.client.producer.queue_choice import LatencyFaults, QueuePicker
 from kourou.client.producer.send_request import ONEWAY, SendFrames, SendRequest
 from kourou.client.producer.send_result import SEND_STATUSES, SendResult, SendStatus, send_result
-from kourou.client.producer.send_retry import describe_attempt, is_retriable, is_route_stale
 from kourou.errors import (
     CallTimeoutError,
     ClientStateError,

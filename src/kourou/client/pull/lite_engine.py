@@ -1,32 +1,37 @@
-"""LiteEngine: the parts of a started lite pull consumer, put together, and their end in order.
+"""LiteEngine: the parts of a started lite pull consumer, how they are wired, and how they stop.
 
-Not here: what users call (lite_pull_consumer.py), what brokers ask (lite_calls.py).
+LiteCalls handles the requests of brokers. Not here: the methods that users call (lite_pull_consumer.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 
 from kourou.client.core.cancellable_tasks import CancellableTasks
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.queue_addresses import QueueAddresses
-from kourou.client.core.queue_offsets import QueueOffsets
-from kourou.client.core.subscription import now_ms, subscription_refused
-from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.core.queue_offsets import QueueAddresses, QueueOffsets
+from kourou.client.core.subscription import Subscriptions, now_ms, subscription_refused
 from kourou.client.pull.lite_pull_options import LitePullOptions
-from kourou.client.pull.lite_pulls import LitePulls
-from kourou.client.pull.lite_queue import LiteQueue
-from kourou.client.pull.queue_pulls import QueuePulls
+from kourou.client.pull.lite_pulls import LitePulls, LiteQueue
+from kourou.client.pull.pulls import QueuePulls
 from kourou.client.push.assigned_queue import AssignedQueue
-from kourou.client.push.consumer_offsets import stored_offsets
+from kourou.client.push.consumer_calls import GroupCalls
+from kourou.client.push.consumer_offsets import StartOffset, stored_offsets
 from kourou.client.push.rebalance import Rebalancer
-from kourou.client.push.start_offset import StartOffset
 from kourou.errors import ClientStateError, ResponseError
-from kourou.protocol.bodies import MessageQueue, SubscriptionData
+from kourou.protocol.bodies import (
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageQueue,
+    ProcessQueueInfo,
+    SubscriptionData,
+)
 from kourou.protocol.message import MessageExt
+from kourou.protocol.versions import CURRENT_VERSION, version_desc
 
 _log = logging.getLogger(__name__)
 
@@ -247,3 +252,50 @@ class LiteEngine:
     def progress(self) -> Iterable[LiteQueue]:
         """Every queue, in order."""
         return [self.pulls.queues[queue] for queue in sorted(self.pulls.queues)]
+
+
+class LiteCalls(GroupCalls[LiteEngine]):
+    """Answers for one lite pull consumer."""
+
+    def __init__(
+        self,
+        group: str,
+        options: LitePullOptions,
+        engine: Callable[[], LiteEngine | None],
+        subscriptions: Callable[[], list[SubscriptionData]],
+    ) -> None:
+        super().__init__(group, engine)
+        self._options = options
+        self._subscriptions = subscriptions
+
+    def _offsets_of(self, engine: LiteEngine) -> Mapping[MessageQueue, int]:
+        return {lite.queue: lite.done_offset for lite in engine.progress() if lite.done_offset is not None}
+
+    def _info_of(self, engine: LiteEngine, *, with_stacks: bool) -> ConsumerRunningInfo:
+        return ConsumerRunningInfo(
+            properties=self._properties(engine),
+            subscription_set=self._subscriptions(),
+            mq_table={lite.queue: _described(lite) for lite in engine.progress()},
+        )
+
+    def _properties(self, engine: LiteEngine) -> dict[str, str]:
+        """Every setting as text; mqadmin fails without some of the PROP_ entries."""
+        settings = {field.name: str(getattr(self._options, field.name)) for field in fields(self._options)}
+        return settings | {
+            "consumerGroup": self._group,
+            "PROP_NAMESERVER_ADDR": "".join(f"{each};" for each in engine.instance.namesrvs.addresses),
+            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.value,
+            "PROP_CLIENT_VERSION": version_desc(CURRENT_VERSION),
+            "PROP_CONSUMER_START_TIMESTAMP": str(engine.started_ms),
+            "PROP_CONSUMEORDERLY": "false",
+            "PROP_THREADPOOL_CORE_SIZE": "0",
+        }
+
+
+def _described(lite: LiteQueue) -> ProcessQueueInfo:
+    return ProcessQueueInfo(
+        commit_offset=-1 if lite.done_offset is None else lite.done_offset,
+        cached_msg_count=lite.count,
+        cached_msg_size_in_mib=lite.size_bytes >> 20,
+        dropped=lite.is_dropped,
+    )

@@ -24,18 +24,16 @@ from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.message_checks import check_group, check_topic
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
+from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.subscription import (
     ExpressionType,
     Subscription,
+    Subscriptions,
     subscription_data,
     warn_of_unlikely_tags,
 )
-from kourou.client.core.subscriptions import Subscriptions
-from kourou.client.pull.lite_calls import LiteCalls
-from kourou.client.pull.lite_engine import LiteEngine
+from kourou.client.pull.lite_engine import LiteCalls, LiteEngine
 from kourou.client.pull.lite_pull_options import LitePullKeywords, LitePullOptions, split_lite_keywords
 from kourou.errors import ClientStateError, KourouError
 from kourou.protocol.bodies import ConsumerData, ConsumeType, MessageQueue, SubscriptionData

@@ -17,14 +17,10 @@ from kourou.client.core.client_blocks import AsyncBlockOnly
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.message_checks import check_group
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.queue_addresses import QueueAddresses
-from kourou.client.core.queue_offsets import QueueOffsets
-from kourou.client.core.settings import ClientOptions, ClientSettings, check_option_names
+from kourou.client.core.queue_offsets import QueueAddresses, QueueOffsets
+from kourou.client.core.settings import ClientOptions, ClientSettings, check_option_names, lists_options
 from kourou.client.core.subscription import ExpressionType, subscription_data, warn_of_unlikely_tags
-from kourou.client.pull.pulls import PULL_TIMEOUT_MS as SUSPENDED_PULL_TIMEOUT_MS
-from kourou.client.pull.pulls import PullResult
-from kourou.client.pull.queue_pulls import PULL_TIMEOUT_MS, QueuePulls
+from kourou.client.pull.pulls import PULL_TIMEOUT_MS, SUSPENDED_PULL_TIMEOUT_MS, PullResult, QueuePulls
 from kourou.protocol.bodies import (
     ConsumeFromWhere,
     ConsumerData,

@@ -20,8 +20,7 @@ from kourou.client.core.message_checks import check_topic
 from kourou.client.core.settings import ClientOptions
 from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.strategies import AllocateAveragely, AllocateStrategy
-from kourou.client.core.subscription import Subscription, subscription_data
-from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.core.subscription import Subscription, Subscriptions, subscription_data
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consumer_offsets import ConsumerOffsets, stored_offsets

@@ -1,8 +1,8 @@
-"""QueueReader: a queue's records in bulk, as they are stored: for exports, Spark and other big readers.
+"""QueueReader: the records of a queue in bulk, as they are stored: for exports, Spark and other bulk readers.
 
-The range to read is cut into slices (read_plan.py), and several are asked for at once. With a filter an
-answer may go beyond any number of messages, so then one pull is under way at a time, though still ahead of
-who reads. Not here: groups, commits, single messages that fail (the consumers).
+The range to read is split into slices (ReadPlan), and several are requested at once. With a filter a response
+may cover any number of messages, so only one pull is in flight, though still ahead of the reader.
+Not here: groups, commits, retries of single messages (the consumers).
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from typing import Final, NamedTuple, Self, Unpack
 
 from kourou.argument_types import check_int, wrong_type
 from kourou.client.core.client_blocks import AsyncBlockOnly
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientOptions, ClientSettings
+from kourou.client.core.settings import ClientOptions, ClientSettings, lists_options
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
 from kourou.client.pull.pulls import PullResult, PullStatus
-from kourou.client.pull.read_plan import MAX_SLICE, ReadPlan, Slice
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import ResponseCode
@@ -31,6 +29,69 @@ from kourou.protocol.record import QUEUE_OFFSET_POS, record_positions
 from kourou.protocol.tags import SUB_ALL
 
 _log = logging.getLogger(__name__)
+
+FIRST_SLICE: Final = 1_024
+MAX_SLICE: Final = 16_384
+"""More is not asked for at once: brokers give no more, whatever the messages' size."""
+
+
+class Slice(NamedTuple):
+    """Offsets from `begin` up to, and without, `end`."""
+
+    begin: int
+    end: int
+
+
+class ReadPlan:
+    """The way from `begin` to `end`. With `is_whole` all that is left is one slice: for a filter, whose
+    answers end somewhere."""
+
+    def __init__(self, begin: int, end: int, *, is_whole: bool = False) -> None:
+        self.position = begin
+        """Everything before was given to the reader."""
+        self.end = max(begin, end)
+        self._is_whole = is_whole
+        self._size = FIRST_SLICE
+        self._is_growing = True
+        # In order, and the first of them is the next to ask for.
+        self._unasked = [Slice(begin, end)] if begin < end else []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the reader has all."""
+        return self.position >= self.end
+
+    @property
+    def next_begin(self) -> int | None:
+        """Where the next slice to ask for begins; None when all are asked for."""
+        return self._unasked[0].begin if self._unasked else None
+
+    def ask(self) -> Slice:
+        """The next slice to ask for."""
+        first = self._unasked.pop(0)
+        if self._is_whole or first.end - first.begin <= self._size:
+            return first
+        asked = Slice(first.begin, first.begin + self._size)
+        self._unasked.insert(0, Slice(asked.end, first.end))
+        return asked
+
+    def answered(self, asked: Slice, next_offset: int) -> None:
+        """The slice at `position` was answered up to `next_offset`; the reader gets that now."""
+        assert asked.begin == self.position < next_offset, "slices are answered in order, and move on"
+        self.position = min(next_offset, asked.end)
+        if not self._is_whole:
+            self._learn(asked.end - asked.begin, self.position - asked.begin)
+        if self.position < asked.end:
+            self._unasked.insert(0, Slice(self.position, asked.end))
+
+    def _learn(self, asked: int, given: int) -> None:
+        if given < asked:
+            self._is_growing = False
+            self._size = max(1, given - given // 16)
+        elif asked >= self._size:
+            more = self._size if self._is_growing else max(1, self._size // 128)
+            self._size = min(MAX_SLICE, self._size + more)
+
 
 DEFAULT_MAX_BYTES: Final = 4 * 1024 * 1024
 _RETRY_PAUSE_S: Final = 1.0

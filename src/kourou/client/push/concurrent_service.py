@@ -4,7 +4,7 @@ What a handler fails on is sent back to the broker, which has it come again afte
 takes it, it is tried here again after 5 s. A handler that takes longer than `consume_timeout_ms` is
 given up as in Java: its messages are sent back with delay level 3. An async one is cancelled and its
 worker goes on; a plain one cannot be, so its thread stays taken until it returns.
-Async handlers run in tasks of the loop (worker_pool.py), plain ones in threads (sync_handler_calls.py).
+Async handlers run in tasks of the loop (worker_pool.py), plain ones in threads (handler_calls.py).
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import time
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.core.subscription import Subscriptions
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult, done_count
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
-from kourou.client.push.handler_calls import HandlerCalls
+from kourou.client.push.handler_calls import HandlerCalls, SyncHandlerCall
 from kourou.client.push.send_back import SendBack
-from kourou.client.push.sync_handler_calls import SyncHandlerCall
 from kourou.client.push.worker_pool import Worker, WorkerPool
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import is_retry_topic

@@ -1,29 +1,52 @@
-"""ConsumerCalls: what brokers ask of a push consumer; besides what they ask of any, to consume a message
-now (309), for `mqadmin`."""
+"""Requests that brokers send to a consumer, on their own account or for `mqadmin`.
+
+To any consumer (GroupCalls): the group changed (40), reset offsets (220), report offsets (221), report state
+(307); the first two have no response. To a push consumer also: consume a message now (309).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import threading
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from kourou.client.core.group_calls import GroupCalls
+from kourou.client.core.instance import ClientInstance
+from kourou.client.core.subscription import Subscriptions
+from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.consumer_offsets import ConsumerOffsets
+from kourou.client.push.consumer_options import ConsumerOptions
+from kourou.client.push.consumer_stats import StatsTable
 from kourou.client.push.handler_calls import Outcome
+from kourou.client.push.rebalance import Rebalancer
 from kourou.client.push.worker_pool import Worker
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
+    ConsumeType,
+    GetConsumerStatusBody,
     MessageQueue,
+    ResetOffsetBody,
+    decode_body,
     encode_body,
 )
 from kourou.protocol.codes import RequestCode, ResponseCode
-from kourou.protocol.headers.clients import ConsumeMessageDirectlyResultRequestHeader
+from kourou.protocol.headers.clients import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+)
+from kourou.protocol.headers.offsets import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
 from kourou.protocol.record import decode_record
+from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
@@ -31,6 +54,144 @@ if TYPE_CHECKING:
     from kourou.client.push.push_engine import PushEngine
 
 _log = logging.getLogger(__name__)
+
+
+class Engine(Protocol):
+    """What consumes for a group."""
+
+    instance: ClientInstance
+    rebalancer: Rebalancer
+
+    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> Coroutine[Any, Any, None]:
+        """Go on at these offsets."""
+
+
+EngineT = TypeVar("EngineT", bound=Engine)
+
+
+class GroupCalls(ABC, Generic[EngineT]):
+    """Answers for one consumer. `engine` is None until it is started."""
+
+    def __init__(self, group: str, engine: Callable[[], EngineT | None]) -> None:
+        self._group = group
+        self._find_engine = engine
+
+    def processors(self) -> Mapping[int, Processor]:
+        """Who answers which request."""
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._ids_changed,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offset,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
+        }
+
+    @abstractmethod
+    def _offsets_of(self, engine: EngineT) -> Mapping[MessageQueue, int]:
+        """How far the consumer is in each of its queues."""
+
+    @abstractmethod
+    def _info_of(self, engine: EngineT, *, with_stacks: bool) -> ConsumerRunningInfo:
+        """Its settings and its state."""
+
+    def _engine(self, group: str) -> EngineT:
+        engine = self._find_engine()
+        if engine is None or group != self._group:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the consumer group <{group}> does not exist in this consumer"
+            )
+        return engine
+
+    def _ids_changed(self, request: Request) -> None:
+        group = request.header(NotifyConsumerIdsChangedRequestHeader).consumer_group
+        self._engine(group).rebalancer.wake()
+
+    def _reset_offset(self, request: Request) -> None:
+        header = request.header(ResetOffsetRequestHeader)
+        offsets = decode_body(request.body, ResetOffsetBody).offset_table
+        engine = self._engine(header.group)
+        engine.instance.tasks.start(engine.reset_offsets(header.topic, offsets), "reset offsets")
+
+    def _status(self, request: Request) -> None:
+        header = request.header(GetConsumerStatusRequestHeader)
+        table = {
+            queue: queue_offset
+            for queue, queue_offset in self._offsets_of(self._engine(header.group)).items()
+            if not header.topic or queue.topic == header.topic
+        }
+        request.reply(body=encode_body(GetConsumerStatusBody(message_queue_table=table)))
+
+    def _running_info(self, request: Request) -> None:
+        header = request.header(GetConsumerRunningInfoRequestHeader)
+        engine = self._engine(header.consumer_group)
+        request.reply(body=encode_body(self._info_of(engine, with_stacks=header.jstack_enable)))
+
+
+# Java's names of our settings, where tools may look for them.
+_JAVA_NAMES: Final = {
+    "model": "messageModel",
+    "consume_from": "consumeFromWhere",
+    "strategy": "allocateMessageQueueStrategy",
+    "concurrency": "consumeThreadMax",
+    "batch_size": "consumeMessageBatchMaxSize",
+    "pull_batch_size": "pullBatchSize",
+    "pull_interval_ms": "pullInterval",
+    "max_reconsume_times": "maxReconsumeTimes",
+    "consume_timeout_ms": "consumeTimeout",
+    "suspend_ms": "suspendCurrentQueueTimeMillis",
+    "pull_threshold_messages": "pullThresholdForQueue",
+    "pull_threshold_bytes": "pullThresholdSizeForQueue",
+    "max_span": "consumeConcurrentlyMaxSpan",
+}
+
+
+def running_info(
+    *,
+    group: str,
+    options: ConsumerOptions,
+    namesrv_addresses: tuple[str, ...],
+    started_ms: int,
+    subscriptions: Subscriptions,
+    assigned: dict[MessageQueue, AssignedQueue],
+    offsets: ConsumerOffsets,
+    stats: StatsTable,
+    with_stacks: bool,
+) -> ConsumerRunningInfo:
+    """Everything that tools show; mqadmin fails without some of the PROP_ entries."""
+    settings = {_JAVA_NAMES.get(name, name): text for name, text in options.as_texts().items()}
+    settings |= {
+        "consumerGroup": group,
+        "messageModel": options.message_model.value,
+        "consumeFromWhere": options.consume_from_where.value,
+        "consumeTimestamp": str(options.consume_timestamp_ms),
+        "allocateMessageQueueStrategy": options.strategy.name,
+        "consumeThreadMin": str(options.concurrency),
+        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in namesrv_addresses),
+        "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
+        "PROP_CLIENT_VERSION": version_desc(CURRENT_VERSION),
+        "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
+        "PROP_CONSUMEORDERLY": str(options.orderly).lower(),
+        "PROP_THREADPOOL_CORE_SIZE": str(options.concurrency),
+    }
+    return ConsumerRunningInfo(
+        properties=settings,
+        subscription_set=subscriptions.data(),
+        mq_table={
+            queue: each.describe(commit_offset=-1 if (known := offsets.known(queue)) is None else known)
+            for queue, each in sorted(assigned.items())
+        },
+        status_table={topic: stats.status(topic) for topic in subscriptions.topics},
+        jstack=_stacks() if with_stacks else None,
+    )
+
+
+def _stacks() -> str:
+    """Where every thread is, as Java's `jstack` shows it."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
+
 
 _RESULTS: Final = {
     ConsumeResult.SUCCESS: CMResult.CR_SUCCESS,

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from kourou.argument_types import check_field_types
 from kourou.client.core.settings import ClientOptions, ClientSettings, split_options
 from kourou.client.core.strategies import AllocateAveragely, AllocateStrategy, check_strategy
-from kourou.client.push.consume_hooks import ConsumerHook, check_consumer_hooks
+from kourou.client.push.handlers import ConsumerHook, check_consumer_hooks
 from kourou.protocol.bodies import ConsumeFromWhere, MessageModel
 
 ConsumeFrom = Literal["last", "first"] | datetime

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from kourou.client.push.handler_scope import mark_handlers_of
+from kourou.client.core.stop_once import mark_handlers_of
 
 _log = logging.getLogger(__name__)
 

@@ -1,19 +1,23 @@
-"""Handlers: what a user gives us to consume messages with, in all its shapes.
+"""Handlers: the functions and hooks that a user supplies to consume messages, in all their forms.
 
-A handler takes a message, or a list of them when `batch_size` is above 1; with two required parameters,
-or one that is named `context`, it gets a ConsumeContext too. An `async def` runs on the loop, anything
-else in a thread of the consumer.
+A handler takes a message, or a list of them when `batch_size` is above 1; with two required parameters, or
+one named `context`, it gets a ConsumeContext too. An `async def` runs on the loop, any other handler in a
+thread of the consumer. A hook is called on the loop before and after each handler and must be quick. One that
+raises is logged, and consuming continues.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
+from kourou.client.core.failure_log import FailureLog, kind_of
+from kourou.client.core.settings import check_hooks
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
+from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from kourou.wording import counted
 
@@ -110,3 +114,62 @@ def _takes_context(function: Callable[..., Any]) -> bool:
             "ConsumeContext as second"
         )
     return len(required) == 2 or (len(positional) > 1 and positional[1].name == "context")
+
+
+@dataclass(slots=True)
+class ConsumeHookContext:
+    """What a hook sees: the same object before and after a handler."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[MessageExt]
+    result: ConsumeResult | None = None
+    """None before, and when the handler was given up."""
+    error: BaseException | None = None
+    """What the handler raised."""
+    is_timeout: bool = False
+    elapsed_ms: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)
+    """For the hook's own use, from before to after."""
+
+
+class ConsumerHook:
+    """Override what is of interest.
+
+    >>> class Log(ConsumerHook):
+    ...     def after_consume(self, context: ConsumeHookContext) -> None:
+    ...         print(context.queue.topic, context.result, context.elapsed_ms)
+    """
+
+    def before_consume(self, context: ConsumeHookContext) -> None:
+        """A handler is about to be called."""
+
+    def after_consume(self, context: ConsumeHookContext) -> None:
+        """It has returned or raised, or was given up."""
+
+
+def check_consumer_hooks(hooks: Sequence[ConsumerHook]) -> None:
+    """TypeError for what cannot be called around handlers."""
+    check_hooks(hooks, ConsumerHook)
+
+
+def call_before(hooks: Sequence[ConsumerHook], context: ConsumeHookContext, failures: FailureLog) -> None:
+    """Call all hooks; what they raise is logged."""
+    for hook in hooks:
+        try:
+            hook.before_consume(context)
+        except Exception as error:
+            failures.warn(("before", id(hook), kind_of(error)), *_words(hook, "before", context), error)
+
+
+def call_after(hooks: Sequence[ConsumerHook], context: ConsumeHookContext, failures: FailureLog) -> None:
+    """Call all hooks; what they raise is logged."""
+    for hook in hooks:
+        try:
+            hook.after_consume(context)
+        except Exception as error:
+            failures.warn(("after", id(hook), kind_of(error)), *_words(hook, "after", context), error)
+
+
+def _words(hook: ConsumerHook, when: str, context: ConsumeHookContext) -> tuple[str, str]:
+    return f"hook {hook!r} failed {when} consuming", f"message {context.messages[0].msg_id}"

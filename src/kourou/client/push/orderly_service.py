@@ -12,14 +12,14 @@ import asyncio
 import logging
 from typing import Final
 
-from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.core.subscription import Subscriptions
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consume_result import ConsumeContext, done_count
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
 from kourou.client.push.handler_calls import HandlerCalls
 from kourou.client.push.handlers import Handler
-from kourou.client.push.queue_locks import QueueLocks
+from kourou.client.push.rebalance import QueueLocks
 from kourou.client.push.send_back import SendBack
 from kourou.client.push.worker_pool import Worker, WorkerPool
 from kourou.protocol.message import MessageExt

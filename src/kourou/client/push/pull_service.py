@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from kourou.client.core.cancellable_tasks import CancellableTasks
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
-from kourou.client.pull.pulls import PULL_TIMEOUT_MS, PullResult, PullStatus, pull
+from kourou.client.pull.pulls import SUSPENDED_PULL_TIMEOUT_MS, PullResult, PullStatus, pull
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
@@ -169,7 +169,7 @@ class PullService:
             address,
             queue.broker_name,
             self._header(assigned, is_large=Feature.LARGE_PULL in features),
-            timeout_ms=self._options.suspend_timeout_ms + PULL_TIMEOUT_MS // 2,
+            timeout_ms=self._options.suspend_timeout_ms + SUSPENDED_PULL_TIMEOUT_MS // 2,
         )
 
     def _header(self, assigned: AssignedQueue, *, is_large: bool) -> PullMessageRequestHeader:

@@ -35,21 +35,18 @@ from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.message_checks import check_group, check_topic
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
-from kourou.client.core.signals import signals_call
-from kourou.client.core.stop_once import StopOnce
+from kourou.client.core.settings import ClientSettings, lists_options
+from kourou.client.core.stop_once import StopOnce, is_handler_of, signals_call
 from kourou.client.core.subscription import (
     ExpressionType,
     Subscription,
+    Subscriptions,
     subscription_data,
     warn_of_unlikely_tags,
 )
-from kourou.client.core.subscriptions import Subscriptions
 from kourou.client.push.consumer_calls import ConsumerCalls
 from kourou.client.push.consumer_options import ConsumerKeywords, ConsumerOptions, split_consumer_keywords
 from kourou.client.push.consumer_stats import ConsumerStats
-from kourou.client.push.handler_scope import is_handler_of
 from kourou.client.push.handlers import MessageHandler, check_batch_size, handler_of
 from kourou.client.push.push_engine import PushEngine
 from kourou.errors import ClientStateError

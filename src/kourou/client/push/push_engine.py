@@ -14,10 +14,10 @@ from kourou.client.core.cancellable_tasks import CancellableTasks
 from kourou.client.core.failure_log import REPORT_INTERVAL_MS, FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.subscription import now_ms, subscription_refused
-from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.core.subscription import Subscriptions, now_ms, subscription_refused
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.concurrent_service import ConcurrentService
+from kourou.client.push.consumer_calls import running_info
 from kourou.client.push.consumer_offsets import stored_offsets
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats, StatsTable
@@ -25,9 +25,7 @@ from kourou.client.push.handler_calls import HandlerCalls
 from kourou.client.push.handler_threads import HandlerThreads
 from kourou.client.push.orderly_service import OrderlyService
 from kourou.client.push.pull_service import FAILURE_DELAY_S, PullService
-from kourou.client.push.queue_locks import FIRST_RENEWAL_MS, RENEW_INTERVAL_MS, QueueLocks
-from kourou.client.push.rebalance import Rebalancer
-from kourou.client.push.running_info import running_info
+from kourou.client.push.rebalance import FIRST_RENEWAL_MS, RENEW_INTERVAL_MS, QueueLocks, Rebalancer
 from kourou.client.push.send_back import SendBack
 from kourou.client.trace.consume_trace import SEND_INTERVAL_MS, ConsumeTrace
 from kourou.errors import ClientError, KourouError, ResponseError

@@ -1,8 +1,9 @@
-"""Rebalancer: which queues are ours, worked out anew whenever the group or a topic changes.
+"""Rebalancer: which queues are assigned to this consumer, whenever the group or a topic changes.
 
-Every member computes its own share from the same lists. A queue that is not ours any more is dropped:
-its offset is stored, and what its handlers still do is not counted. A new one begins where its group is.
-It runs at once when a broker says that the group changed, and every 20 s; sooner when something was missing.
+Every member computes its own share from the same lists. A queue that is no longer assigned is dropped: its
+offset is stored, and results of handlers that still run are not counted. A new queue begins at the group's
+offset. The rebalancer runs at once when a broker reports a change of the group, and every 20 s; sooner when
+something was missing. QueueLocks holds the brokers' locks on queues, for orderly consumers.
 """
 
 from __future__ import annotations
@@ -10,25 +11,90 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.routes import TopicRoute
-from kourou.client.core.subscription import Subscription
-from kourou.client.core.subscriptions import Subscriptions
-from kourou.client.push.assigned_queue import AssignedQueue
-from kourou.client.push.consumer_offsets import ConsumerOffsets
+from kourou.client.core.subscription import Subscription, Subscriptions
+from kourou.client.push.assigned_queue import AssignedQueue, FlowLimits
+from kourou.client.push.consumer_offsets import ConsumerOffsets, StartOffset
 from kourou.client.push.consumer_options import ConsumerOptions
-from kourou.client.push.flow_control import FlowLimits
-from kourou.client.push.queue_locks import QueueLocks
-from kourou.client.push.start_offset import StartOffset
 from kourou.errors import ClientError, KourouError, NoRouteError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_retry_topic
 from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
+
+
+RENEW_INTERVAL_MS: Final = 20_000
+FIRST_RENEWAL_MS: Final = 1_000
+
+
+class QueueLocks:
+    """Locks of one consumer."""
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+
+    async def lock(self, assigned: AssignedQueue) -> bool:
+        """Ask for the lock of a queue, or have it renewed; False when another holds it, or nobody answers."""
+        try:
+            held = await self._request_locks(assigned.queue.broker_name, [assigned.queue])
+        except KourouError as error:
+            _log.warning("group %s: no lock of %s: %s", self._group, assigned.queue, error)
+            return False
+        self._record_lock(assigned, assigned.queue in held)
+        return assigned.is_locked
+
+    async def renew(self, all_assigned: Collection[AssignedQueue]) -> None:
+        """Have the locks of all queues renewed, with one request for each broker."""
+        brokers: dict[str, list[AssignedQueue]] = {}
+        for assigned in all_assigned:
+            brokers.setdefault(assigned.queue.broker_name, []).append(assigned)
+        await asyncio.gather(*(self._renew_at(name, mine) for name, mine in brokers.items()))
+
+    async def _renew_at(self, broker_name: str, mine: list[AssignedQueue]) -> None:
+        try:
+            held = set(await self._request_locks(broker_name, [assigned.queue for assigned in mine]))
+        except KourouError as error:
+            # They are not lost yet: the broker keeps them for a minute.
+            _log.warning("group %s: locks at %s are not renewed: %s", self._group, broker_name, error)
+            return
+        for assigned in mine:
+            self._record_lock(assigned, assigned.queue in held)
+
+    def _record_lock(self, assigned: AssignedQueue, is_held: bool) -> None:
+        if is_held:
+            assigned.lock()
+        else:
+            assigned.unlock()
+            _log.info("group %s: %s is locked by another consumer", self._group, assigned.queue)
+
+    async def _request_locks(self, broker_name: str, queues: list[MessageQueue]) -> list[MessageQueue]:
+        address = self._instance.routes.master(broker_name)
+        if address is None:
+            return []
+        return await self._instance.api.lock(address, self._group, self._instance.client_id, queues)
+
+    async def unlock(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        """Let others have queues. What a broker does not hear ends by itself after a minute."""
+        brokers: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            brokers.setdefault(queue.broker_name, []).append(queue)
+        for broker_name, mine in brokers.items():
+            address = self._instance.routes.master(broker_name)
+            if address is None:
+                continue
+            try:
+                await self._instance.api.unlock(
+                    address, self._group, self._instance.client_id, mine, oneway=not wait
+                )
+            except KourouError as error:
+                _log.warning("group %s: %s keeps its locks: %s", self._group, broker_name, error)
+
 
 # Notifications come in crowds when many members start: one run answers them all.
 _MIN_INTERVAL_S: Final = 0.1

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
-from kourou.client.push.handler_scope import mark_handlers_of
+from kourou.client.core.stop_once import mark_handlers_of
 from kourou.transport.tasks import StrayCancellationError
 from kourou.wording import counted
 
@@ -41,7 +41,7 @@ class Worker(Generic[T]):
 
 class WorkerPool(Generic[T]):
     """Runs `work` for each item that is put in. What `work` raises is a failure of ours, told to `failed`.
-    Handlers that run in it are those of `owner` (handler_scope.py)."""
+    Handlers that run in it are those of `owner` (stop_once.py)."""
 
     def __init__(
         self,

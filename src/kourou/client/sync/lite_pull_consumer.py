@@ -8,8 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Unpack
 
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
+from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer, LitePullStats
 from kourou.client.pull.lite_pull_options import LitePullKeywords, LitePullOptions

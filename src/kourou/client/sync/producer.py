@@ -8,12 +8,11 @@ import inspect
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar, Unpack
 
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
+from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.producer.producer import AsyncProducer, is_large
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions
 from kourou.client.producer.producer_stats import ProducerStats
-from kourou.client.producer.queue_selectors import QueueSelector
+from kourou.client.producer.queue_choice import QueueSelector
 from kourou.client.producer.request_reply import reply_to
 from kourou.client.producer.send_result import SendResult
 from kourou.client.sync.sync_client import SyncClient

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Unpack
 
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientOptions, ClientSettings
+from kourou.client.core.settings import ClientOptions, ClientSettings, lists_options
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.pull.pull_consumer import DEFAULT_SUSPEND_MS, AsyncPullConsumer
-from kourou.client.pull.pulls import PULL_TIMEOUT_MS as SUSPENDED_PULL_TIMEOUT_MS
-from kourou.client.pull.pulls import PullResult
-from kourou.client.pull.queue_pulls import PULL_TIMEOUT_MS
+from kourou.client.pull.pulls import PULL_TIMEOUT_MS, SUSPENDED_PULL_TIMEOUT_MS, PullResult
 from kourou.client.pull.queue_reader import DEFAULT_MAX_BYTES, QueueChunk, QueueReader
 from kourou.client.sync.sync_client import SyncClient
 from kourou.protocol.bodies import MessageQueue

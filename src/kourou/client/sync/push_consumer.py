@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Unpack, overload
 
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
+from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.push.consumer_options import ConsumerKeywords, ConsumerOptions
 from kourou.client.push.consumer_stats import ConsumerStats

@@ -9,19 +9,18 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Unpack
 
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
+from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions
-from kourou.client.producer.queue_selectors import QueueSelector
+from kourou.client.producer.queue_choice import QueueSelector
 from kourou.client.sync.blocking_portal import BlockingPortal
 from kourou.client.sync.producer import SyncProducer
-from kourou.client.transactions.transaction_listener import TransactionCheck, wrong_state
 from kourou.client.transactions.transaction_producer import (
     AsyncTransactionProducer,
     Transaction,
     TransactionSendResult,
 )
 from kourou.client.transactions.transaction_state import TransactionState
+from kourou.client.transactions.transactions import TransactionCheck, wrong_state
 from kourou.errors import ClientStateError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message

@@ -15,8 +15,8 @@ from kourou.client.core.namespaces import Namespace
 from kourou.client.core.subscription import now_ms
 from kourou.client.core.unique_id import UniqueIds
 from kourou.client.producer.inner_sends import InnerSends
-from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook
 from kourou.client.push.consume_result import ConsumeResult
+from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
 from kourou.client.trace.trace_data import (
     SubAfterTrace,
     SubBeforeTrace,

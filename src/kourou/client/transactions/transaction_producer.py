@@ -15,23 +15,22 @@ from dataclasses import dataclass
 from typing import Final, Unpack
 
 from kourou.argument_types import check_int
-from kourou.client.core.option_help import lists_options
-from kourou.client.core.settings import ClientSettings
+from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.producer.pending_send import ChooseQueue
 from kourou.client.producer.producer import AsyncProducer, is_large
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions
-from kourou.client.producer.queue_selectors import QueueSelector
+from kourou.client.producer.queue_choice import QueueSelector
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.client.producer.sends import Sends
 from kourou.client.push.handler_threads import HandlerThreads
-from kourou.client.transactions.transaction_listener import (
+from kourou.client.transactions.transaction_state import TransactionState
+from kourou.client.transactions.transactions import (
     LocalTransaction,
     TransactionCheck,
     TransactionListener,
+    Transactions,
     call_user,
 )
-from kourou.client.transactions.transaction_state import TransactionState
-from kourou.client.transactions.transactions import Transactions
 from kourou.errors import ClientStateError, MessageRefusedError, SendFailedError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import MessageSysFlag, RequestCode

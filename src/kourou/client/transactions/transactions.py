@@ -1,26 +1,28 @@
-"""Transactions: what a producer knows of its half messages, and what it tells brokers about them.
+"""Transactions: the half messages of a producer, and their outcomes.
 
-One transaction, one outcome: it is noted before a broker hears of it, and whoever asks later hears the
-same. As long as a transaction is open, a broker that asks hears that nobody knows yet, for the check of
-the application cannot see what is not finished. A broker that has confirmed the end, and asks all the
-same over the same connection, hears that too: Apache's 5.x notes ends down seconds later, and to say it
-again would deliver the message twice. Not here: sending the half (transaction_producer.py).
+A transaction has one outcome: it is recorded before it is sent to a broker, and every later check gets the
+same. While a transaction is open, checks get UNKNOWN, since the application's own check cannot see unfinished
+work. A check over the connection on which the broker has confirmed the end gets UNKNOWN too: Apache's 5.x
+stores ends seconds later, and a repeated end would deliver the message twice. TransactionListener calls the
+application's check: a sync function in a thread of the producer, an async one on its loop.
+Not here: sending the half message (transaction_producer.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
 from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, call_hooks
 from kourou.client.producer.producer_stats import ProducerCounters
 from kourou.client.producer.send_result import SendResult
-from kourou.client.transactions.transaction_listener import TransactionListener
+from kourou.client.push.handler_threads import HandlerThreads
 from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -36,6 +38,60 @@ from kourou.transport.connection import Connection
 from kourou.transport.request import Request
 
 _log = logging.getLogger(__name__)
+
+
+TransactionCheck: TypeAlias = Callable[[MessageExt], TransactionState | Awaitable[TransactionState]]
+"""Looks up what became of the transaction that a message belongs to: in the application's own database."""
+
+LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[TransactionState]]
+"""Does what the message tells of, and says what came of it."""
+
+
+async def call_user(
+    function: Callable[[Any], TransactionState | Awaitable[TransactionState]],
+    argument: Message | MessageExt,
+    threads: HandlerThreads,
+) -> TransactionState:
+    """Call a function of the application's, wherever it belongs; TypeError if it returns something else."""
+    if _is_async(function):
+        returned = function(argument)
+    else:
+        returned = await threads.run(function, argument)
+    state = await returned if inspect.isawaitable(returned) else returned
+    if not isinstance(state, TransactionState):
+        raise wrong_state(function, state)
+    return state
+
+
+def wrong_state(function: Callable[..., Any], returned: object) -> TypeError:
+    """What to say of a function of the application's that returned something else than a state."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return TypeError(f"{name} returned {returned!r}; it has to return a TransactionState")
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 (an object with an async __call__)
+    )
+
+
+class TransactionListener:
+    """Calls the application's check, for at most `concurrency` messages at once."""
+
+    def __init__(self, check: TransactionCheck, threads: HandlerThreads, concurrency: int) -> None:
+        self._check = check
+        self._threads = threads
+        self._turns = asyncio.Semaphore(concurrency)
+
+    async def check(self, message: MessageExt) -> TransactionState:
+        """What became of the transaction; UNKNOWN where the check fails."""
+        async with self._turns:
+            try:
+                return await call_user(self._check, message, self._threads)
+            except Exception:
+                _log.exception("the check of transaction message %s failed", message.msg_id)
+                return TransactionState.UNKNOWN
+
 
 UNKNOWN: Final = TransactionState.UNKNOWN
 # Java's checkRequestHoldMax. A broker asks again about what is dropped.

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.producer.queue_choice import select_by_hash
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
 from kourou.protocol.names import is_retry_topic, send_topic_problem

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kourou.client.core.failure_log import REPORT_INTERVAL_MS, FailureLog, kind_of
-from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook, call_after, call_before
 from kourou.client.push.handler_calls import HandlerCalls
 from kourou.client.push.handler_threads import HandlerThreads
-from kourou.client.push.handlers import handler_of
+from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook, call_after, call_before, handler_of
 from kourou.protocol.message import MessageExt
 from kourou.testing.clock import FakeClock
 from tests.unit.client.push.test_push_parts import QUEUE, messages

@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from kourou.client.core.stop_once import StopOnce
-from kourou.client.push.handler_scope import is_handler_of, mark_handlers_of
+from kourou.client.core.stop_once import StopOnce, is_handler_of, mark_handlers_of
 from kourou.client.push.handler_threads import HandlerThreads
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kourou.client.producer.fault_tolerance import LatencyFaults, QueuePicker, avoided_for_ms
+from kourou.client.producer.queue_choice import LatencyFaults, QueuePicker, avoided_for_ms
 from kourou.protocol.bodies.message_queue import MessageQueue
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b", "c") for number in range(2)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.client.producer.queue_selectors import (
+from kourou.client.producer.queue_choice import (
     java_hash_of,
     select_by_hash,
     select_by_machine_room,

@@ -10,16 +10,21 @@ import pytest
 from kourou.client.core.namespaces import Namespace
 from kourou.client.core.unique_id import UniqueIds
 from kourou.client.producer.outgoing import Outgoing
-from kourou.client.producer.producer_groups import enter_group, leave_group
-from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions, split_keywords
-from kourou.client.producer.queue_choice import QueueChoice
-from kourou.client.producer.recall import broker_of_handle
-from kourou.client.producer.send_result import SendResult, SendStatus, send_result, split_result
-from kourou.client.producer.send_retry import (
+from kourou.client.producer.pending_send import (
     RETRY_CODES,
     describe_attempt,
     is_retriable,
     is_route_stale,
+)
+from kourou.client.producer.producer_groups import enter_group, leave_group
+from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions, split_keywords
+from kourou.client.producer.queue_choice import QueueChoice
+from kourou.client.producer.send_result import (
+    SendResult,
+    SendStatus,
+    broker_of_handle,
+    send_result,
+    split_result,
 )
 from kourou.errors import (
     CallTimeoutError,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kourou.client.push.local_offsets import LocalOffsets, default_folder
+from kourou.client.push.consumer_offsets import LocalOffsets, default_folder
 from kourou.errors import StorageError
 from kourou.protocol.bodies.message_queue import MessageQueue
 

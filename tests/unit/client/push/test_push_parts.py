@@ -11,17 +11,20 @@ import pytest
 
 from kourou import LitePullConsumer, PushConsumer
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.subscription import Subscription, subscription_data, subscription_refused
-from kourou.client.core.subscriptions import Subscriptions
+from kourou.client.core.subscription import (
+    Subscription,
+    Subscriptions,
+    subscription_data,
+    subscription_refused,
+)
 from kourou.client.push import consumer_stats
-from kourou.client.push.assigned_queue import AssignedQueue
+from kourou.client.push.assigned_queue import AssignedQueue, FlowLimits
 from kourou.client.push.consumer_options import (
     UNLIMITED,
     ConsumerOptions,
     split_consumer_keywords,
 )
 from kourou.client.push.consumer_stats import StatsTable
-from kourou.client.push.flow_control import FlowLimits
 from kourou.client.push.handlers import handler_of
 from kourou.client.push.send_back import copy_properties
 from kourou.errors import ProtocolError, ResponseError

@@ -8,9 +8,8 @@ import pytest
 
 from kourou.client.core.api import ClientApi
 from kourou.client.core.routes import Routes
-from kourou.client.push.consumer_offsets import BrokerOffsets
+from kourou.client.push.consumer_offsets import BrokerOffsets, StartOffset
 from kourou.client.push.consumer_options import ConsumerOptions
-from kourou.client.push.start_offset import StartOffset
 from kourou.protocol.bodies import MessageQueue
 
 QUEUE = MessageQueue("T", "broker-a", 0)

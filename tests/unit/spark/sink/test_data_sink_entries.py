@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kourou.client.producer.queue_selectors import select_by_hash
+from kourou.client.producer.queue_choice import select_by_hash
 from kourou.errors import MessageRefusedError
 from kourou.protocol.batch import BatchEntry, split_batch
 from kourou.protocol.bodies import MessageQueue

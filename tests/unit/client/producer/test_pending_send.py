@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kourou.client.producer.in_flight import InFlight
+from kourou.client.producer.pending_send import InFlight
 
 
 def soon() -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kourou.client.push.process_queue import ProcessQueue
+from kourou.client.push.assigned_queue import ProcessQueue
 from kourou.protocol.message import MessageExt
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kourou import AsyncProducer, AsyncPushConsumer, Producer, PushConsumer, TransactionProducer
 from kourou.client.producer.producer_hooks import ProducerHook, SendContext
-from kourou.client.push.consume_hooks import ConsumeHookContext, ConsumerHook
+from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
 from kourou.client.transactions.transaction_state import TransactionState
 
 

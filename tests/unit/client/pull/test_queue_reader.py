@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kourou.client.pull.read_plan import FIRST_SLICE, MAX_SLICE, ReadPlan, Slice
+from kourou.client.pull.queue_reader import FIRST_SLICE, MAX_SLICE, ReadPlan, Slice
 
 
 @given(

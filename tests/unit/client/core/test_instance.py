@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kourou.client.core.api import ClientApi
-from kourou.client.core.broker_features import BrokerFeatures
+from kourou.client.core.instance import BrokerFeatures
 from kourou.client.core.namesrv_list import NamesrvList
 from kourou.client.core.settings import ClientSettings
 from kourou.errors import CallTimeoutError, ConnectionLostError

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kourou.client.pull.lite_queue import LiteQueue
+from kourou.client.pull.lite_pulls import LiteQueue
 from kourou.client.pull.pulls import PullResult, PullStatus
-from kourou.client.push.flow_control import FlowLimits
+from kourou.client.push.assigned_queue import FlowLimits
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import RecordEncoder, decode_record

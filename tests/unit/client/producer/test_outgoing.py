@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kourou.client.producer.batches import entry_bytes, plan_batches
+from kourou.client.producer.outgoing import entry_bytes, plan_batches
 from kourou.protocol.batch import batch_problem, encode_batch
 from kourou.protocol.message import Message
 
