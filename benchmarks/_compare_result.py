@@ -21,18 +21,11 @@ PERCENTILES = ("p50", "p99", "p99.9", "worst")
 # Of the README's table; the results file has all.
 HEADLINES = (
     "send, async flush, 1×1",
-    "send, async flush, 1×32",
     "send, async flush, 16×64",
-    "send, async flush, 16×64: server CPU a message",
-    "send, async flush, batches of 32, 8×4",
-    "send, sync flush, 1×1",
     "send, sync flush, 16×64",
     "pull of 32, 4×8",
-    "end to end at 5,000/s, p99",
     "read a backlog of 1 KiB messages, cold",
-    "official Producer, 64 threads, 1 KiB, with a Consumer",
     "start to first accepted send",
-    "anonymous memory, idle",
 )
 
 
@@ -140,7 +133,7 @@ def noise(result: Result) -> str:
     if not values:
         return "What else the machine did was not measured."
     return (
-        "Everything else on the machine, the brokers that waited among it, used "
+        "Everything else on the machine, idle brokers included, used "
         f"{statistics.median(values):.2f} cores meanwhile (median), at most {max(values):.2f}. "
         "Much above 0.1 the rates mean little, and the CPU rows are the fairer ones."
     )

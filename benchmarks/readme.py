@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -41,10 +42,12 @@ def _rank(path: Path) -> tuple[bool, str]:
 def block(result: Result, report: str, plots: list[str]) -> str:
     """What stands between the markers; `report` and `plots` are addresses as the README writes them."""
     others = " and ".join(result.names[1:])
-    beside = f"Beside {others}, in one run" if others else "One run"
+    kernel = re.search("Kourou (?:with|without) its compiled kernel", result.setting)
+    ours = kernel[0] if kernel else "Kourou"
+    beside = f"{ours}, beside {others}, in one run" if others else f"{ours}, in one run"
     lines = [
-        f"{beside} on {result.machine}, {result.date[:10]} ([all rows]({report}); `{result.command}` makes "
-        f"them anew). {noise(result)} In the last columns more than 1 means that Kourou is better; in "
+        f"{beside} on {result.machine}, {result.date[:10]} ([all rows, and how they were measured]"
+        f"({report})). {noise(result)} In the last columns more than 1 means that Kourou is better; in "
         "brackets the smallest and the largest of the rounds.",
         "",
         headline_table(result),

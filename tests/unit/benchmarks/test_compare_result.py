@@ -12,12 +12,13 @@ from benchmarks._compare_result import HEADLINES, Result, headline_table, markdo
 from benchmarks._plots import drawn_latencies, drawn_rates
 
 NAMES = ["Kourou", "Apache 5.5.0"]
+SETTING = "2 cores. Kourou with its compiled kernel. Bodies of 1 KiB."
 README = f"# Kourou\n\ntext\n\n{readme.BEGIN}\nold\n{readme.END}\n\nmore\n"
 
 
 def result(form: str = "full", date: str = "2026-11-15T10:00:00+00:00") -> Result:
     made = Result(
-        list(NAMES), form, f"python -m benchmarks compare --{form}", date, "xeon-2.50ghz-2c", "Setting."
+        list(NAMES), form, f"python -m benchmarks compare --{form}", date, "xeon-2.50ghz-2c", SETTING
     )
     made.figures = [
         Figure(
@@ -104,9 +105,10 @@ def test_readme_gets_the_table_between_its_markers(tmp_path: Path) -> None:
     assert readme.main(words) == 0
     text = page.read_text()
     assert text.startswith(
-        "# Kourou\n\ntext\n\n<!-- bench:begin -->\n\nBeside Apache 5.5.0, in one run on xeon-2.50ghz-2c"
+        "# Kourou\n\ntext\n\n<!-- bench:begin -->\n\n"
+        "Kourou with its compiled kernel, beside Apache 5.5.0, in one run on xeon-2.50ghz-2c"
     )
-    assert "[all rows](benchmarks/results/2026-11-15-xeon-2.50ghz-2c.md)" in text
+    assert "[all rows, and how they were measured](benchmarks/results/2026-11-15-xeon-2.50ghz-2c.md)" in text
     assert headline_table(result()) in text
     assert text.endswith("<!-- bench:end -->\n\nmore\n")
     assert "old" not in text
