@@ -18,6 +18,7 @@ from time import process_time, time_ns
 
 import uvloop
 
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.broker.transactions import end_transaction_processor
@@ -61,7 +62,11 @@ class Producer:
         self._serialize_type = serialize_type
         self._opaque = 0
         self._connection = Connection(
-            self._cycles, Dispatcher(processors), ConnectionLimits(), InboundBudget(1 << 30)
+            self._cycles,
+            Dispatcher(processors),
+            ConnectionLimits(),
+            InboundBudget(1 << 30),
+            new_state=ConnectionState,
         )
         self._transport = MemoryTransport(self._connection)
 

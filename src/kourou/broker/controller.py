@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kourou.broker.admission import Admission, AdmissionCheck
 from kourou.broker.clock_watch import ClockWatch
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.delay.delay_offsets import DelayOffsetManager
 from kourou.broker.delay.delayed_delivery import DelayedDelivery
 from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
@@ -208,6 +209,7 @@ class BrokerController:
             cycles=services.cycles,
             bulk=sends.bulk_handler(self._kernel.kernel),
             checks=services.admission.request_checks,
+            new_state=ConnectionState,
         )
         await self._server.start()
         self._client = RemotingClient(client_settings(self._config, self._config.connect_timeout_millis))

@@ -90,13 +90,13 @@ class Connection(asyncio.Protocol):
         "_unsent_oneways",
         "_writable",
         "_write_paused",
-        "attributes",
         "calls",
         "closed",
         "last_active",
         "last_heard",
         "local_address",
         "remote_address",
+        "state",
     )
 
     def __init__(
@@ -109,6 +109,7 @@ class Connection(asyncio.Protocol):
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
         bulk: BulkHandler | None = None,
+        new_state: Callable[[], object] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._cycles = cycles
@@ -133,11 +134,12 @@ class Connection(asyncio.Protocol):
         self._lost = False
         self._transport: asyncio.Transport | None = None
         self.calls = PendingCalls(self._loop, "unknown", limits.max_calls)
-        self.attributes: dict[str, Any] = {}
         self.closed = False
         self.last_active = self.last_heard = self._loop.time()
         self.local_address = "unknown"
         self.remote_address = "unknown"
+        # Of the owner of the connection, who knows its type.
+        self.state: Any = None if new_state is None else new_state()
 
     # -- life -------------------------------------------------------------------------------
 

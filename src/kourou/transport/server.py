@@ -28,7 +28,7 @@ class RemotingServer:
 
     Create it on the running loop. `cycles` may be shared, so that several servers and timers
     of one broker end one cycle together. `bulk` handles requests of some kind together; `checks` see every
-    other request first (Dispatcher).
+    other request first (Dispatcher); `new_state` makes the `state` of each connection.
     """
 
     def __init__(
@@ -41,12 +41,14 @@ class RemotingServer:
         cycles: Cycles | None = None,
         bulk: BulkHandler | None = None,
         checks: Sequence[Processor] = (),
+        new_state: Callable[[], object] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config
         self._on_connect = on_connect
         self._on_close = on_close
         self._bulk = bulk
+        self._new_state = new_state
         self._dispatch = Dispatcher(processors, checks)
         self._budget = InboundBudget(config.max_inbound_bytes)
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
@@ -125,6 +127,7 @@ class RemotingServer:
             on_open=self._opened,
             on_close=self._closed,
             bulk=self._bulk,
+            new_state=self._new_state,
         )
 
     def _opened(self, connection: Connection) -> None:

@@ -18,8 +18,8 @@ from typing import Any, cast
 
 import pytest
 
+from kourou.broker.connection_state import ConnectionState, record_born_host
 from kourou.broker.controller import BrokerController
-from kourou.broker.send.born_host import record_born_host
 from kourou.broker.send.fast_send_path import FastSendPath, Sender
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.protocol.frame import FrameDecoder
@@ -160,6 +160,7 @@ class FedBroker:
             ConnectionLimits(),
             InboundBudget(1 << 30),
             bulk=self._bulk,
+            new_state=ConnectionState,
         )
         transport = MemoryTransport(connection, reads=reads)
         record_born_host(connection)

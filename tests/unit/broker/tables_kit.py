@@ -13,6 +13,7 @@ import msgspec
 
 from kourou.broker.admission import Admission, DiskBacklog
 from kourou.broker.clock_watch import ClockWatch
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.groups import client_manage_processor, consumer_manage_processor, lock_processor
 from kourou.broker.groups.client_channel import ClientChannel
 from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
@@ -190,7 +191,12 @@ class Peer:
         self.broker = broker
         self.client_id = f"c{port}"
         self.connection = Connection(
-            broker.cycles, broker.dispatch, ConnectionLimits(), InboundBudget(2**30), on_close=broker.closed
+            broker.cycles,
+            broker.dispatch,
+            ConnectionLimits(),
+            InboundBudget(2**30),
+            on_close=broker.closed,
+            new_state=ConnectionState,
         )
         self.transport = MemoryTransport(self.connection, port=port)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.groups.client_channel import ClientChannel
 from kourou.broker.groups.group_problems import client_id_conflict, subscription_conflict
-from kourou.broker.groups.member_subscriptions import remember_subscriptions
 from kourou.broker.groups.subscription_key import SubscriptionKey
 from kourou.broker.pull.message_filter import check_subscription
 from kourou.errors import RequestError
@@ -39,7 +39,6 @@ _log = logging.getLogger(__name__)
 _FEATURES: Final = format_features(Feature)
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 # Where a connection keeps what it was last refused for, so that the log has it once.
-_REFUSED: Final = "refused-heartbeat"
 
 
 def processors(services: BrokerServices) -> dict[int, Processor]:
@@ -76,7 +75,7 @@ class ClientManageProcessor:
             self._register_producer(channel, producer)
         if refusals:
             self._refuse(channel, refusals)
-        channel.connection.attributes.pop(_REFUSED, None)
+        channel.connection.state.refused_heartbeat = ""
         request.reply(
             HeartbeatResponseHeader(
                 is_support_heart_beat_v2=True, is_sub_change=is_sub_change, kourou_features=_FEATURES
@@ -98,7 +97,8 @@ class ClientManageProcessor:
         if group_config is None:
             return False
         if not heartbeat.without_sub:
-            remember_subscriptions(channel.connection, data)
+            state: ConnectionState = channel.connection.state
+            state.record_subscriptions(data)
         problems = self._filter_problems(data) + self._conflicts(channel, data, heartbeat.without_sub)
         if problems:
             refusals += problems
@@ -170,9 +170,9 @@ class ClientManageProcessor:
 
     def _refuse(self, channel: ClientChannel, refusals: list[RequestError]) -> None:
         words = "; ".join(refusal.remark for refusal in refusals)
-        attributes = channel.connection.attributes
-        if attributes.get(_REFUSED) != words:
-            attributes[_REFUSED] = words
+        state: ConnectionState = channel.connection.state
+        if state.refused_heartbeat != words:
+            state.refused_heartbeat = words
             _log.warning("heartbeat of %s refused: %s", channel, words)
         raise RequestError(refusals[0].response_code, words)
 

@@ -1,17 +1,16 @@
-"""ColdPullQueues: pulls that cannot be answered at once wait here, each in the line of its connection.
+"""ColdPullQueues: pulls that cannot be answered at once wait here, each in the queue of its connection.
 
 A few of a connection are under way at a time, the others follow in the order in which they came, and none
-goes on while the peer does not take its answers. So a consumer far behind gets as much as it takes: it is
-not closed for what it has asked for itself, and does not keep the disk from everybody else.
+continues while the peer does not read its answers. So a consumer far behind gets as much as it reads: it is
+not closed for its own requests, and does not keep the disk from the other clients.
 Not here: what is done for a pull (pull_message_processor.py), pulls that wait for messages (long_polling.py).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Final
 
+from kourou.broker.connection_state import ColdPullQueue, ConnectionState, PullWork
 from kourou.errors import RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.transport.connection import Connection
@@ -24,56 +23,45 @@ MAX_UNDER_WAY: Final = 2
 # Beyond this a pull is answered SYSTEM_BUSY. As many as may wait for messages (long_polling.py).
 MAX_WAITING: Final = 20_000
 
-_LINE: Final = "pull_line"
-
-Work = Callable[[], Coroutine[Any, Any, None]]
-
-
-class _Line:
-    __slots__ = ("under_way", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: deque[tuple[Request, Work]] = deque()
-        self.under_way = 0
-
 
 class ColdPullQueues:
-    """The lines of all connections; what is under way are tasks of `requests`."""
+    """The queues of all connections; what is under way are tasks of `requests`."""
 
     def __init__(self, requests: TaskOwner) -> None:
         self._requests = requests
 
-    def run(self, request: Request, work: Work) -> None:
+    def run(self, request: Request, work: PullWork) -> None:
         """Do `work`, which answers `request`, when it is its turn; never, if the peer goes away before.
         What it raises becomes the answer. RequestError: too many wait."""
         connection = request.connection
-        line: _Line | None = connection.attributes.get(_LINE)
-        if line is None:
-            line = connection.attributes[_LINE] = _Line()
-        if len(line.waiting) >= MAX_WAITING:
+        state: ConnectionState = connection.state
+        queue = state.cold_pulls
+        if queue is None:
+            queue = state.cold_pulls = ColdPullQueue()
+        if len(queue.waiting) >= MAX_WAITING:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
                 f"[PULL_BUSY]{MAX_WAITING} pulls of this connection wait for the disk, try again later",
             )
-        line.waiting.append((request, work))
-        if line.under_way < MAX_UNDER_WAY:
-            line.under_way += 1
-            self._requests.start(_serve(connection, line), "pulls")
+        queue.waiting.append((request, work))
+        if queue.under_way < MAX_UNDER_WAY:
+            queue.under_way += 1
+            self._requests.start(_serve(connection, queue), "pulls")
 
 
-async def _serve(connection: Connection, line: _Line) -> None:
+async def _serve(connection: Connection, queue: ColdPullQueue) -> None:
     try:
-        while line.waiting:
+        while queue.waiting:
             await connection.wait_writable()
             if connection.closed:
-                line.waiting.clear()
-            elif line.waiting:  # another may have taken the last one
-                await _answer(*line.waiting.popleft())
+                queue.waiting.clear()
+            elif queue.waiting:  # another may have taken the last one
+                await _answer(*queue.waiting.popleft())
     finally:
-        line.under_way -= 1
+        queue.under_way -= 1
 
 
-async def _answer(request: Request, work: Work) -> None:
+async def _answer(request: Request, work: PullWork) -> None:
     try:
         await work()
     except Exception as error:

@@ -1,7 +1,7 @@
 """What a subscription lets through: tags, by the ConsumeQueue alone, or SQL92, by the properties.
 
 Not here: how tags become codes (tag_filter.py), how a record's properties are read (record_matcher.py),
-whose subscription counts for a pull (member_subscriptions.py).
+whose subscription counts for a pull (pull_targets.py).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.admission import ForbiddenType, PullForbiddenError, Ruling
-from kourou.broker.groups.member_subscriptions import member_subscription
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.pull.message_filter import (
     MessageFilter,
     PropertyFilter,
@@ -127,7 +127,8 @@ class PullTarget:
             return False
         if subscription.sub_version < header.sub_version:
             return False
-        own = member_subscription(request.connection, header.consumer_group, header.topic)
+        state: ConnectionState = request.connection.state
+        own = state.subscription(header.consumer_group, header.topic)
         return own is None or own is subscription or _says_the_same(own, subscription)
 
 
@@ -233,7 +234,8 @@ class PullTargets:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if subscription.sub_version < header.sub_version:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        own = member_subscription(request.connection, header.consumer_group, header.topic)
+        state: ConnectionState = request.connection.state
+        own = state.subscription(header.consumer_group, header.topic)
         if own is None or _says_the_same(own, subscription):
             return subscription
         if own.sub_version >= header.sub_version:

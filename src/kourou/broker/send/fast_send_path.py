@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kourou.broker.send.born_host import BORN_HOST
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.send.send_answer import SendAnswer
 from kourou.broker.send.sent_properties import SLOW_PATH_PROPERTIES
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
@@ -81,8 +81,9 @@ class FastSendPath:
 
     def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Gather the sends that `data` has from `position` on; where they end."""
-        # The first send of a connection goes the general way, which notes the host.
-        if len(connection.attributes.get(BORN_HOST, b"")) != HOST_V4_BYTES:
+        state: ConnectionState = connection.state
+        # The first send of a connection takes the slow path, which records the host.
+        if len(state.born_host) != HOST_V4_BYTES:
             return position
         end = self._sends_end(data, position, connection.max_frame_bytes)
         if end == position:
@@ -156,7 +157,7 @@ class FastSendPath:
         services = self._services
         try:
             return self._encode_sends(
-                [(pieces, connection.attributes[BORN_HOST]) for connection, pieces in senders],
+                [(pieces, connection.state.born_host) for connection, pieces in senders],
                 self._setup,
                 self._targets,
                 services.topics.table,

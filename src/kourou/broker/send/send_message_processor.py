@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.admission import Ruling
+from kourou.broker.connection_state import record_born_host
 from kourou.broker.delay.delayed_messages import delay
 from kourou.broker.delay.recall_handle import recall_handle
 from kourou.broker.hooks import SendContext
-from kourou.broker.send.born_host import BORN_HOST, record_born_host
 from kourou.broker.send.fast_send_path import FastSendPath
 from kourou.broker.send.inner_message import InnerMessage, put_indexed
 from kourou.broker.send.send_answer import SendAnswer
@@ -176,7 +176,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(BORN_HOST) or record_born_host(connection),
+            connection.state.born_host or record_born_host(connection),
             header.sys_flag | target.sys_flag,
             header.flag,
             header.reconsume_times,
@@ -244,7 +244,7 @@ class SendMessageProcessor:
             request.body,
             properties_from_bytes(stored),
             header.born_timestamp,
-            connection.attributes.get(BORN_HOST) or record_born_host(connection),
+            connection.state.born_host or record_born_host(connection),
             header.sys_flag | target.sys_flag,
             header.flag,
             header.reconsume_times,
@@ -272,7 +272,7 @@ class SendMessageProcessor:
             tags_code,
             keys,
             header.born_timestamp,
-            connection.attributes.get(BORN_HOST) or record_born_host(connection),
+            connection.state.born_host or record_born_host(connection),
             half_sys_flag(header.sys_flag | target.sys_flag),
             header.flag,
             header.reconsume_times,
@@ -339,7 +339,7 @@ class SendMessageProcessor:
             self._queue(topic, queue_id),
             split_batch(request.body),
             born_timestamp=header.born_timestamp,
-            born_host=connection.attributes.get(BORN_HOST) or record_born_host(connection),
+            born_host=connection.state.born_host or record_born_host(connection),
             sys_flag=header.sys_flag,
             reconsume_times=header.reconsume_times,
             done=done,

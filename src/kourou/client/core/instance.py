@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kourou.client.core.api import ClientApi
 from kourou.client.core.client_blocks import ASYNC_NOT_STARTED
@@ -33,7 +33,8 @@ from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
-_ATTRIBUTE: Final = "kourou-features"
+# What `Connection.state` of a client is: the features, or the answer that will tell them.
+_Known: TypeAlias = "frozenset[Feature] | Answer | None"
 
 
 class BrokerFeatures:
@@ -50,7 +51,7 @@ class BrokerFeatures:
         `max_timeout_ms` if that is less."""
         connection = self._api.remoting.open_connection(address)
         if connection is not None:
-            known = connection.attributes.get(_ATTRIBUTE)
+            known: _Known = connection.state
             if isinstance(known, frozenset):
                 return known
         timeout_ms = self._request_timeout_ms
@@ -60,15 +61,15 @@ class BrokerFeatures:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
                     connection = await self._api.remoting.connection(address)
-                    known = connection.attributes.get(_ATTRIBUTE)
+                    known = connection.state
                     if known is None:
-                        known = connection.attributes[_ATTRIBUTE] = self._request(connection)
+                        known = connection.state = self._request(connection)
                     if isinstance(known, frozenset):
                         return known
                     # Shielded: others wait for the same answer.
                     answer = await asyncio.shield(known)
                     # Not left to the callback: an answer that is there already lets nothing else run.
-                    connection.attributes[_ATTRIBUTE] = _announced(answer)
+                    connection.state = _announced(answer)
         except TimeoutError:
             raise CallTimeoutError(address, RequestCode.HEART_BEAT, timeout_ms) from None
 
@@ -83,9 +84,9 @@ class BrokerFeatures:
 def _answered(connection: Connection) -> Callable[[Answer], None]:
     def note(answer: Answer) -> None:
         if answer.cancelled() or answer.exception() is not None:
-            del connection.attributes[_ATTRIBUTE]  # the next user asks again
+            connection.state = None  # the next user asks again
         else:
-            connection.attributes[_ATTRIBUTE] = _announced(answer.result())
+            connection.state = _announced(answer.result())
 
     return note
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.broker.transactions import end_transaction_processor
@@ -71,7 +72,11 @@ class Broker:
             **end_transaction_processor.processors(self.services, self.transactions),
         }
         self.connection = Connection(
-            self.services.cycles, Dispatcher(processors), ConnectionLimits(), InboundBudget(1 << 30)
+            self.services.cycles,
+            Dispatcher(processors),
+            ConnectionLimits(),
+            InboundBudget(1 << 30),
+            new_state=ConnectionState,
         )
         self.transport = MemoryTransport(self.connection)
 

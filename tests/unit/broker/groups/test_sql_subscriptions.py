@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.groups.member_subscriptions import member_subscription
 from kourou.protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData, encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from tests.unit.broker.tables_kit import MemoryBroker, Peer, consumer
@@ -70,15 +69,15 @@ async def test_each_member_s_own_subscription_is_remembered(broker: MemoryBroker
     await old.heartbeat(sql_consumer("a = 'old'", version=1))
 
     def wanted(peer: Peer) -> str | None:
-        found = member_subscription(peer.connection, "CG", "T")
+        found = peer.connection.state.subscription("CG", "T")
         return None if found is None else found.sub_string
 
     assert (wanted(old), wanted(new)) == ("a = 'old'", "a = 'new'")
     group = broker.consumers.find_subscription("CG", "T")
     assert group is not None and group.sub_string == "a = 'new'"
-    assert member_subscription(old.connection, "CG", "U") is None
-    assert member_subscription(old.connection, "OTHER", "T") is None
-    assert member_subscription(broker.connect(3).connection, "CG", "T") is None
+    assert old.connection.state.subscription("CG", "U") is None
+    assert old.connection.state.subscription("OTHER", "T") is None
+    assert broker.connect(3).connection.state.subscription("CG", "T") is None
 
 
 async def test_a_heartbeat_without_subscriptions_changes_nothing_of_them(broker: MemoryBroker) -> None:
@@ -87,5 +86,5 @@ async def test_a_heartbeat_without_subscriptions_changes_nothing_of_them(broker:
     await peer.heartbeat(
         ConsumerData(group_name="CG", subscription_data_set=[]), heartbeat_fingerprint=7, without_sub=True
     )
-    found = member_subscription(peer.connection, "CG", "T")
+    found = peer.connection.state.subscription("CG", "T")
     assert found is not None and found.sub_string == "a = 'x'"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kourou.broker.connection_state import ConnectionState
 from kourou.broker.pull import cold_pull_queues as pull_lines
 from kourou.broker.pull.cold_pull_queues import MAX_UNDER_WAY, ColdPullQueues
 from kourou.errors import RequestError
@@ -29,7 +30,11 @@ class Bench:
         self.started: list[int] = []
         self.allow = asyncio.Semaphore(0)
         self.connection = Connection(
-            Cycles(), self._pull, ConnectionLimits(write_high_bytes=1000), InboundBudget(2**30)
+            Cycles(),
+            self._pull,
+            ConnectionLimits(write_high_bytes=1000),
+            InboundBudget(2**30),
+            new_state=ConnectionState,
         )
         self.peer = MemoryTransport(self.connection, reads=reads)
 
@@ -106,7 +111,7 @@ async def test_those_of_a_peer_that_has_gone_never_begin() -> None:
     await bench.let(6)
     await bench.tasks.wait_idle(1)
     assert bench.started == [0, 1]
-    assert bench.connection.attributes["pull_line"].under_way == 0
+    assert bench.connection.state.cold_pulls.under_way == 0
 
 
 async def test_one_more_than_may_wait_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

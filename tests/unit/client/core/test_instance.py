@@ -26,7 +26,7 @@ class FakeConnection:
     """A connection whose requests the test answers."""
 
     def __init__(self) -> None:
-        self.attributes: dict[str, Any] = {}
+        self.state: Any = None
         self.requests: list[tuple[RemotingCommand, Answer]] = []
 
     def call_nowait(self, command: RemotingCommand, timeout_ms: int) -> Answer:
