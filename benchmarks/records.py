@@ -18,7 +18,8 @@ from kourou.protocol.properties import (
     properties_to_bytes,
     remove_property,
 )
-from kourou.protocol.record import RecordEncoder, body_crc, decode_record, decode_records, record_positions
+from kourou.protocol.record import RecordEncoder, body_crc, decode_record, decode_records
+from kourou.protocol.record_fields import record_positions
 from kourou.protocol.tags import java_hash_code, tags_code
 
 BODY = bytes(range(256)) * 4

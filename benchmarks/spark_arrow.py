@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from kourou.protocol.message_id import encode_host
 from kourou.protocol.record import RecordEncoder
+from kourou.protocol.record_spans import RecordSpans, record_bounds
 from kourou.spark.source.arrow_batches import BatchBuilder
 from kourou.spark.source.columns import ROCKETMQ_COLUMNS
-from kourou.spark.source.record_spans import RecordSpans, record_bounds
 
 BATCH_BYTES = 4 * 1024 * 1024
 HOST = encode_host("127.0.0.1", 10911)

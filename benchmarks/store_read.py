@@ -25,7 +25,7 @@ from benchmarks._store_load import (
     spent,
     work_folder,
 )
-from kourou.protocol.record import Buffer
+from kourou.protocol.layout import Buffer
 from kourou.store.log.get_message import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig

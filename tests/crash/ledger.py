@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kourou.protocol.message import MessageExt
-from kourou.protocol.record import decode_record, record_positions
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_positions
 from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kourou.protocol.layout import BLANK_MAGIC_CODE
 from kourou.protocol.message import MessageExt
-from kourou.protocol.record import BLANK_MAGIC_CODE, decode_record, record_mark
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_mark
 
 
 def log_paths(root: Path) -> list[Path]:

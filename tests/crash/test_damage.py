@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StoreFormatError
-from kourou.protocol.record import decode_record, record_mark
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_mark
 from kourou.store.check.check import CheckReport, check_store
 from kourou.store.check.invariants import Invariant
 from kourou.store.config_file import JsonConfigFile

@@ -9,23 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, MIN_RECORD_BYTES
 from kourou.protocol.message_id import encode_host
 from kourou.protocol.properties import PropertyScanner, properties_from_bytes
-from kourou.protocol.record import (
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    MIN_RECORD_BYTES,
-    RecordEncoder,
-    encode_blank,
-    record_mark,
-)
+from kourou.protocol.property_columns import PropertyColumns, Spans
+from kourou.protocol.record import RecordEncoder, encode_blank
+from kourou.protocol.record_fields import record_mark
 from kourou.protocol.tags import java_hash_code
 from kourou.store.check.check_window import CheckWindow
 from kourou.store.check.span_hashes import SpanHashes
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS
 from kourou.store.index.index_hash import key_hash
 from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
-from kourou.store.log.property_columns import PropertyColumns, Spans
 from kourou.store.log.record_columns import Piece, Stop, read_piece
 
 HOSTS = (encode_host("127.0.0.1", 1), encode_host("2001:db8::1", 2))

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.errors import ProtocolError
-from kourou.protocol.properties import decode_properties, properties_from_bytes
-from kourou.protocol.record import MESSAGE_MAGIC_CODE, Buffer, decode_record, record_mark
-from kourou.protocol.record_properties import PropertyFinder, properties_start
+from kourou.protocol.layout import MESSAGE_MAGIC_CODE, Buffer
+from kourou.protocol.properties import PropertyFinder, decode_properties, properties_from_bytes
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import properties_start, record_mark
 from tests.property.test_records import records
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -26,9 +26,9 @@ from kourou.protocol.record import (
     decode_record,
     decode_records,
     encode_record,
-    record_positions,
     verify_property_crc,
 )
+from kourou.protocol.record_fields import record_positions
 from kourou.protocol.tags import java_hash_code, parse_tag_expression
 
 i32 = st.integers(-(1 << 31), (1 << 31) - 1)

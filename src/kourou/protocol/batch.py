@@ -1,7 +1,7 @@
 """The batch body: several messages of one topic in one send request.
 
-For each message, big-endian: total size i32, magic i32 (0), body CRC i32 (0), flag i32, body
-length i32, body, properties length i16, properties. Topic, queue and sysFlag are the
+For each message the head that layout.py describes, with 0 for magic and CRC; then body, properties length,
+properties. Topic, queue and sysFlag are the
 request's; the broker stores one record for each entry and computes its CRC.
 """
 
@@ -12,19 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import BATCH_ENTRY, MAX_PROPERTIES_BYTES, MIN_BATCH_ENTRY_BYTES, PROPERTIES_LENGTH
 from kourou.protocol.message import Message
 from kourou.protocol.names import is_retry_topic
-from kourou.protocol.properties import (
-    MAX_PROPERTIES_BYTES,
-    MessageConst,
-    is_prepared,
-    properties_from_bytes,
-    properties_to_bytes,
-)
+from kourou.protocol.properties import MessageConst, is_prepared, properties_from_bytes, properties_to_bytes
 
-_HEAD: Final = struct.Struct(">iiiii")
-_LENGTH: Final = struct.Struct(">h")
-_FIXED_BYTES: Final = _HEAD.size + _LENGTH.size
+_HEAD: Final = BATCH_ENTRY.struct()
+_LENGTH: Final = struct.Struct(f">{PROPERTIES_LENGTH.code}")
+_FIXED_BYTES: Final = MIN_BATCH_ENTRY_BYTES
+_HEAD_BYTES: Final = BATCH_ENTRY.size
+_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _PREPARED: Final = MessageConst.PROPERTY_TRANSACTION_PREPARED.encode()
 _DELAYS: Final = (
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -101,15 +98,16 @@ def split_batch(body: bytes) -> list[BatchEntry]:
     try:
         while pos < batch_bytes:
             size, _, _, flag, body_length = unpack_head(body, pos)
-            body_pos = pos + 20
+            body_pos = pos + _HEAD_BYTES
             body_end = body_pos + body_length
             end = pos + size
             (properties_length,) = unpack_length(body, body_end)
-            if body_length < 0 or properties_length < 0 or body_end + 2 + properties_length != end:
+            properties_pos = body_end + _LENGTH_BYTES
+            if body_length < 0 or properties_length < 0 or properties_pos + properties_length != end:
                 raise _problem(pos, f"its lengths do not add up to its size of {size} bytes")
             if end > batch_bytes:
                 raise _problem(pos, f"it is cut off, {end - batch_bytes} bytes of {size} are missing")
-            add(new(BatchEntry, (flag, body[body_pos:body_end], body[body_end + 2 : end])))
+            add(new(BatchEntry, (flag, body[body_pos:body_end], body[properties_pos:end])))
             pos = end
     except struct.error as error:
         raise _problem(pos, "it is cut off, or its body length is wrong") from error

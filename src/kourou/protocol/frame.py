@@ -10,11 +10,11 @@ Big-endian. Not here: what header and body mean (`command`).
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
 from kourou.errors import FrameTooLargeError, ProtocolError
 from kourou.protocol.codes import SerializeType
+from kourou.protocol.layout import FRAME, MAX_HEADER_BYTES
 
 RawFrame = tuple[int, bytes, bytes]
 """Serialize type, header bytes, body bytes."""
@@ -22,14 +22,13 @@ RawFrame = tuple[int, bytes, bytes]
 DEFAULT_MAX_FRAME_BYTES: Final = 16_777_216
 """RocketMQ's `com.rocketmq.remoting.frameMaxLength`: the whole frame, length field included."""
 
-_LENGTH: Final = Struct(">I")
-_PREFIX: Final = Struct(">II")
+_LENGTH: Final = FRAME.part("length")
+_PREFIX: Final = FRAME.struct()
 _unpack_prefix: Final = _PREFIX.unpack_from
-_LENGTH_BYTES: Final = 4
-_PREFIX_BYTES: Final = 8
+_LENGTH_BYTES: Final = FRAME.end("length")
+_PREFIX_BYTES: Final = FRAME.size
 _LARGE_BYTES: Final = 16 * 1024
-_MAX_HEADER_BYTES: Final = 0xFF_FFFF
-_MAX_MARK: Final = max(SerializeType) << 24 | _MAX_HEADER_BYTES
+_MAX_MARK: Final = max(SerializeType) << 24 | MAX_HEADER_BYTES
 _SERIALIZE_TYPES: Final = frozenset(int(kind) for kind in SerializeType)
 
 # What people point at a RocketMQ port by mistake; each of these is far above any sane limit as a length.
@@ -169,7 +168,7 @@ class FrameDecoder:
             frame_end = position + _LENGTH_BYTES + length
             if frame_end > end or length > max_length:
                 break
-            body_at = position + _PREFIX_BYTES + (mark & _MAX_HEADER_BYTES)
+            body_at = position + _PREFIX_BYTES + (mark & MAX_HEADER_BYTES)
             if body_at > frame_end or mark > _MAX_MARK:
                 _body_start(data, position, self._frame_bytes(data, position))  # raises, with the reason
             frames.append((mark >> 24, data[position + _PREFIX_BYTES : body_at], data[body_at:frame_end]))
@@ -199,7 +198,7 @@ def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes
     if serialize_type not in _SERIALIZE_TYPES:
         raise ProtocolError(f"unknown serialize type {serialize_type}")
     header_bytes = len(header)
-    if header_bytes > _MAX_HEADER_BYTES:
+    if header_bytes > MAX_HEADER_BYTES:
         raise ProtocolError(f"header of {header_bytes} bytes does not fit its 24-bit length")
     length = _LENGTH_BYTES + header_bytes + len(body)
     return b"".join((_PREFIX.pack(length, serialize_type << 24 | header_bytes), header, body))
@@ -211,7 +210,7 @@ def _body_start(data: bytes | bytearray, position: int, frame_bytes: int) -> tup
     serialize_type = mark >> 24
     if serialize_type not in _SERIALIZE_TYPES:
         raise ProtocolError(f"unknown serialize type {serialize_type} in a frame of {frame_bytes} bytes")
-    header_bytes = mark & _MAX_HEADER_BYTES
+    header_bytes = mark & MAX_HEADER_BYTES
     if _PREFIX_BYTES + header_bytes > frame_bytes:
         raise ProtocolError(f"header of {header_bytes} bytes does not fit its frame of {frame_bytes} bytes")
     return serialize_type, position + _PREFIX_BYTES + header_bytes

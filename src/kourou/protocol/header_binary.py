@@ -22,15 +22,16 @@ from typing import Final
 from kourou.errors import ProtocolError
 from kourou.protocol.codes import CommandFlag, RequestCode
 from kourou.protocol.command_head import CommandHead
+from kourou.protocol.layout import BINARY_COMMAND, BINARY_NAME_LENGTH, BINARY_VALUE_LENGTH
 
-HEAD_WITHOUT_REMARK: Final = Struct(">hBhiiii")
+HEAD_WITHOUT_REMARK: Final = BINARY_COMMAND.struct()
 """All that is before the fields where there is no remark: code to flag, the length of the remark, which is 0,
 and the length of the fields."""
 
 _FIXED: Final = Struct(">hBhiii")
 _FIXED_WRITTEN: Final = Struct(">HBHiii")
-_KEY_LENGTH: Final = Struct(">h")
-_LENGTH: Final = Struct(">i")
+_KEY_LENGTH: Final = Struct(f">{BINARY_NAME_LENGTH.code}")
+_LENGTH: Final = Struct(f">{BINARY_VALUE_LENGTH.code}")
 _VALUE_LENGTH: Final = Struct(">I")
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
 _MAX_KEY_BYTES: Final = 0x7FFF

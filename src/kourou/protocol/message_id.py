@@ -21,9 +21,8 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import HOST_V4_BYTES
 
-HOST_V4_BYTES: Final = 8
-HOST_V6_BYTES: Final = 20
 _UNIQUE_TAIL: Final = struct.Struct(">HIIH")
 _OFFSET_TAIL: Final = struct.Struct(">iq")
 # A clock set back by less than this is a correction, not another month.

@@ -6,23 +6,31 @@ with 0x02, 4.9 writers do not, and nothing is escaped. Reading follows Java: a p
 name, and of two pairs with one name the later counts.
 
 A broker looks at few names and changes fewer, so besides the dictionary there are functions
-that search and rewrite the string itself. Not here: which properties a message gets
-(message.py, the broker), the 16-bit length before the stored string (record.py).
+that search and rewrite the string itself: `PropertyScanner` for text, `PropertyFinder` for the bytes of
+stored records, which need no copy. Not here: the properties of many records at once
+(property_columns.py), which properties a message gets (message.py, the broker), the 16-bit length before
+the stored string (record.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+
+from kourou.protocol.layout import MAX_PROPERTIES_BYTES, Buffer
 
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 KEY_SEPARATOR: Final = " "
-MAX_PROPERTIES_BYTES: Final = 32767
-"""Of a record: stored with a signed 16-bit length."""
 MAX_SENT_PROPERTIES_BYTES: Final = MAX_PROPERTIES_BYTES - 1024
 """Of a message that is sent. The rest is room for what a broker adds: its region and cluster, and topics and
 ids when the message is delayed, retried, half of a transaction, or a dead letter."""
+
+_FindAll = Callable[[Buffer, int, int], list[bytes]]
+_Match = Callable[[Buffer, int, int], re.Match[bytes] | None]
+# Each name is a search of its own; for many of them a dictionary is cheaper.
+_MAX_SEARCHES: Final = 8
 
 
 class MessageConst:
@@ -180,6 +188,45 @@ class PropertyScanner:
         ]
         # A pair without a value is no pair, so an earlier one of the same name still counts.
         return values if "" not in values else [decode_properties(text).get(name) for name in self.names]
+
+
+class PropertyFinder:
+    """Finds the values of a few names in the bytes of property strings.
+
+    >>> find = PropertyFinder(["TAGS", "KEYS"])
+    >>> raw = b"KEYS\\x01order-1\\x02WAIT\\x01true\\x02"
+    >>> find.values(raw, 0, len(raw))
+    [None, 'order-1']
+    """
+
+    __slots__ = ("_names", "_searches")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        is_few = len(self._names) <= _MAX_SEARCHES
+        self._searches = tuple(_searches(name) for name in self._names) if is_few else None
+
+    def values(self, buffer: Buffer, start: int, end: int) -> list[str | None]:
+        """The value of each name in the string from `start` to `end`; None where it is absent."""
+        if self._searches is None:
+            properties = decode_properties(properties_from_bytes(bytes(buffer[start:end])))
+            return [properties.get(name) for name in self._names]
+        # Written out, because this is most of what a filter costs.
+        values: list[str | None] = []
+        for find_all, match_first in self._searches:
+            if found := find_all(buffer, start, end):
+                values.append(found[-1].decode("utf-8", "replace"))
+            elif first := match_first(buffer, start, end):
+                values.append(first[1].decode("utf-8", "replace"))
+            else:
+                values.append(None)
+        return values
+
+
+def _searches(name: str) -> tuple[_FindAll, _Match]:
+    """For pairs behind another one, and for a pair that is the first."""
+    pair = re.escape(name.encode("utf-8", "replace")) + rb"\x01([^\x02]+)"
+    return re.compile(rb"\x02" + pair).findall, re.compile(pair).match
 
 
 _scan_prepared: Final = PropertyScanner(MessageConst.PROPERTY_TRANSACTION_PREPARED).values

@@ -1,21 +1,16 @@
 """The stored record: one message's bytes in the CommitLog, and so in every pull answer.
 
-Big-endian; positions are those with IPv4 hosts (8 bytes; IPv6 hosts take 20):
-
-     0 total_size i32         28 phy_offset i64       64 store_host 8
-     4 magic u32              36 sys_flag i32         72 reconsume_times i32
-     8 body_crc i32           40 born_timestamp i64   76 prepared_transaction_offset i64
-    12 queue_id i32           48 born_host 8          84 body length i32, body
-    16 flag i32               56 store_timestamp i64     topic length u8 (V2: i16), topic
-    20 queue_offset i64                                  properties length i16, properties
+Its fields are described in layout.py. Behind the head come body, topic and properties, topic and properties
+with their lengths in front; that of the body is the last field of the head.
 
 body_crc is CRC-32 of the stored body without its top bit. V2 is for topics over 127 bytes;
-only 5.x reads it. A CommitLog file ends with a blank record: bytes left i32, magic u32.
+only 5.x reads it. A CommitLog file ends with a blank record.
 
 With `enabledAppendPropCRC` (5.x, off by default) the last 20 bytes are the property
 `__CRC32#`: a CRC-32 of all bytes before it, as ten digits with the lowest first.
 
-Not here: where records lie (store), which properties they get (broker).
+Not here: single fields of records (record_fields.py), many records at once (record_spans.py), where records
+lie (store), which properties they get (broker).
 """
 
 from __future__ import annotations
@@ -23,68 +18,53 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from kourou.errors import ProtocolError
-from kourou.protocol.codes import MessageSysFlag
+from kourou.protocol.layout import (
+    BLANK,
+    BLANK_MAGIC_CODE,
+    BORN_V6,
+    CRC_MASK,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
+    HOSTS_V6,
+    MAX_PROPERTIES_BYTES,
+    MAX_TOPIC_BYTES_V1,
+    MAX_TOPIC_BYTES_V2,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    MESSAGE_MAGIC_CODES,
+    MIN_RECORD_BYTES,
+    PROPERTIES_LENGTH,
+    RECORD,
+    RECORD_HEADS,
+    STORE_V6,
+    TOPIC_LENGTH_V1,
+    TOPIC_LENGTH_V2,
+    Buffer,
+)
 from kourou.protocol.message import MessageExt
-from kourou.protocol.message_id import HOST_V4_BYTES, HOST_V6_BYTES
-from kourou.protocol.properties import MAX_PROPERTIES_BYTES, MessageConst
+from kourou.protocol.properties import MessageConst
+from kourou.protocol.record_fields import RecordError, mark_problem, record_mark
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
-MESSAGE_MAGIC_CODE: Final = 0xDAA320A7
-MESSAGE_MAGIC_CODE_V2: Final = 0xDAA320AB
-BLANK_MAGIC_CODE: Final = 0xCBD43194
-
-TOTAL_SIZE_POS: Final = 0
-MAGIC_POS: Final = 4
-BODY_CRC_POS: Final = 8
-QUEUE_ID_POS: Final = 12
-FLAG_POS: Final = 16
-QUEUE_OFFSET_POS: Final = 20
-PHY_OFFSET_POS: Final = 28
-SYS_FLAG_POS: Final = 36
-BORN_TIMESTAMP_POS: Final = 40
-BORN_HOST_POS: Final = 48
-# Positions from here on move by HOST_V6_EXTRA_BYTES for each IPv6 host before them.
-STORE_TIMESTAMP_POS: Final = 56
-STORE_HOST_POS: Final = 64
-RECONSUME_TIMES_POS: Final = 72
-PREPARED_TRANSACTION_OFFSET_POS: Final = 76
-BODY_LENGTH_POS: Final = 84
-BODY_POS: Final = 88
-HOST_V6_EXTRA_BYTES: Final = HOST_V6_BYTES - HOST_V4_BYTES
-
-# A V1 record with IPv4 hosts and without body, topic and properties.
-MIN_RECORD_BYTES: Final = 91
-BLANK_RECORD_BYTES: Final = 8
-MAX_TOPIC_BYTES_V1: Final = 127
-# A 5.x reader takes the two bytes for a signed number.
-MAX_TOPIC_BYTES_V2: Final = 32767
-
-# Plain numbers: operations on IntFlag members cost a microsecond each.
-_BORN_V6: Final = MessageSysFlag.BORNHOST_V6.value
-_STORE_V6: Final = MessageSysFlag.STOREHOSTADDRESS_V6.value
-_HOSTS_V6: Final = _BORN_V6 | _STORE_V6
-_NO_HOSTS_V6: Final = ~_HOSTS_V6
-_CRC_MASK: Final = 0x7FFFFFFF
-
-_MARK: Final = struct.Struct(">iI")
-_LENGTH: Final = struct.Struct(">h")
-_HEADS: Final = {
-    flags: struct.Struct(f">iIiiiqqiq{20 if flags & _BORN_V6 else 8}sq{20 if flags & _STORE_V6 else 8}siqi")
-    for flags in (0, _BORN_V6, _STORE_V6, _HOSTS_V6)
-}
+_NO_HOSTS_V6: Final = ~HOSTS_V6
+_MARK: Final = BLANK.struct()
+_PROPERTIES_LENGTH: Final = struct.Struct(f">{PROPERTIES_LENGTH.code}")
+_TOPIC_LENGTH_V2: Final = struct.Struct(f">{TOPIC_LENGTH_V2.code}")
+_HEADS: Final = {flags: head.struct() for flags, head in RECORD_HEADS.items()}
 _HEAD_V4: Final = _HEADS[0]
+_BODY_POS: Final = RECORD.size
+_SYS_FLAG: Final = list(RECORD.offsets).index("sys_flag")
+_BODY_LENGTH: Final = list(RECORD.offsets).index("body_length")
 
-_CRC_NAME: Final = f"{MessageConst.PROPERTY_CRC32}\x01".encode()
-PROPERTY_CRC_BYTES: Final = len(_CRC_NAME) + 10 + 1
+PROPERTY_CRC_NAME: Final = f"{MessageConst.PROPERTY_CRC32}\x01".encode()
+PROPERTY_CRC_BYTES: Final = len(PROPERTY_CRC_NAME) + 10 + 1
 
 
 def body_crc(body: Buffer) -> int:
     """The CRC that a record keeps of its body as stored; 0 for an empty one."""
-    return zlib.crc32(body) & _CRC_MASK
+    return zlib.crc32(body) & CRC_MASK
 
 
 def encode_blank(size_bytes: int) -> bytes:
@@ -119,11 +99,11 @@ class RecordEncoder:
         self._store_host = store_host
         self.topic_part = _topic_length(raw_topic, magic) + raw_topic
         _check_host(store_host)
-        self._v6_flag = _STORE_V6 if len(store_host) == HOST_V6_BYTES else 0
+        self._v6_flag = STORE_V6 if len(store_host) == HOST_V6_BYTES else 0
         self._pack_v4 = _HEADS[self._v6_flag].pack
-        self._pack_v6 = _HEADS[self._v6_flag | _BORN_V6].pack
+        self._pack_v6 = _HEADS[self._v6_flag | BORN_V6].pack
         head_bytes = _HEADS[self._v6_flag].size - HOST_V4_BYTES
-        self.fixed_bytes = head_bytes + len(self.topic_part) + _LENGTH.size
+        self.fixed_bytes = head_bytes + len(self.topic_part) + _PROPERTIES_LENGTH.size
 
     def size(self, body: Buffer, properties: bytes, born_host: bytes) -> int:
         """How many bytes the record of this message takes."""
@@ -154,12 +134,12 @@ class RecordEncoder:
         if len(born_host) != HOST_V4_BYTES:
             _check_host(born_host)
             pack = self._pack_v6
-            host_flags |= _BORN_V6
+            host_flags |= BORN_V6
         try:
             head = pack(
                 self.fixed_bytes + body_bytes + len(properties) + len(born_host),
                 self.magic,
-                zlib.crc32(body) & _CRC_MASK,
+                zlib.crc32(body) & CRC_MASK,
                 self._queue_id,
                 flag,
                 queue_offset,
@@ -173,7 +153,7 @@ class RecordEncoder:
                 prepared_transaction_offset,
                 body_bytes,
             )
-            return head, body, self.topic_part, _LENGTH.pack(len(properties)), properties
+            return head, body, self.topic_part, _PROPERTIES_LENGTH.pack(len(properties)), properties
         except struct.error as error:
             raise _does_not_fit(properties, error) from error
 
@@ -195,8 +175,9 @@ class RecordEncoder:
         """
         _check_host(born_host)
         is_v6 = len(born_host) == HOST_V6_BYTES
-        pack, pack_length, crc32 = (self._pack_v6 if is_v6 else self._pack_v4), _LENGTH.pack, zlib.crc32
-        sys_flag = sys_flag & _NO_HOSTS_V6 | self._v6_flag | (_BORN_V6 if is_v6 else 0)
+        pack = self._pack_v6 if is_v6 else self._pack_v4
+        pack_length, crc32 = _PROPERTIES_LENGTH.pack, zlib.crc32
+        sys_flag = sys_flag & _NO_HOSTS_V6 | self._v6_flag | (BORN_V6 if is_v6 else 0)
         magic, queue_id, store_host, topic_part = (
             self.magic,
             self._queue_id,
@@ -214,7 +195,7 @@ class RecordEncoder:
                 head = pack(
                     size,
                     magic,
-                    crc32(body) & _CRC_MASK,
+                    crc32(body) & CRC_MASK,
                     queue_id,
                     flag,
                     queue_offset,
@@ -244,10 +225,11 @@ def _check_host(host: bytes) -> None:
 
 
 def _topic_length(raw_topic: bytes, magic: int) -> bytes:
-    length_bytes, limit = (1, MAX_TOPIC_BYTES_V1) if magic == MESSAGE_MAGIC_CODE else (2, MAX_TOPIC_BYTES_V2)
+    is_v1 = magic == MESSAGE_MAGIC_CODE
+    kind, limit = (TOPIC_LENGTH_V1, MAX_TOPIC_BYTES_V1) if is_v1 else (TOPIC_LENGTH_V2, MAX_TOPIC_BYTES_V2)
     if len(raw_topic) > limit:
         raise ProtocolError(f"a topic of {len(raw_topic)} bytes does not fit: the record allows {limit}")
-    return len(raw_topic).to_bytes(length_bytes, "big")
+    return len(raw_topic).to_bytes(kind.size, "big")
 
 
 def _does_not_fit(properties: bytes, error: struct.error) -> ProtocolError:
@@ -277,35 +259,6 @@ def encode_record(message: MessageExt) -> bytes:
     return b"".join(parts)
 
 
-def record_mark(buffer: Buffer, pos: int = 0) -> tuple[int, int]:
-    """Total size and magic of the record or blank at `pos`, unchecked."""
-    try:
-        size, magic = _MARK.unpack_from(buffer, pos)
-    except struct.error as error:
-        raise _problem(pos, f"{len(buffer) - pos} bytes are left, too few for a mark") from error
-    return size, magic
-
-
-def record_positions(buffer: Buffer) -> list[int]:
-    """Where each record of a pull answer starts, and where the last one ends; nothing is decoded.
-
-    Record i is `buffer[positions[i] : positions[i + 1]]`.
-    """
-    positions = [0]
-    pos = 0
-    end = len(buffer)
-    unpack_mark = _MARK.unpack_from
-    while pos < end:
-        size, magic = unpack_mark(buffer, pos) if pos + 8 <= end else record_mark(buffer, pos)
-        if size < MIN_RECORD_BYTES or (magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2):
-            raise _problem(pos, _mark_problem(size, magic))
-        pos += size
-        positions.append(pos)
-    if pos > end:
-        raise _problem(positions[-2], f"it is cut off, {pos - end} bytes are missing")
-    return positions
-
-
 def decode_records(buffer: Buffer) -> list[MessageExt]:
     """The records of a pull answer, which follow each other without a gap."""
     messages = []
@@ -326,17 +279,17 @@ def decode_record(buffer: Buffer, pos: int = 0, *, verify_body_crc: bool = False
     """
     left_bytes = len(buffer) - pos
     if left_bytes < MIN_RECORD_BYTES:
-        raise _problem(pos, f"{left_bytes} bytes are left, a record has {MIN_RECORD_BYTES} at least")
+        raise RecordError(pos, f"{left_bytes} bytes are left, a record has {MIN_RECORD_BYTES} at least")
     fields = _HEAD_V4.unpack_from(buffer, pos)
-    body_pos = pos + BODY_POS
-    if fields[7] & _HOSTS_V6:
-        fields, body_pos = _unpack_v6(buffer, pos, fields[7] & _HOSTS_V6)
+    body_pos = pos + _BODY_POS
+    if fields[_SYS_FLAG] & HOSTS_V6:
+        fields, body_pos = _unpack_v6(buffer, pos, fields[_SYS_FLAG] & HOSTS_V6)
     size, magic, crc = fields[:3]
-    body_length = fields[14]
+    body_length = fields[_BODY_LENGTH]
     body_end = body_pos + body_length
     end = pos + size
     if size > left_bytes or body_length < 0 or body_end + 3 > end:
-        raise _problem(pos, _size_problem(size, magic, left_bytes, body_length))
+        raise RecordError(pos, _size_problem(size, magic, left_bytes, body_length))
     if magic == MESSAGE_MAGIC_CODE:
         topic_pos, topic_length = body_end + 1, buffer[body_end]
     else:
@@ -344,15 +297,15 @@ def decode_record(buffer: Buffer, pos: int = 0, *, verify_body_crc: bool = False
     topic_end = topic_pos + topic_length
     properties_pos = topic_end + 2
     if properties_pos > end or (topic_length > MAX_TOPIC_BYTES_V1 and magic == MESSAGE_MAGIC_CODE):
-        raise _problem(pos, f"its topic length is {topic_length}")
-    (properties_length,) = _LENGTH.unpack_from(buffer, topic_end)
+        raise RecordError(pos, f"its topic length is {topic_length}")
+    (properties_length,) = _PROPERTIES_LENGTH.unpack_from(buffer, topic_end)
     if properties_length < 0 or properties_pos + properties_length != end:
-        raise _problem(pos, f"its lengths do not add up to its total size of {size} bytes")
+        raise RecordError(pos, f"its lengths do not add up to its total size of {size} bytes")
     body = bytes(buffer[body_pos:body_end])
     if verify_body_crc and body and body_crc(body) != crc:
-        raise _problem(pos, f"its body has CRC {body_crc(body)}, the record says {crc}")
+        raise RecordError(pos, f"the body does not match its CRC {crc}")
     topic = str(buffer[topic_pos:topic_end], "utf-8", "replace")
-    return _message(*fields[:14], body, topic, bytes(buffer[properties_pos:end]))
+    return _message(*fields[:_BODY_LENGTH], body, topic, bytes(buffer[properties_pos:end]))
 
 
 # The checker cannot count the fields of a Struct against those of a class.
@@ -363,10 +316,10 @@ def _topic_v2(buffer: Buffer, pos: int, length_pos: int) -> tuple[int, int]:
     """Where the topic of a V2 record is, and how long."""
     size, magic = record_mark(buffer, pos)
     if magic != MESSAGE_MAGIC_CODE_V2:
-        raise _problem(pos, _mark_problem(size, magic))
-    (topic_length,) = _LENGTH.unpack_from(buffer, length_pos)
+        raise RecordError(pos, mark_problem(size, magic))
+    (topic_length,) = _TOPIC_LENGTH_V2.unpack_from(buffer, length_pos)
     if topic_length < 0:
-        raise _problem(pos, f"its topic length is {topic_length}")
+        raise RecordError(pos, f"its topic length is {topic_length}")
     return length_pos + 2, topic_length
 
 
@@ -375,27 +328,15 @@ def _unpack_v6(buffer: Buffer, pos: int, host_flags: int) -> tuple[tuple[Any, ..
     try:
         return head.unpack_from(buffer, pos), pos + head.size
     except struct.error as error:
-        raise _problem(pos, f"{len(buffer) - pos} bytes are left, its head has {head.size}") from error
-
-
-def _mark_problem(size: int, magic: int) -> str:
-    if magic == BLANK_MAGIC_CODE:
-        return f"a blank of {size} bytes is there, the end of a CommitLog file"
-    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
-        return f"its magic is {magic:#010x} instead of {MESSAGE_MAGIC_CODE:#010x}"
-    return f"its total size is {size} bytes"
+        raise RecordError(pos, f"{len(buffer) - pos} bytes are left, its head has {head.size}") from error
 
 
 def _size_problem(size: int, magic: int, left_bytes: int, body_length: int) -> str:
-    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2) or size < MIN_RECORD_BYTES:
-        return _mark_problem(size, magic)
+    if magic not in MESSAGE_MAGIC_CODES or size < MIN_RECORD_BYTES:
+        return mark_problem(size, magic)
     if size > left_bytes:
         return f"it is cut off, {size - left_bytes} bytes of {size} are missing"
     return f"its body length is {body_length} in a record of {size} bytes"
-
-
-def _problem(pos: int, problem: str) -> ProtocolError:
-    return ProtocolError(f"no record at byte {pos}: {problem}")
 
 
 def append_property_crc(record: bytes) -> bytes:
@@ -411,7 +352,7 @@ def append_property_crc(record: bytes) -> bytes:
 
 def has_property_crc(record: Buffer) -> bool:
     """Whether `record` ends with the property `__CRC32#`."""
-    return bytes(record[-PROPERTY_CRC_BYTES:]).startswith(_CRC_NAME)
+    return bytes(record[-PROPERTY_CRC_BYTES:]).startswith(PROPERTY_CRC_NAME)
 
 
 def verify_property_crc(record: Buffer) -> bool:
@@ -421,5 +362,5 @@ def verify_property_crc(record: Buffer) -> bool:
 
 
 def _property_crc(covered: Buffer) -> bytes:
-    digits = f"{zlib.crc32(covered) & _CRC_MASK:010d}"[::-1]
-    return _CRC_NAME + digits.encode() + b"\x02"
+    digits = f"{zlib.crc32(covered) & CRC_MASK:010d}"[::-1]
+    return PROPERTY_CRC_NAME + digits.encode() + b"\x02"

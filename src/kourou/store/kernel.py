@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
     # `kourou version` imports this module, and need not load numpy.
-    from kourou.protocol.record import Buffer
+    from kourou.protocol.layout import Buffer
     from kourou.store.log.put_batch import GrownQueue
     from kourou.store.queue.consume_queue import ConsumeQueue
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 from kourou.errors import ConnectionLostError, ProtocolError, TooManyRequestsError
 from kourou.protocol.command import CommandHead, RemotingCommand, command_of
 from kourou.protocol.frame import FrameDecoder, RawFrame, encode_frame
-from kourou.protocol.record import Buffer
+from kourou.protocol.layout import Buffer
 from kourou.protocol.request_head import decode_request_head
 from kourou.transport.addresses import format_address
 from kourou.transport.cycles import Cycles

@@ -19,7 +19,7 @@ from kourou.protocol.bodies import (
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pull import PullMessageResponseHeader
-from kourou.protocol.record import MAX_TOPIC_BYTES_V1
+from kourou.protocol.layout import MAX_TOPIC_BYTES_V1
 from kourou.testing.faulty_files import FaultyFiles
 from tests.e2e.broker.broker_kit import SUBSCRIPTION, SUSPEND, Peer, messages, running
 

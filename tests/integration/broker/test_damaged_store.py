@@ -17,7 +17,8 @@ from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers import QueryMessageRequestHeader
 from kourou.protocol.headers.pull import PullMessageResponseHeader
 from kourou.protocol.message import MessageExt
-from kourou.protocol.record import decode_record, decode_records, record_positions
+from kourou.protocol.record import decode_record, decode_records
+from kourou.protocol.record_fields import record_positions
 from kourou.store.disk.files import Files
 from tests.e2e.broker.broker_kit import Peer, running
 

@@ -23,20 +23,19 @@ import pytest
 
 from kourou.protocol.batch import encode_batch_entries, split_batch
 from kourou.protocol.compression import CompressionType, compress
+from kourou.protocol.layout import BLANK_MAGIC_CODE
 from kourou.protocol.message import MessageExt
 from kourou.protocol.message_id import parse_offset_msg_id, parse_unique_id
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC
 from kourou.protocol.properties import encode_properties, get_property, properties_from_bytes
 from kourou.protocol.record import (
-    BLANK_MAGIC_CODE,
     decode_record,
     decode_records,
     encode_blank,
     encode_record,
     has_property_crc,
-    record_mark,
-    record_positions,
 )
+from kourou.protocol.record_fields import record_mark, record_positions
 from kourou.protocol.tags import tags_code
 
 GOLDEN = Path(__file__).parents[2] / "golden"

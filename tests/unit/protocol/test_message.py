@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import MESSAGE_MAGIC_CODE
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.message_id import encode_host
-from kourou.protocol.record import MESSAGE_MAGIC_CODE
 
 
 def stored(body: bytes = b"hello", properties: bytes = b"", **fields: Any) -> MessageExt:

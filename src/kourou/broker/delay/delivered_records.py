@@ -10,41 +10,23 @@ Not here: where the notes are (delay_offsets.py, timer_checkpoint.py).
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
 from kourou.protocol.properties import MessageConst
-from kourou.protocol.record import (
-    BLANK_MAGIC_CODE,
-    HOST_V6_EXTRA_BYTES,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    MIN_RECORD_BYTES,
-    PREPARED_TRANSACTION_OFFSET_POS,
-    SYS_FLAG_POS,
-    decode_record,
-    record_mark,
-)
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_mark, record_prepared_offset
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
 
 _TimerKey: TypeAlias = tuple[str, str]
 
 _TAKEN_OUT: Final = MessageConst.PROPERTY_TIMER_DEQUEUE_MS.encode() + b"\x01"
-_I32: Final = struct.Struct(">i")
-_I64: Final = struct.Struct(">q")
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-_V6_SHIFT: Final = {
-    0x00: PREPARED_TRANSACTION_OFFSET_POS,
-    0x10: PREPARED_TRANSACTION_OFFSET_POS + HOST_V6_EXTRA_BYTES,
-    0x20: PREPARED_TRANSACTION_OFFSET_POS + HOST_V6_EXTRA_BYTES,
-    0x30: PREPARED_TRANSACTION_OFFSET_POS + 2 * HOST_V6_EXTRA_BYTES,
-}
 
 
 @dataclass(slots=True)
@@ -131,7 +113,7 @@ def _piece(log: CommitLog, phy_offset: int, end: int) -> bytes:
     left = min(log_file.end_phy_offset, end) - phy_offset
     raw = log.read(phy_offset, min(left, PIECE_BYTES)) or b""
     size, magic = record_mark(raw) if len(raw) >= MIN_RECORD_BYTES else (0, 0)
-    if magic in _MAGICS and len(raw) < size <= left:
+    if magic in MESSAGE_MAGIC_CODES and len(raw) < size <= left:
         return log.read(phy_offset, size) or b""
     return raw
 
@@ -139,14 +121,13 @@ def _piece(log: CommitLog, phy_offset: int, end: int) -> bytes:
 def _walk(raw: bytes) -> Generator[tuple[bytes, int], None, int]:
     """Whole records at the start of `raw`; returns how many bytes they and a blank behind them take."""
     position, end = 0, len(raw)
-    while position + 8 <= end:
+    while position + BLANK.size <= end:
         size, magic = record_mark(raw, position)
         if magic == BLANK_MAGIC_CODE:
-            return position + max(size, 8)
-        if magic not in _MAGICS or size < MIN_RECORD_BYTES or position + size > end:
+            return position + max(size, BLANK.size)
+        if magic not in MESSAGE_MAGIC_CODES or size < MIN_RECORD_BYTES or position + size > end:
             break
-        v6_hosts = _I32.unpack_from(raw, position + SYS_FLAG_POS)[0] & 0x30
-        is_marked = _I64.unpack_from(raw, position + _V6_SHIFT[v6_hosts])[0] != 0
+        is_marked = record_prepared_offset(raw, position) != 0
         if is_marked or raw.find(_TAKEN_OUT, position, position + size) >= 0:
             yield raw, position
         position += size

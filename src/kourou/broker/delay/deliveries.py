@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.delay.delivered_records import mark_of
 from kourou.broker.storage.record_reads import read_records
+from kourou.protocol.layout import Buffer
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.protocol.properties import MessageConst, PropertyScanner
-from kourou.protocol.record import Buffer
 from kourou.protocol.tags import tags_code
 from kourou.store.log.dispatch_request import index_keys
 from kourou.store.log.put_status import PutRefusedError, PutStatus

@@ -25,12 +25,13 @@ from kourou.broker.delay.deliveries import (
 )
 from kourou.broker.storage.record_reads import read_records
 from kourou.errors import ProtocolError, StorageError
+from kourou.protocol.layout import Buffer
 from kourou.protocol.names import (
     RMQ_SYS_SCHEDULE_TOPIC,
     SCHEDULE_CONSUMER_GROUP,
 )
 from kourou.protocol.properties import properties_from_bytes
-from kourou.protocol.record import Buffer, decode_record
+from kourou.protocol.record import decode_record
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT, CqUnit
 

@@ -26,6 +26,7 @@ from kourou.broker.delay.deliveries import (
 )
 from kourou.broker.delay.timer_messages import TimerEntry, TimerMessages
 from kourou.errors import ProtocolError, StorageError
+from kourou.protocol.layout import Buffer
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import TIMER_TOPIC
 from kourou.protocol.properties import (
@@ -36,7 +37,7 @@ from kourou.protocol.properties import (
     properties_to_bytes,
     set_property,
 )
-from kourou.protocol.record import Buffer, decode_record
+from kourou.protocol.record import decode_record
 from kourou.store.log.put_status import PutStatus
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT, CqUnit

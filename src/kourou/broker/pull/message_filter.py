@@ -14,9 +14,8 @@ from kourou.errors import FilterSyntaxError, RequestError
 from kourou.protocol.bodies import SubscriptionData
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.filter import FilterProgram, compile_filter
-from kourou.protocol.properties import MessageConst
-from kourou.protocol.record import Buffer
-from kourou.protocol.record_properties import PropertyFinder
+from kourou.protocol.layout import Buffer
+from kourou.protocol.properties import MessageConst, PropertyFinder
 
 
 class PropertyFilter(Protocol):

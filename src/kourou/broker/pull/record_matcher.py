@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from kourou.broker.pull.message_filter import PropertyFilter
-from kourou.protocol.record import Buffer
-from kourou.protocol.record_properties import properties_start
+from kourou.protocol.layout import Buffer
+from kourou.protocol.record_fields import properties_start
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.log_file import LogFile
 from kourou.store.log.log_regions import LogWindow

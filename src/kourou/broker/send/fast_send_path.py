@@ -21,7 +21,7 @@ from kourou.broker.send.send_answer import SendAnswer
 from kourou.broker.send.sent_properties import SLOW_PATH_PROPERTIES
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.protocol.frame import FrameDecoder
-from kourou.protocol.message_id import HOST_V4_BYTES
+from kourou.protocol.layout import HOST_V4_BYTES
 from kourou.store.kernel import EncodedSends, Kernel, KernelChoice, SendsEnd, SendSetup, SentPiece
 from kourou.store.log.put_batch import PutRun, RunRoom
 from kourou.store.log.put_status import PutRefusedError, PutStatus

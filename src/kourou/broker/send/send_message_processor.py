@@ -38,7 +38,8 @@ from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
 from kourou.protocol.codes import CommandFlag, MessageSysFlag, PermName, RequestCode, ResponseCode
 from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from kourou.protocol.message_id import HOST_V4_BYTES, UniqueIdGenerator, host_text
+from kourou.protocol.layout import HOST_V4_BYTES
+from kourou.protocol.message_id import UniqueIdGenerator, host_text
 from kourou.protocol.names import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from kourou.protocol.layout import MAX_PROPERTIES_BYTES
 from kourou.protocol.properties import (
-    MAX_PROPERTIES_BYTES,
     MessageConst,
     PropertyScanner,
     encode_properties,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
 from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.protocol.layout import CQ_UNIT
 from kourou.store.log.put_batch import PutBatch
 
-_SIZE: Final = Struct(">8xi8x")  # the size in a unit of a ConsumeQueue
+_SIZE: Final = CQ_UNIT.part("size", is_padded=True)
 
 
 class StoreStats:

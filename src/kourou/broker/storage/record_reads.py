@@ -12,17 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kourou.errors import ProtocolError
-from kourou.protocol.record import (
-    BODY_POS,
-    HOST_V6_EXTRA_BYTES,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    PHY_OFFSET_POS,
-    STORE_TIMESTAMP_POS,
-    SYS_FLAG_POS,
-    Buffer,
-    record_mark,
-)
+from kourou.protocol.layout import MESSAGE_MAGIC_CODES, RECORD, Buffer
+from kourou.protocol.record_fields import record_mark, record_phy_offset, record_store_timestamp
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.log_file import LogFile
 from kourou.store.log.message_lookup import decode_sound_record
@@ -35,8 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-_BORN_V6: Final = 0x10
+_HEAD_BYTES: Final = RECORD.size
 
 
 class NotInMemoryError(Exception):
@@ -75,7 +65,7 @@ class RecordReads:
         head = self._heads.get(phy_offset)
         if head is None:
             head = self._head_nowait(phy_offset, self._wanted_heads)
-        return -1 if not head else _store_timestamp(head)
+        return -1 if not head else record_store_timestamp(head)
 
     def store_time_or_stop(self, phy_offset: int) -> int:
         """The same for a search, which cannot go on without the answer: NotInMemoryError."""
@@ -113,7 +103,7 @@ class RecordReads:
         """The first bytes of a record; empty where there is none, None when they are on disk."""
         if not _has_room(self._log, phy_offset):
             return b""
-        head = self._log.read_nowait(phy_offset, BODY_POS)
+        head = self._log.read_nowait(phy_offset, _HEAD_BYTES)
         if head is None:
             self._note(phy_offset, wanted)
             return None
@@ -203,18 +193,18 @@ def _attempt(reads: RecordReads, work: Callable[[RecordReads], T]) -> tuple[T] |
 def _has_room(log: CommitLog, phy_offset: int) -> bool:
     """Whether a record could begin at `phy_offset`."""
     log_file = log.file_at(phy_offset) if 0 <= phy_offset < log.max_phy_offset else None
-    return log_file is not None and phy_offset + BODY_POS <= log_file.end_phy_offset
+    return log_file is not None and phy_offset + _HEAD_BYTES <= log_file.end_phy_offset
 
 
 def _checked_head(head: Buffer, phy_offset: int) -> bytes:
     """The head if it is that of a record which says that it lies here, else nothing."""
-    is_record = record_mark(head)[1] in _MAGICS and record_mark(head)[0] >= BODY_POS
-    return bytes(head) if is_record and _i64(head, PHY_OFFSET_POS) == phy_offset else b""
+    is_record = record_mark(head)[1] in MESSAGE_MAGIC_CODES and record_mark(head)[0] >= _HEAD_BYTES
+    return bytes(head) if is_record and record_phy_offset(head) == phy_offset else b""
 
 
 def _read_head(log_file: LogFile, phy_offset: int) -> bytes:
-    head = log_file.file.pread(BODY_POS, phy_offset - log_file.start_phy_offset)
-    return _checked_head(head, phy_offset) if len(head) == BODY_POS else b""
+    head = log_file.file.pread(_HEAD_BYTES, phy_offset - log_file.start_phy_offset)
+    return _checked_head(head, phy_offset) if len(head) == _HEAD_BYTES else b""
 
 
 def _read_record(log_file: LogFile, phy_offset: int) -> bytes:
@@ -233,12 +223,3 @@ def _is_sound(raw: bytes, phy_offset: int) -> bool:
     except ProtocolError:
         return False
     return True
-
-
-def _store_timestamp(head: bytes) -> int:
-    is_v6 = int.from_bytes(head[SYS_FLAG_POS : SYS_FLAG_POS + 4], "big") & _BORN_V6
-    return _i64(head, STORE_TIMESTAMP_POS + (HOST_V6_EXTRA_BYTES if is_v6 else 0))
-
-
-def _i64(raw: Buffer, position: int) -> int:
-    return int.from_bytes(raw[position : position + 8], "big", signed=True)

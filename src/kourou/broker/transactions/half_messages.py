@@ -18,10 +18,10 @@ from kourou.broker.send.inner_message import InnerMessage
 from kourou.broker.send.sent_properties import is_delayed
 from kourou.errors import ProtocolError, RequestError
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
+from kourou.protocol.layout import MAX_PROPERTIES_BYTES
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, is_retry_topic
 from kourou.protocol.properties import (
-    MAX_PROPERTIES_BYTES,
     MessageConst,
     PropertyScanner,
     get_property,

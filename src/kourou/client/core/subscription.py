@@ -15,8 +15,7 @@ from kourou.errors import ClientError, ResponseError
 from kourou.protocol.bodies import SubscriptionData
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
-from kourou.protocol.properties import MessageConst
-from kourou.protocol.record_properties import PropertyFinder
+from kourou.protocol.properties import MessageConst, PropertyFinder
 from kourou.protocol.tags import SUB_ALL, parse_tag_expression, tags_code
 
 _log = logging.getLogger(__name__)

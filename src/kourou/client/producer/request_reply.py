@@ -17,11 +17,11 @@ from kourou.client.producer.outgoing import REPLY
 from kourou.errors import KourouError, MessageRefusedError
 from kourou.protocol.compression import inflate_reply_body
 from kourou.protocol.headers.send import ReplyMessageRequestHeader
+from kourou.protocol.layout import MESSAGE_MAGIC_CODE
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.message_id import encode_host
 from kourou.protocol.names import reply_topic
 from kourou.protocol.properties import MessageConst, decode_properties, encode_properties, properties_to_bytes
-from kourou.protocol.record import MESSAGE_MAGIC_CODE
 from kourou.transport.addresses import parse_address
 from kourou.transport.request import Request
 

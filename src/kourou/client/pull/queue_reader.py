@@ -25,7 +25,7 @@ from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import TOOLS_CONSUMER_GROUP
-from kourou.protocol.record import QUEUE_OFFSET_POS, record_positions
+from kourou.protocol.record_fields import record_positions, record_queue_offset
 from kourou.protocol.tags import SUB_ALL
 
 _log = logging.getLogger(__name__)
@@ -299,8 +299,7 @@ def _clipped(result: PullResult, end: int) -> PullResult:
         return result
     body = result.body
     for position in record_positions(body)[:-1]:
-        queue_offset_pos = position + QUEUE_OFFSET_POS
-        if int.from_bytes(body[queue_offset_pos : queue_offset_pos + 8], "big") >= end:
+        if record_queue_offset(body, position) >= end:
             body = body[:position]
             break
     return replace(result, body=body, next_begin_offset=end)

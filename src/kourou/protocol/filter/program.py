@@ -25,8 +25,8 @@ from kourou.protocol.filter.expressions import (
     Property,
 )
 from kourou.protocol.filter.parser import parse
-from kourou.protocol.record import Buffer
-from kourou.protocol.record_properties import PropertyFinder
+from kourou.protocol.layout import Buffer
+from kourou.protocol.properties import PropertyFinder
 
 Lookup: TypeAlias = Callable[[str], str | None]
 

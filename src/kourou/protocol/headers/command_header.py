@@ -16,10 +16,12 @@ from typing import Annotated
 
 import msgspec
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+from kourou.protocol.layout import I4, I8
+
+Int32 = Annotated[int, msgspec.Meta(ge=I4.low, le=I4.high)]
 """Java's int: a number beyond it is refused here, not when it is packed somewhere else."""
 
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=I8.low, le=I8.high)]
 """Java's long."""
 
 

@@ -1,12 +1,13 @@
 """Headers of sending: SEND_MESSAGE in its two forms, replies, send back, recall.
 
 The two forms of a send carry the same fields; the second has letters for names. Both have the same
-attributes here, so whoever handles a send need not know which one it was.
+attributes here, so that code which handles a send need not distinguish them. Letters: layout.py.
 """
 
 from __future__ import annotations
 
 from kourou.protocol.headers.command_header import CommandHeader, Int32, Int64, wire_names
+from kourou.protocol.layout import SEND_FIELDS
 
 __all__ = [
     "ConsumerSendMsgBackRequestHeader",
@@ -18,22 +19,7 @@ __all__ = [
     "SendMessageResponseHeader",
 ]
 
-_V2_NAMES = {
-    "producer_group": "a",
-    "topic": "b",
-    "default_topic": "c",
-    "default_topic_queue_nums": "d",
-    "queue_id": "e",
-    "sys_flag": "f",
-    "born_timestamp": "g",
-    "flag": "h",
-    "properties": "i",
-    "reconsume_times": "j",
-    "unit_mode": "k",
-    "max_reconsume_times": "l",
-    "batch": "m",
-    "broker_name": "n",
-}
+_V2_NAMES = {field.name: field.letter for field in SEND_FIELDS}
 
 
 class SendMessageRequestHeader(CommandHeader, kw_only=True, rename=wire_names(broker_name="bname")):

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kourou.protocol.layout import BATCH_ENTRY, MAX_PROPERTIES_BYTES, MIN_BATCH_ENTRY_BYTES, PROPERTIES_LENGTH
 from kourou.protocol.properties import (
     KEY_SEPARATOR,
-    MAX_PROPERTIES_BYTES,
     MAX_SENT_PROPERTIES_BYTES,
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
@@ -31,7 +31,7 @@ Int64s = npt.NDArray[np.int64]
 
 ALONE_BYTES: Final = 64 * 1024
 """Rows from this size on travel alone, and compressed: that saves more than a shared request does."""
-_HEAD: Final = np.dtype([("size", ">i4"), ("magic_crc_flag", ">i4", (3,)), ("body_length", ">i4")])
+_HEAD: Final = np.dtype(BATCH_ENTRY.dtype())
 _NAME_END: Final = NAME_VALUE_SEPARATOR.encode()
 _PAIR_END: Final = PROPERTY_SEPARATOR.encode()
 _RESERVED: Final = sorted(RESERVED_PROPERTIES)
@@ -55,13 +55,15 @@ def encode_entries(values: pa.Array, properties: pa.Array) -> Entries:
     body_lengths = _lengths(values)
     property_lengths = _lengths(properties)
     heads = np.zeros(len(values), _HEAD)
-    heads["size"] = _HEAD.itemsize + body_lengths + 2 + property_lengths
+    heads["size"] = MIN_BATCH_ENTRY_BYTES + body_lengths + property_lengths
     heads["body_length"] = body_lengths
     joined = pc.binary_join_element_wise(
         _fixed(heads.tobytes(), _HEAD.itemsize),
         values,
         # An odd row's properties may be too long for their 16 bits.
-        _fixed(np.minimum(property_lengths, MAX_PROPERTIES_BYTES).astype(">i2").tobytes(), 2),
+        _fixed(
+            np.minimum(property_lengths, MAX_PROPERTIES_BYTES).astype(PROPERTIES_LENGTH.dtype).tobytes(), 2
+        ),
         properties,
         _scalar(b""),
     )

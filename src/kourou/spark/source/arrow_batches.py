@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from kourou.errors import ProtocolError
 from kourou.protocol.properties import MessageConst
+from kourou.protocol.record_spans import Bools, RecordSpans
 from kourou.spark.source.columns import PROPERTY_PREFIX, Rows, as_text, known_columns
-from kourou.spark.source.record_spans import Bools, RecordSpans
 
 _COMPRESSED: Final = 1
 _MAX_COMPRESSED: Final = 1_024

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from kourou.errors import ConfigError, ProtocolError
 from kourou.protocol.compression import inflate_body
+from kourou.protocol.layout import BORN_V6, STORE_V6
 from kourou.protocol.message_id import host_text, offset_msg_id
 from kourou.protocol.properties import MessageConst
+from kourou.protocol.record_spans import RecordSpans
 from kourou.spark.source.arrow_pieces import pieces
 from kourou.spark.source.property_table import PropertyTable
-from kourou.spark.source.record_spans import BORN_V6, STORE_V6, RecordSpans
 from kourou.spark.source.uniform_properties import UniformProperties
 
 PROPERTY_PREFIX: Final = "property_"
@@ -68,16 +69,15 @@ class Rows:
         records = self.records
         body = records.raw[int(records.body_begins[row]) : int(records.body_ends[row])]
         try:
-            return inflate_body(body, int(records.sys_flags[row]))
+            return inflate_body(bytes(body), int(records.sys_flags[row]))
         except ProtocolError as error:
             raise ProtocolError(f"{self.place(row)}: {error}") from error
 
     def place(self, row: int) -> str:
         """Where a row comes from, for errors."""
         records = self.records
-        topic = self.topic or records.raw[records.topic_begins[row] : records.topic_ends[row]].decode(
-            "utf-8", "replace"
-        )
+        raw_topic = records.raw[records.topic_begins[row] : records.topic_ends[row]]
+        topic = self.topic or str(raw_topic, "utf-8", "replace")
         return (
             f"topic {topic!r}, broker {self.broker!r}, queue {int(records.field('queue_id')[row])}, "
             f"offset {int(records.field('queue_offset')[row])}"
@@ -124,20 +124,20 @@ def _same(value: str | None, count: int) -> Any:
 
 
 def _born_hosts(rows: Rows) -> Any:
-    return _hosts(rows, rows.records.born_hosts, BORN_V6, is_born=True)
+    return _hosts(rows, "born_host", BORN_V6)
 
 
 def _store_hosts(rows: Rows) -> Any:
-    return _hosts(rows, rows.records.store_hosts, STORE_V6, is_born=False)
+    return _hosts(rows, "store_host", STORE_V6)
 
 
-def _hosts(rows: Rows, numbers: NDArray[np.uint64], v6_flag: int, *, is_born: bool) -> Any:
+def _hosts(rows: Rows, name: str, v6_flag: int) -> Any:
     """`host:port`, made once for each host: there are few."""
     is_v6 = (rows.records.sys_flags & v6_flag) != 0
     if is_v6.any():
-        texts = [host_text(rows.records.host_bytes(row, is_born=is_born)) for row in range(len(rows))]
+        texts = [host_text(rows.records.host_bytes(row, name)) for row in range(len(rows))]
         return pa.array(texts, pa.string())
-    found, index = np.unique(numbers, return_inverse=True)
+    found, index = np.unique(rows.records.hosts(name), return_inverse=True)
     texts = [host_text(int(number).to_bytes(8, "big")) for number in found]
     return pa.array(texts, pa.string()).take(pa.array(index.reshape(-1)))
 
@@ -146,11 +146,11 @@ def _offset_msg_ids(rows: Rows) -> Any:
     records = rows.records
     phy_offsets = records.field("phy_offset")
     if (records.sys_flags & STORE_V6).any():
-        hosts = (records.host_bytes(row, is_born=False) for row in range(len(rows)))
+        hosts = (records.host_bytes(row, "store_host") for row in range(len(rows)))
         ids = [offset_msg_id(host, int(at)) for host, at in zip(hosts, phy_offsets, strict=True)]
         return pa.array(ids, pa.string())
     parts = np.empty((len(rows), 2), ">u8")
-    parts[:, 0], parts[:, 1] = records.store_hosts, phy_offsets.astype(np.uint64)
+    parts[:, 0], parts[:, 1] = records.hosts("store_host"), phy_offsets.astype(np.uint64)
     raw = parts.view(np.uint8)
     digits = np.empty((len(rows), 32), np.uint8)
     digits[:, 0::2], digits[:, 1::2] = _HEX[raw >> 4], _HEX[raw & 15]
@@ -202,7 +202,7 @@ ROCKETMQ_COLUMNS: Final = {
     "born_timestamp": Column(lambda rows: _milliseconds(rows.records.field("born_timestamp")), _TIME),
     "store_timestamp": Column(lambda rows: _milliseconds(rows.records.store_timestamps), _TIME),
     "born_host": Column(_born_hosts, _TEXT),
-    "reconsume_times": Column(lambda rows: pa.array(rows.records.reconsume_times), _INT),
+    "reconsume_times": Column(lambda rows: pa.array(rows.records.field("reconsume_times")), _INT),
     "properties": Column(lambda rows: rows.properties.maps(), _MAP),
 }
 """The usual rows."""

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kourou.protocol.record_spans import RecordSpans
 from kourou.spark.source.arrow_pieces import data_of, pieces
-from kourou.spark.source.record_spans import RecordSpans
 
 Positions = NDArray[np.intp]
 

@@ -15,11 +15,11 @@ import numpy as np
 from kourou.client.core.subscription import subscription_data
 from kourou.errors import KourouError
 from kourou.protocol.names import is_lmq
+from kourou.protocol.record_spans import RecordSpans
 from kourou.spark.source.arrow_batches import BatchBuilder
 from kourou.spark.source.data_loss import GO_ON, DataLossError
 from kourou.spark.source.options import SourceOptions
 from kourou.spark.source.planning import QueueRange
-from kourou.spark.source.record_spans import RecordSpans
 from kourou.spark.source.source_client import ReadState, SourceClient, shared_client
 from kourou.spark.worker_process import make_worker_ready
 

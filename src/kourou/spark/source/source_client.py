@@ -26,9 +26,9 @@ from kourou.errors import KourouError, NoRouteError, ResponseError
 from kourou.protocol.bodies import ConsumerData, MessageQueue, TopicList, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.names import TOOLS_CONSUMER_GROUP, reply_topic
+from kourou.protocol.record_spans import RecordSpans
 from kourou.spark.source.options import Connection, SourceOptions
 from kourou.spark.source.planning import QueueRange
-from kourou.spark.source.record_spans import RecordSpans
 
 _log = logging.getLogger(__name__)
 

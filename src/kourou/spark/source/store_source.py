@@ -22,20 +22,20 @@ from pyspark.sql.datasource import InputPartition
 
 from kourou.client.core.subscription import subscription_data
 from kourou.errors import ConfigError, DamageError
-from kourou.protocol.names import is_inner_topic
-from kourou.protocol.record import (
+from kourou.protocol.layout import (
+    BLANK,
     BLANK_MAGIC_CODE,
-    MAGIC_POS,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
+    CRC_MASK,
+    MESSAGE_MAGIC_CODES,
     MIN_RECORD_BYTES,
-    PHY_OFFSET_POS,
-    record_mark,
+    RECORD,
 )
+from kourou.protocol.names import is_inner_topic
+from kourou.protocol.record_fields import RAW_MAGIC_CODES, record_mark, record_phy_offset
+from kourou.protocol.record_spans import Bools, RecordSpans, leading_bounds
 from kourou.spark.source.arrow_batches import BatchBuilder
 from kourou.spark.source.arrow_pieces import pieces
 from kourou.spark.source.options import SourceOptions
-from kourou.spark.source.record_spans import Bools, RecordSpans, leading_bounds
 from kourou.spark.worker_process import make_worker_ready
 from kourou.store.disk.files import Files, OpenFile
 from kourou.store.store_layout import SegmentFile, find_layout
@@ -45,11 +45,10 @@ _log = logging.getLogger(__name__)
 _PART_BYTES: Final = 128 * 1024 * 1024
 """A task's share of the log, as Spark's for other files."""
 _SEARCH_BYTES: Final = 1024 * 1024
-_ZEROS: Final = bytes(_SEARCH_BYTES + PHY_OFFSET_POS + 8)
+_ZEROS: Final = bytes(_SEARCH_BYTES + RECORD.end("phy_offset"))
 """What is searched at once: so much that a record's position is whole where its magic is."""
 _MAX_RECORD_BYTES: Final = 128 * 1024 * 1024
-_CRC_MASK: Final = 0x7FFFFFFF
-_MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2))
+_MAGIC_POS: Final = RECORD.at("magic")
 
 
 class StorePartition(InputPartition):
@@ -207,17 +206,18 @@ class _PartReader:
 
     def _is_cut_off(self, raw: bytes, at: int) -> bool:
         """Whether a record is there that more bytes would complete."""
-        if len(raw) < PHY_OFFSET_POS + 8 or raw[MAGIC_POS : MAGIC_POS + 4] not in _MAGICS:
+        if len(raw) < RECORD.end("phy_offset"):
             return False
-        size = record_mark(raw)[0]
-        phy_offset = int.from_bytes(raw[PHY_OFFSET_POS : PHY_OFFSET_POS + 8], "big", signed=True)
-        return phy_offset == self._part.file_start + at and len(raw) < size <= min(
+        size, magic = record_mark(raw)
+        if magic not in MESSAGE_MAGIC_CODES:
+            return False
+        return record_phy_offset(raw) == self._part.file_start + at and len(raw) < size <= min(
             self._length - at, _MAX_RECORD_BYTES
         )
 
     def _behind(self, raw: bytes, at: int) -> int | None:
         """Where to go on where no record is; None at the end of the log, or of its part."""
-        if len(raw) < 8 or record_mark(raw)[1] == BLANK_MAGIC_CODE:
+        if len(raw) < BLANK.size or record_mark(raw)[1] == BLANK_MAGIC_CODE:
             return None
         following = self._find(at + 1, self._length)
         if following is None and self._part.is_last:
@@ -242,12 +242,12 @@ class _PartReader:
     def _candidates(self, raw: bytes, base: int) -> Iterator[int]:
         """Where `raw`, which lies at `base`, has a magic and the position of exactly that place; of each
         magic the first."""
-        for magic in _MAGICS:
-            found = raw.find(magic, MAGIC_POS)
+        for magic in RAW_MAGIC_CODES:
+            found = raw.find(magic, _MAGIC_POS)
             while found >= 0:
-                start = found - MAGIC_POS
-                phy_offset = self._part.file_start + base + start
-                if raw[start + PHY_OFFSET_POS : start + PHY_OFFSET_POS + 8] == phy_offset.to_bytes(8, "big"):
+                start = found - _MAGIC_POS
+                is_whole = start + RECORD.end("phy_offset") <= len(raw)
+                if is_whole and record_phy_offset(raw, start) == self._part.file_start + base + start:
                     yield start
                     break
                 found = raw.find(magic, found + 1)
@@ -275,6 +275,6 @@ def _matching_crcs(records: RecordSpans) -> Bools:
     crc32 = zlib.crc32
     spans = zip(records.body_begins.tolist(), records.body_ends.tolist(), strict=True)
     # A list, not a generator: this is where a reader of many small messages spends its time.
-    found = np.array([crc32(view[begin:end]) for begin, end in spans], np.int64) & _CRC_MASK
+    found = np.array([crc32(view[begin:end]) for begin, end in spans], np.int64) & CRC_MASK
     is_right: Bools = (found == records.field("body_crc")) | (records.body_begins == records.body_ends)
     return is_right

@@ -15,14 +15,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
-from kourou.protocol.record import record_positions
+from kourou.protocol.record_fields import record_positions
+from kourou.protocol.record_spans import RecordSpans
 from kourou.spark.source.data_loss import GO_ON, DataLossError
 from kourou.spark.source.offset_spec import LATEST_SPEC
 from kourou.spark.source.offsets import Positions, QueueOffsets, nested
 from kourou.spark.source.options import SourceOptions
 from kourou.spark.source.planning import limited_end
 from kourou.spark.source.queue_lookup import QueueLookup, offsets_or_raise
-from kourou.spark.source.record_spans import RecordSpans
 from kourou.spark.source.source_client import SourceClient
 
 _log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kourou.protocol.record_spans import RecordSpans
 from kourou.spark.source.property_table import PropertyTable
-from kourou.spark.source.record_spans import RecordSpans
 
 Bytes = NDArray[np.uint8]
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
+from kourou.protocol.record_spans import Int64s
 from kourou.store.check.check_context import CheckContext
 from kourou.store.check.invariants import Invariant
-from kourou.store.log.record_columns import Int64s
 from kourou.store.recovery.checkpoint import (
     APACHE_BYTES,
     CRC_POSITION,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kourou.errors import ProtocolError
-from kourou.protocol.record import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, record_mark
+from kourou.protocol.record_fields import RAW_MAGIC_CODES, record_mark
 from kourou.store.check.check_context import CheckContext
 from kourou.store.check.invariants import Invariant
 from kourou.store.disk.files import OpenFile
@@ -26,7 +26,6 @@ from kourou.wording import counted
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _MARK_BYTES: Final = 8
-_MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2))
 
 
 class _Place(NamedTuple):
@@ -377,7 +376,7 @@ def _is_zero(file: OpenFile, position: int, data_end: int) -> bool:
 def _magic_positions(raw: bytes) -> list[int]:
     """Where a magic stands in `raw`, in order."""
     found = []
-    for magic in _MAGICS:
+    for magic in RAW_MAGIC_CODES:
         at = raw.find(magic)
         while at >= 0:
             found.append(at)

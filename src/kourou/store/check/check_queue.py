@@ -16,11 +16,11 @@ from typing import Final
 
 import numpy as np
 
+from kourou.protocol.record_spans import Bools, Int64s
 from kourou.store.check.check_context import CheckContext
 from kourou.store.check.check_report import MAX_ALIKE
 from kourou.store.check.check_window import QueueRows
 from kourou.store.check.invariants import Invariant
-from kourou.store.log.record_columns import Bools, Int64s
 from kourou.store.queue.queue_view import QueueView, Units
 from kourou.wording import counted
 

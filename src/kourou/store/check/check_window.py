@@ -15,17 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kourou.protocol.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from kourou.protocol.properties import MessageConst
+from kourou.protocol.property_columns import PropertyColumns, Spans
+from kourou.protocol.record_spans import Bools, Int64s
 from kourou.protocol.tags import java_hash_code
 from kourou.store.check.span_hashes import Codes, HashCodes, SpanHashes, key_hashes
 from kourou.store.delay_levels import SCHEDULE_TOPIC, deliver_timestamp
-from kourou.store.log.dispatch_request import (
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
-)
-from kourou.store.log.property_columns import PropertyColumns, Spans
-from kourou.store.log.record_columns import Bools, Int64s, RecordColumns
+from kourou.store.log.record_columns import RecordColumns
 from kourou.store.store_layout import QueueKey
 
 MAX_RECORDS: Final = 500_000

@@ -5,18 +5,32 @@ Takes bytes that are no record too, and names what it can. Not here: what is val
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from kourou.protocol.codes import MessageSysFlag
-from kourou.protocol.message_id import HOST_V4_BYTES, HOST_V6_BYTES, host_text
-from kourou.protocol.record import (
+from kourou.protocol.layout import (
+    BLANK,
     BLANK_MAGIC_CODE,
+    HOST_V4,
+    HOST_V4_BYTES,
+    HOST_V6,
+    HOST_V6_BYTES,
+    HOSTS_V6,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
-    body_crc,
+    MESSAGE_MAGIC_CODES,
+    PROPERTIES_LENGTH,
+    RECORD,
+    RECORD_HEADS,
+    TOPIC_LENGTH_V1,
+    U2,
+    Field,
 )
+from kourou.protocol.message_id import host_text
+from kourou.protocol.record import body_crc
 
 _MAGIC_NAMES = {
     MESSAGE_MAGIC_CODE: "message, V1",
@@ -60,51 +74,32 @@ class _Cursor:
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._position = 0
+        self._number = 0
 
     def fields(self) -> Iterator[RecordField]:
         """All fields, in order."""
-        size = self._number(4)
-        yield self._field("total_size", 4, str(size))
-        magic = self._number(4) & 0xFFFFFFFF
-        yield self._field("magic", 4, f"{magic:#010x} {_MAGIC_NAMES.get(magic, 'not that of a record')}")
-        if magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
-            yield from self._head()
-            yield from self._parts(1 if magic == MESSAGE_MAGIC_CODE else 2)
+        size, magic = BLANK.fields
+        yield self._integer(size)
+        yield (found := self._integer(magic))
+        number = int.from_bytes(found.raw, "big")
+        if number in MESSAGE_MAGIC_CODES:
+            yield from self._message(is_v1=number == MESSAGE_MAGIC_CODE)
         if self._position < len(self._raw):
             rest = len(self._raw) - self._position
             yield self._field("rest", rest, f"{rest} bytes")
 
-    def _head(self) -> Iterator[RecordField]:
-        self._crc = self._number(4)
-        yield self._field("body_crc", 4, str(self._crc))
-        yield self._integer("queue_id", 4)
-        yield self._integer("flag", 4)
-        yield self._integer("queue_offset", 8)
-        yield self._integer("phy_offset", 8)
-        flags = self._number(4)
-        yield self._field("sys_flag", 4, _flags_text(flags))
-        yield self._time("born_timestamp")
-        yield self._host("born_host", bool(flags & MessageSysFlag.BORNHOST_V6))
-        yield self._time("store_timestamp")
-        yield self._host("store_host", bool(flags & MessageSysFlag.STOREHOSTADDRESS_V6))
-        yield self._integer("reconsume_times", 4)
-        yield self._integer("prepared_transaction_offset", 8)
-
-    def _parts(self, topic_length_bytes: int) -> Iterator[RecordField]:
-        length = self._number(4)
-        yield self._field("body_length", 4, str(length))
-        body = self._field("body", length, "")
-        matches = "CRC matches" if not body.raw or body_crc(body.raw) == self._crc else "CRC does not match"
+    def _message(self, *, is_v1: bool) -> Iterator[RecordField]:
+        sys_flag = int.from_bytes(self._raw[RECORD.at("sys_flag") : RECORD.end("sys_flag")], "big")
+        for field in RECORD_HEADS[sys_flag & HOSTS_V6].fields[len(BLANK.fields) :]:
+            yield self._host(field) if field.kind in (HOST_V4, HOST_V6) else self._integer(field)
+        body = self._field("body", self._number, "")
+        crc = int.from_bytes(self._raw[RECORD.at("body_crc") : RECORD.end("body_crc")], "big", signed=True)
+        matches = "CRC matches" if not body.raw or body_crc(body.raw) == crc else "CRC does not match"
         yield RecordField(body.name, body.position, body.raw, matches)
-        length = self._number(topic_length_bytes) & (0xFF if topic_length_bytes == 1 else 0xFFFF)
-        yield self._field("topic_length", topic_length_bytes, str(length))
-        yield self._text("topic", length)
-        length = self._number(2)
-        yield self._field("properties_length", 2, str(length))
-        yield self._text("properties", length)
-
-    def _number(self, size_bytes: int) -> int:
-        return int.from_bytes(self._raw[self._position : self._position + size_bytes], "big", signed=True)
+        yield self._integer(Field("topic_length", TOPIC_LENGTH_V1 if is_v1 else U2))
+        yield self._text("topic", self._number)
+        yield self._integer(Field("properties_length", PROPERTIES_LENGTH))
+        yield self._text("properties", self._number)
 
     def _field(self, name: str, size_bytes: int, text: str) -> RecordField:
         position = self._position
@@ -112,17 +107,18 @@ class _Cursor:
         self._position += len(raw)
         return RecordField(name, position, raw, text if len(raw) == size_bytes else "cut off")
 
-    def _integer(self, name: str, size_bytes: int) -> RecordField:
-        return self._field(name, size_bytes, str(self._number(size_bytes)))
+    def _integer(self, field: Field) -> RecordField:
+        """The next field; its number is kept for what follows."""
+        name, kind = field
+        raw = self._raw[self._position : self._position + kind.size]
+        self._number = int.from_bytes(raw, "big", signed=kind.is_signed)
+        describe = _DESCRIBED.get(name, str)
+        return self._field(name, kind.size, describe(self._number))
 
-    def _time(self, name: str) -> RecordField:
-        value = self._number(8)
-        return self._field(name, 8, f"{value} {time_text(value)}")
-
-    def _host(self, name: str, is_v6: bool) -> RecordField:
-        field = self._field(name, HOST_V6_BYTES if is_v6 else HOST_V4_BYTES, "")
-        text = host_text(field.raw) if len(field.raw) in (HOST_V4_BYTES, HOST_V6_BYTES) else "cut off"
-        return RecordField(field.name, field.position, field.raw, text)
+    def _host(self, field: Field) -> RecordField:
+        found = self._field(field.name, field.kind.size, "")
+        text = host_text(found.raw) if len(found.raw) in (HOST_V4_BYTES, HOST_V6_BYTES) else "cut off"
+        return RecordField(found.name, found.position, found.raw, text)
 
     def _text(self, name: str, length: int) -> RecordField:
         field = self._field(name, length, "")
@@ -144,3 +140,19 @@ def time_text(timestamp_ms: int) -> str:
     except (ValueError, OverflowError, OSError):
         return "-"
     return f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d}Z" if timestamp_ms > 0 else "-"
+
+
+def _time(timestamp_ms: int) -> str:
+    return f"{timestamp_ms} {time_text(timestamp_ms)}"
+
+
+def _magic(magic: int) -> str:
+    return f"{magic:#010x} {_MAGIC_NAMES.get(magic, 'not that of a record')}"
+
+
+_DESCRIBED: Final[dict[str, Callable[[int], str]]] = {
+    "magic": _magic,
+    "sys_flag": _flags_text,
+    "born_timestamp": _time,
+    "store_timestamp": _time,
+}

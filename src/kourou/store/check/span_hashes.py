@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kourou.protocol.property_columns import Spans
 from kourou.protocol.tags import java_hash_code
-from kourou.store.log.property_columns import Spans
 
 Codes = NDArray[np.uint32]
 

@@ -17,6 +17,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kourou.protocol.layout import INDEX_KEY
 from kourou.store.index.index_slots import SLOT_BYTES, SLOTS_POSITION
 
 HEADER_BYTES: Final = SLOTS_POSITION
@@ -25,7 +26,7 @@ ENTRY: Final = struct.Struct(">iqii")
 ENTRIES: Final = np.dtype(
     [("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")]
 )
-HASHED_KEYS: Final = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("store_timestamp", ">i8")])
+HASHED_KEYS: Final = np.dtype(INDEX_KEY.dtype())
 """A key that is hashed already (index_hash.py), of a record on its way into the index."""
 MAX_TIME_DIFF: Final = 0x7FFF_FFFF
 _HEADER: Final = struct.Struct(">qqqqii")

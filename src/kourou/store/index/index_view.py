@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kourou.protocol.record_spans import Int64s
 from kourou.store.check.invariants import Invariant
 from kourou.store.disk.files import Files, OpenFile
 from kourou.store.index.index_entry import ENTRIES, HEADER_BYTES, IndexHeader, IndexLayout
 from kourou.store.index.index_slots import SLOTS_POSITION
-from kourou.store.log.record_columns import Int64s
 
 CHUNK_ENTRIES: Final = 65_536
 _CHUNK_SLOTS: Final = 262_144

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 
 from kourou.errors import StoreFormatError
-from kourou.protocol.record import Buffer
+from kourou.protocol.layout import Buffer
 from kourou.store.disk.files import Files
 from kourou.store.log.log_file import LogFile, log_file_name, written_end
 from kourou.store.log.log_regions import LogRegions, LogWindow

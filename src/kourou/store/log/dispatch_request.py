@@ -6,37 +6,28 @@ Read straight from the record's bytes, checked on the way. Not here: who asks fo
 
 from __future__ import annotations
 
-import struct
-import zlib
 from typing import Final, NamedTuple
 
 from kourou.errors import ProtocolError
-from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
-from kourou.protocol.record import (
+from kourou.protocol.layout import (
+    BLANK,
     BLANK_MAGIC_CODE,
-    MAX_TOPIC_BYTES_V1,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
+    MAX_TOPIC_FOLDER_BYTES,
+    MESSAGE_MAGIC_CODES,
     MIN_RECORD_BYTES,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
     Buffer,
 )
+from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import RecordError, record_mark
 from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import SCHEDULE_TOPIC, deliver_timestamp
 
-TRANSACTION_MASK: Final = 0xC
-TRANSACTION_PREPARED: Final = 0x4
-TRANSACTION_ROLLBACK: Final = 0xC
-_BORN_V6: Final = 0x10
-_STORE_V6: Final = 0x20
-
-# total_size magic crc queue_id flag queue_offset phy_offset sys_flag born_timestamp
-_HEAD: Final = struct.Struct(">iIiiiqqiq")
-_I32: Final = struct.Struct(">i")
-_I64: Final = struct.Struct(">q")
-_I16: Final = struct.Struct(">h")
 # The smallest piece of a write that a power loss keeps or drops.
 _SECTOR_BYTES: Final = 512
-_MAX_FOLDER_BYTES: Final = 255
 _NO_FOLDER_NAMES: Final = frozenset({"", ".", ".."})
 
 _scan = PropertyScanner(
@@ -103,80 +94,50 @@ def read_dispatch_request(
     does not match its CRC, properties that were not written whole, a topic or queue that cannot be,
     or a stored physical offset that is not where it lies (old bytes of a file used before).
     """
-    left = len(buffer) - position
-    if left < 8:
-        raise ProtocolError(f"{left} bytes are left, too few for a record")
-    size, magic = _I32.unpack_from(buffer, position)[0], int.from_bytes(buffer[position + 4 : position + 8])
-    if magic == BLANK_MAGIC_CODE:
-        return Blank(size)
-    if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:
-        raise ProtocolError(f"magic {magic:#010x} is not that of a record")
-    if size < MIN_RECORD_BYTES or size > left:
-        raise ProtocolError(f"total size {size} does not fit {left} bytes")
-    return _read_record(buffer, position, phy_offset, size, magic, delay_levels, check_crc)
-
-
-def _read_record(
-    buffer: Buffer,
-    position: int,
-    phy_offset: int,
-    size: int,
-    magic: int,
-    delay_levels: tuple[int, ...],
-    check_crc: bool,
-) -> DispatchRequest:
-    _, _, crc, queue_id, _, queue_offset, stored_phy, sys_flag, _ = _HEAD.unpack_from(buffer, position)
-    if stored_phy != phy_offset:
-        raise ProtocolError(f"the record says it lies at {stored_phy}")
-    store_at = position + (68 if sys_flag & _BORN_V6 else 56)
-    body_at = store_at + 32 + (12 if sys_flag & _STORE_V6 else 0)
-    end = position + size
-    body_end, topic_at, topic_end = _places(buffer, body_at, end, magic)
-    if check_crc and body_end > body_at and zlib.crc32(buffer[body_at:body_end]) & 0x7FFFFFFF != crc:
-        raise ProtocolError(f"the body does not match its CRC {crc}")
-    topic = _topic(buffer[topic_at:topic_end], magic, queue_id)
-    properties = bytes(buffer[topic_end + 2 : end])
-    if b"\0" in properties and _is_cut(properties, phy_offset + topic_end + 2 - position):
+    try:
+        record = decode_record(buffer, position, verify_body_crc=check_crc)
+    except RecordError as error:
+        return _blank_at(buffer, position, error)
+    if record.phy_offset != phy_offset:
+        raise ProtocolError(f"the record says it lies at {record.phy_offset}")
+    topic, queue_id, properties = record.topic, record.queue_id, record.raw_properties
+    # A topic is the name of a folder. Headers have no CRC: one that cannot be is damage.
+    if topic in _NO_FOLDER_NAMES or "/" in topic or "\0" in topic or queue_id < 0 or _is_long(topic):
+        raise ProtocolError(f"there can be no queue {topic!r}/{queue_id}")
+    if b"\0" in properties and _is_cut(properties, phy_offset + record.store_size - len(properties)):
         raise ProtocolError("the properties end with zeros, or a sector of them is zero")
     tags, keys, uniq_key, delay = _scan(properties_from_bytes(properties))
-    (store_timestamp,) = _I64.unpack_from(buffer, store_at)
     return DispatchRequest(
         topic,
         queue_id,
-        queue_offset,
+        record.queue_offset,
         phy_offset,
-        size,
-        stored_tags_code(topic, tags, delay, store_timestamp, delay_levels),
-        store_timestamp,
-        sys_flag,
+        record.store_size,
+        stored_tags_code(topic, tags, delay, record.store_timestamp, delay_levels),
+        record.store_timestamp,
+        record.sys_flag,
         index_keys(uniq_key, keys),
     )
 
 
-def _places(buffer: Buffer, body_at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Where the body ends, and the topic begins and ends; the properties follow up to `end`."""
-    try:
-        (body_length,) = _I32.unpack_from(buffer, body_at - 4)
-        body_end = body_at + body_length
-        if body_length < 0 or body_end >= end:
-            raise ProtocolError(f"body length {body_length} does not fit the record")
-        topic_at = body_end + (1 if magic == MESSAGE_MAGIC_CODE else 2)
-        topic_end = topic_at + int.from_bytes(buffer[body_end:topic_at])
-        (properties_length,) = _I16.unpack_from(buffer, topic_end)
-    except struct.error as error:
-        raise ProtocolError("the record's fields go beyond its end") from error
-    if topic_end + 2 + properties_length != end or properties_length < 0:
-        raise ProtocolError("the record's lengths do not add up to its size")
-    return body_end, topic_at, topic_end
+def _blank_at(buffer: Buffer, position: int, error: RecordError) -> Blank:
+    """The blank that is there instead of a record; ProtocolError says why neither is."""
+    left = len(buffer) - position
+    if left < BLANK.size:
+        raise ProtocolError(f"{left} bytes are left, too few for a record") from error
+    size, magic = record_mark(buffer, position)
+    if magic == BLANK_MAGIC_CODE:
+        return Blank(size)
+    if magic not in MESSAGE_MAGIC_CODES:
+        raise ProtocolError(f"magic {magic:#010x} is not that of a record") from error
+    if size < MIN_RECORD_BYTES or size > left:
+        raise ProtocolError(f"total size {size} does not fit {left} bytes") from error
+    # Without the position in the buffer, which means nothing to the caller.
+    raise ProtocolError(error.reason) from error
 
 
-def _topic(raw: Buffer, magic: int, queue_id: int) -> str:
-    """The topic, which is the name of a folder. Headers have no CRC: one that cannot be is damage."""
-    topic = str(raw, "utf-8", "replace")
-    limit = MAX_TOPIC_BYTES_V1 if magic == MESSAGE_MAGIC_CODE else _MAX_FOLDER_BYTES
-    if len(raw) > limit or topic in _NO_FOLDER_NAMES or "/" in topic or "\0" in topic or queue_id < 0:
-        raise ProtocolError(f"there can be no queue {topic!r}/{queue_id}")
-    return topic
+def _is_long(topic: str) -> bool:
+    return len(topic.encode()) > MAX_TOPIC_FOLDER_BYTES
 
 
 def close_properties(properties: bytes) -> bytes:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kourou.protocol.record import Buffer
+from kourou.protocol.layout import Buffer
 from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.get_message_result import GetMessageResult, GetMessageStatus

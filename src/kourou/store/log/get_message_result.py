@@ -10,16 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kourou.errors import DamageError
-from kourou.protocol.record import (
-    BLANK_RECORD_BYTES,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    Buffer,
-    record_mark,
-)
+from kourou.protocol.layout import BLANK, MESSAGE_MAGIC_CODES, Buffer
+from kourou.protocol.record_fields import record_mark
 from kourou.store.log.log_file import LogFile
 
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
 _READ_AT_ONCE_BYTES: Final = 1024 * 1024
 _GAP_BYTES: Final = 32 * 1024
 """Over so many bytes that nobody asked for a disk reads on; to seek takes longer."""
@@ -141,10 +135,10 @@ def _are_records(records: memoryview) -> bool:
     """Whether a run holds nothing but records: a file that was cut short, and has grown again by what was
     written behind that, has zeros in between."""
     while records:
-        if len(records) < BLANK_RECORD_BYTES:
+        if len(records) < BLANK.size:
             return False
         size, magic = record_mark(records)
-        if magic not in _MAGICS or not 0 < size <= len(records):
+        if magic not in MESSAGE_MAGIC_CODES or not 0 < size <= len(records):
             return False
         records = records[size:]
     return True

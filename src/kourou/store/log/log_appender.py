@@ -15,20 +15,24 @@ from typing import Final, TypeAlias
 
 from kourou.errors import ProtocolError, StorageError, StoreFencedError
 from kourou.protocol.batch import BatchEntry, has_half
-from kourou.protocol.properties import (
+from kourou.protocol.layout import (
+    BLANK,
     MAX_PROPERTIES_BYTES,
+    MAX_TOPIC_BYTES_V1,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from kourou.protocol.properties import (
     NAME_VALUE_SEPARATOR,
     MessageConst,
     PropertyScanner,
     properties_from_bytes,
 )
-from kourou.protocol.record import BLANK_RECORD_BYTES, MAX_TOPIC_BYTES_V1, RecordEncoder, encode_blank
+from kourou.protocol.record import RecordEncoder, encode_blank
 from kourou.protocol.tags import tags_code as code_of_tags
 from kourou.store.log.commit_log import CommitLog, CreateLogFileError
 from kourou.store.log.dispatch_request import (
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
     close_properties,
     index_keys,
 )
@@ -95,7 +99,7 @@ class LogAppender:
     @max_message_bytes.setter
     def max_message_bytes(self, size_bytes: int) -> None:
         self._max_message_bytes = size_bytes
-        self._largest = min(size_bytes + _RECORD_EXTRA_BYTES, self._file_bytes - BLANK_RECORD_BYTES)
+        self._largest = min(size_bytes + _RECORD_EXTRA_BYTES, self._file_bytes - BLANK.size)
 
     @property
     def pending_bytes(self) -> int:
@@ -337,7 +341,7 @@ class LogAppender:
         start = self._log.max_phy_offset
         # At the very end of a file, and in an empty log, there is no room: the next file takes it.
         room = -start % self._file_bytes
-        self._batch = PutBatch(start, start + room - BLANK_RECORD_BYTES, self._now_ms)
+        self._batch = PutBatch(start, start + room - BLANK.size, self._now_ms)
         return self._batch
 
     def _next_file(self, batch: PutBatch, phy_offset: int) -> int:
@@ -346,7 +350,7 @@ class LogAppender:
         if left:  # a file that ends just here, or none at all, needs no blank
             batch.parts.append(encode_blank(left))
         next_phy_offset = phy_offset + left
-        batch.begin_file(next_phy_offset, next_phy_offset + self._file_bytes - BLANK_RECORD_BYTES)
+        batch.begin_file(next_phy_offset, next_phy_offset + self._file_bytes - BLANK.size)
         return next_phy_offset
 
     # -- writing ---------------------------------------------------------------------------------

@@ -6,32 +6,22 @@ are missing, too short or unreadable: what is not there is read as nothing.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, RECORD
 from kourou.protocol.message import MessageExt
-from kourou.protocol.record import (
-    BLANK_MAGIC_CODE,
-    BLANK_RECORD_BYTES,
-    BODY_POS,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    PHY_OFFSET_POS,
-    decode_record,
-    record_mark,
-)
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_mark, record_phy_offset
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS
 from kourou.store.disk.files import Files, OpenFile
 from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
 from kourou.store.store_layout import SegmentFile
 
 _OPEN_FILES: Final = 16
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-_PHY_OFFSET: Final = struct.Struct(">q")
 
 
 class LogReader:
@@ -73,17 +63,16 @@ class LogReader:
     def record_bytes(self, phy_offset: int) -> bytes:
         """The record at `phy_offset`, which says so itself, as long as its size says; at a blank its
         mark. ProtocolError when there is neither."""
-        head = self.read(phy_offset, BODY_POS)
+        head = self.read(phy_offset, RECORD.size)
         size, magic = record_mark(head)
         if magic == BLANK_MAGIC_CODE:
-            return head[:BLANK_RECORD_BYTES]
+            return head[: BLANK.size]
         # Looked at first: a size in bytes that are no record may ask for a gigabyte.
-        (stored,) = _PHY_OFFSET.unpack_from(head.ljust(BODY_POS, b"\0"), PHY_OFFSET_POS)
-        if magic not in _MAGICS or stored != phy_offset:
-            problem = (
-                f"it says that it lies at {stored}" if magic in _MAGICS else f"its magic is {magic:#010x}"
-            )
-            raise ProtocolError(problem)
+        stored = record_phy_offset(head.ljust(RECORD.size, b"\0"))
+        if magic not in MESSAGE_MAGIC_CODES:
+            raise ProtocolError(f"its magic is {magic:#010x}")
+        if stored != phy_offset:
+            raise ProtocolError(f"it says that it lies at {stored}")
         return self.read(phy_offset, size)
 
     def request_at(self, phy_offset: int) -> DispatchRequest | Blank:

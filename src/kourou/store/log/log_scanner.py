@@ -10,22 +10,16 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from kourou.errors import ProtocolError
-from kourou.protocol.record import (
-    BLANK_RECORD_BYTES,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    PHY_OFFSET_POS,
-    record_mark,
-)
+from kourou.protocol.layout import BLANK, MESSAGE_MAGIC_CODES, RECORD
+from kourou.protocol.record_fields import RAW_MAGIC_CODES, record_mark, record_phy_offset
 from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
 from kourou.store.log.log_file import LogFile
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
-"""Read at once by who reads the log from end to end."""
+"""How much of the log is read at once from end to end."""
 
-_MAGIC_CODES: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-_MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in _MAGIC_CODES)
-_HEAD_BYTES: Final = PHY_OFFSET_POS + 8
+_HEAD_BYTES: Final = RECORD.end("phy_offset")
+_MAGIC_POS: Final = RECORD.at("magic")
 
 
 class BadRecord(NamedTuple):
@@ -80,10 +74,10 @@ class LogScanner:
     def record_at(self, phy_offset: int) -> DispatchRequest | Blank | BadRecord:
         """What lies at `phy_offset`."""
         try:
-            position = self._fill(phy_offset, BLANK_RECORD_BYTES)
+            position = self._fill(phy_offset, BLANK.size)
             size, magic = record_mark(self._piece, position)
             # Only then: a size in bytes that are no record may ask for a gigabyte.
-            if magic in _MAGIC_CODES and BLANK_RECORD_BYTES < size <= self._max_record_bytes:
+            if magic in MESSAGE_MAGIC_CODES and BLANK.size < size <= self._max_record_bytes:
                 position = self._fill(phy_offset, size)
             found = read_dispatch_request(
                 self._piece, position, phy_offset, self._delay_levels, check_crc=self._check_crc
@@ -99,9 +93,8 @@ class LogScanner:
         head = self._log.read(phy_offset, _HEAD_BYTES) if phy_offset >= 0 else None
         if head is None:
             return False
-        stored = int.from_bytes(head[PHY_OFFSET_POS:], "big")
         found_size, magic = record_mark(head)
-        return magic in _MAGIC_CODES and found_size == size and stored == phy_offset
+        return magic in MESSAGE_MAGIC_CODES and found_size == size and record_phy_offset(head) == phy_offset
 
     def next_record(self, phy_offset: int, end_phy_offset: int) -> int | None:
         """Where the next valid record starts, at `phy_offset` or behind it, found by its magic."""
@@ -113,13 +106,13 @@ class LogScanner:
             end = min(log_file.end_phy_offset, end_phy_offset)
             raw = self._log.read(phy_offset, min(self._piece_bytes, end - phy_offset)) or b""
             for position in _magic_positions(raw):
-                at = phy_offset + position - 4
+                at = phy_offset + position - _MAGIC_POS
                 if at >= max(lowest, log_file.start_phy_offset) and self._is_valid(at):
                     return at
-            if phy_offset + len(raw) >= end or len(raw) < 8:
+            if phy_offset + len(raw) >= end or len(raw) < BLANK.size:
                 phy_offset = log_file.end_phy_offset
             else:
-                phy_offset += len(raw) - 7  # size and magic may lie across two pieces
+                phy_offset += len(raw) - BLANK.size + 1  # size and magic may lie across two pieces
         return None
 
     def _is_valid(self, phy_offset: int) -> bool:
@@ -144,7 +137,7 @@ class LogScanner:
 def _magic_positions(raw: bytes) -> list[int]:
     """Where a magic stands in `raw`, in order."""
     found = []
-    for magic in _MAGICS:
+    for magic in RAW_MAGIC_CODES:
         at = raw.find(magic)
         while at >= 0:
             found.append(at)

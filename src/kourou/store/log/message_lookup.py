@@ -6,32 +6,16 @@ For operators, queries and consumers that start somewhere; may wait for the disk
 
 from __future__ import annotations
 
-import struct
-from typing import Final
-
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import MESSAGE_MAGIC_CODES, RECORD
 from kourou.protocol.message import MessageExt
-from kourou.protocol.record import (
-    BODY_POS,
-    HOST_V6_EXTRA_BYTES,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    PHY_OFFSET_POS,
-    STORE_TIMESTAMP_POS,
-    SYS_FLAG_POS,
-    decode_record,
-    record_mark,
-)
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_mark, record_phy_offset, record_store_timestamp
 from kourou.store.index.index_service import IndexService
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import read_dispatch_request
 from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.store.queue.queue_time_search import BoundaryType, search_queue_offset
-
-_I32: Final = struct.Struct(">i")
-_I64: Final = struct.Struct(">q")
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-_BORN_V6: Final = 0x10
 
 
 def decode_sound_record(raw: bytes, phy_offset: int) -> MessageExt:
@@ -66,19 +50,15 @@ class MessageLookup:
         """The first bytes of the record at `phy_offset`; None when no record says it lies there."""
         if not 0 <= phy_offset < self._log.max_phy_offset:
             return None
-        head = self._log.read(phy_offset, BODY_POS)
-        if head is None or record_mark(head)[1] not in _MAGICS:
+        head = self._log.read(phy_offset, RECORD.size)
+        if head is None or record_mark(head)[1] not in MESSAGE_MAGIC_CODES:
             return None
-        return head if _I64.unpack_from(head, PHY_OFFSET_POS)[0] == phy_offset else None
+        return head if record_phy_offset(head) == phy_offset else None
 
     def store_timestamp(self, phy_offset: int) -> int:
         """When the record at `phy_offset` was stored; -1 when it is gone."""
         head = self._head(phy_offset)
-        if head is None:
-            return -1
-        is_v6 = _I32.unpack_from(head, SYS_FLAG_POS)[0] & _BORN_V6
-        position = STORE_TIMESTAMP_POS + (HOST_V6_EXTRA_BYTES if is_v6 else 0)
-        return int(_I64.unpack_from(head, position)[0])
+        return -1 if head is None else record_store_timestamp(head)
 
     # -- by key ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from kourou.protocol.record import Buffer
+from kourou.protocol.layout import Buffer
 from kourou.store.log.put_status import PutStatus
 from kourou.store.queue.consume_queue import ConsumeQueue
 

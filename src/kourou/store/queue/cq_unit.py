@@ -1,6 +1,6 @@
 """CqUnit: one entry of a ConsumeQueue.
 
-20 bytes, big-endian: phy_offset i64, size i32, tags_code i64. Zeros mean "not written".
+20 bytes, described in protocol/layout.py. Zeros mean "not written".
 A blank unit (0, 0x7FFFFFFF, 0) holds a place whose message this queue never had.
 Not here: the files (queue_files.py), how a tags code comes about (protocol/tags.py).
 """
@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-UNIT: Final = struct.Struct(">qiq")
+from kourou.protocol.layout import BLANK_UNIT_SIZE, CQ_UNIT
+
+UNIT: Final = CQ_UNIT.struct()
 UNIT_BYTES: Final = UNIT.size
-BLANK_SIZE: Final = 0x7FFFFFFF
+BLANK_SIZE: Final = BLANK_UNIT_SIZE
 MANY: Final = 256
 """More units than these are looked at as arrays."""
-_COLUMNS: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+UNIT_TYPE: Final = np.dtype(CQ_UNIT.dtype())
 BLANK_UNIT: Final = UNIT.pack(0, BLANK_SIZE, 0)
 
 
@@ -49,11 +51,11 @@ def unit_columns(units: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def unit_arrays(units: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The same as arrays, for any number."""
-    columns = np.frombuffer(units, _COLUMNS)
+    columns = np.frombuffer(units, UNIT_TYPE)
     return columns["phy_offset"].astype(np.int64), columns["size"].astype(np.int64)
 
 
 @lru_cache(maxsize=MANY)
 def _units_struct(count: int) -> struct.Struct:
     """Units in one go: half the time of one by one."""
-    return struct.Struct(">" + "qiq" * count)
+    return struct.Struct(">" + CQ_UNIT.format[1:] * count)

@@ -16,13 +16,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kourou.store.queue.cq_unit import BLANK_SIZE, UNIT, UNIT_BYTES, CqUnit
+from kourou.store.queue.cq_unit import BLANK_SIZE, UNIT, UNIT_BYTES, UNIT_TYPE, CqUnit
 from kourou.store.queue.queue_files import QueueFiles
 
 IsRecord = Callable[[int, int], bool]
 """Whether the CommitLog has a record at this phy_offset, of this size."""
 
-_UNIT_TYPE: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _LAST_FILES: Final = 3
 # No log gets that long, and sums with a size stay within 64 bits.
 _MAX_PHY_OFFSET: Final = 1 << 62
@@ -131,7 +130,7 @@ def _sound_few(raw: bytes, count: int) -> int:
 
 
 def _sound_many(raw: bytes, count: int) -> int:
-    units = np.frombuffer(raw, _UNIT_TYPE)
+    units = np.frombuffer(raw, UNIT_TYPE)
     phy_offsets = units["phy_offset"].astype(np.int64)
     sizes = units["size"].astype(np.int64)
     is_bad = (sizes <= 0) | (phy_offsets < 0) | (phy_offsets > _MAX_PHY_OFFSET)

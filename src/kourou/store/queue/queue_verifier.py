@@ -23,9 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import MAX_TOPIC_BYTES_V1, MIN_RECORD_BYTES
 from kourou.protocol.names import is_lmq
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
-from kourou.protocol.record import MAX_TOPIC_BYTES_V1, MIN_RECORD_BYTES
+from kourou.protocol.record_fields import record_phy_offset
+from kourou.protocol.record_spans import Bools, Int64s, RecordSpans
 from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.disk.files import Files
@@ -34,7 +36,7 @@ from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
 from kourou.store.log.log_scanner import BadRecord, LogScanner
 from kourou.store.log.log_snapshot import MAX_RECORD_BYTES, LogSnapshot
-from kourou.store.log.record_columns import Bools, Int64s, RecordFields, fields_at, read_piece
+from kourou.store.log.record_columns import read_piece, spans_at
 from kourou.store.queue.cq_unit import BLANK_UNIT, UNIT, UNIT_BYTES
 from kourou.store.queue.queue_view import Units, units_of
 from kourou.store.queue.unit_blocks import CHUNK_UNITS
@@ -287,31 +289,30 @@ class _QueueCheck:
             self._has_codes,
         ):
             return np.ones(len(rows), np.bool_)
-        fields, is_right = fields_at(raw, phy_offsets - low, sizes, phy_offsets)
-        is_right &= (fields.queue_ids == self._queue.queue_id) & (fields.queue_offsets == queue_offsets)
-        is_right &= is_listed(fields.sys_flags)
+        records, is_right = spans_at(raw, phy_offsets - low, sizes, phy_offsets)
+        is_right &= records.field("queue_id") == self._queue.queue_id
+        is_right &= (records.field("queue_offset") == queue_offsets) & is_listed(records.sys_flags)
         rows_right = np.flatnonzero(is_right)
-        is_right[rows_right] = self._texts_fit(raw, fields, rows_right, units.tags_codes[rows[rows_right]])
+        is_right[rows_right] = self._texts_fit(raw, records, rows_right, units.tags_codes[rows[rows_right]])
         return is_right
 
     def _texts_fit(
-        self, raw: memoryview, fields: RecordFields, rows: NDArray[np.intp], codes: Int64s
+        self, raw: memoryview, records: RecordSpans, rows: NDArray[np.intp], codes: Int64s
     ) -> list[bool]:
         """Whether topics and tags are those of the units, and nothing is wrong with them."""
-        topic_at, topic_end = fields.topic_at[rows].tolist(), fields.topic_end[rows].tolist()
-        properties_end = fields.properties_end[rows].tolist()
+        topic_begins, topic_ends = records.topic_begins[rows].tolist(), records.topic_ends[rows].tolist()
+        begins, ends = records.property_begins[rows].tolist(), records.ends[rows].tolist()
         topic = self._raw_topic
         is_short = len(topic) <= MAX_TOPIC_BYTES_V1
         found: list[int | None] = []
-        for at, end, record_end, row in zip(topic_at, topic_end, properties_end, rows.tolist(), strict=True):
-            properties = bytes(raw[end + 2 : record_end])
-            if is_short and raw[at:end] == topic and b"\0" not in properties:
+        spans = zip(topic_begins, topic_ends, begins, ends, rows.tolist(), strict=True)
+        for topic_begin, topic_end, begin, end, row in spans:
+            properties = bytes(raw[begin:end])
+            if is_short and raw[topic_begin:topic_end] == topic and b"\0" not in properties:
                 found.append(_code_of(properties))
             else:
-                start = int(fields.starts[row])
-                found.append(
-                    self._code_of_uncommon(bytes(raw[start:record_end]), int(fields.phy_offsets[row]))
-                )
+                record = bytes(raw[int(records.starts[row]) : end])
+                found.append(self._code_of_uncommon(record, record_phy_offset(record)))
         if not self._has_codes:
             return [code is not None for code in found]
         wanted = codes.tolist()

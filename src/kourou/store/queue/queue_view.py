@@ -13,12 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kourou.protocol.record_spans import Bools, Int64s
 from kourou.store.disk.files import Files, OpenFile
-from kourou.store.log.record_columns import Bools, Int64s
-from kourou.store.queue.cq_unit import BLANK_SIZE, UNIT_BYTES
+from kourou.store.queue.cq_unit import BLANK_SIZE, UNIT_BYTES, UNIT_TYPE
 from kourou.store.store_layout import QueueFolder, SegmentFile
 
-_TYPE: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _STEP_BYTES: Final = 64 * 1024
 
 
@@ -51,7 +50,7 @@ class Units:
 
 def units_of(raw: bytes | bytearray) -> Units:
     """Units from their bytes."""
-    return Units(np.frombuffer(raw, _TYPE))
+    return Units(np.frombuffer(raw, UNIT_TYPE))
 
 
 class QueueView:

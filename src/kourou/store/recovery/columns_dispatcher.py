@@ -13,24 +13,27 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kourou.protocol.layout import (
+    MAX_TOPIC_BYTES_V1,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
 from kourou.protocol.properties import MessageConst, properties_from_bytes
-from kourou.protocol.record import MAX_TOPIC_BYTES_V1
+from kourou.protocol.property_columns import PropertyColumns
+from kourou.protocol.record_spans import Int64s
 from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.index.index_service import IndexService
 from kourou.store.log.dispatch_request import (
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
     index_keys,
 )
-from kourou.store.log.property_columns import PropertyColumns
-from kourou.store.log.record_columns import Int64s, RecordColumns
+from kourou.store.log.record_columns import RecordColumns
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.consume_queues import ConsumeQueues
+from kourou.store.queue.cq_unit import UNIT_TYPE
 
-_UNITS: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
 _Group = tuple[ConsumeQueue, NDArray[np.intp]]
@@ -88,7 +91,7 @@ class ColumnsDispatcher:
     def _append_units(
         self, groups: Sequence[_Group], columns: RecordColumns, properties: PropertyColumns
     ) -> None:
-        units = np.empty(len(columns), _UNITS)
+        units = np.empty(len(columns), UNIT_TYPE)
         units["phy_offset"] = columns.phy_offsets
         units["size"] = columns.sizes
         units["tags_code"] = 0

@@ -12,20 +12,16 @@ from hypothesis import strategies as st
 
 from kourou.errors import ConfigError, ProtocolError
 from kourou.protocol.compression import CompressionType, compress
-from kourou.protocol.record import (
-    BLANK_MAGIC_CODE,
-    RecordEncoder,
-    decode_record,
-    decode_records,
-    record_mark,
-)
+from kourou.protocol.layout import BLANK_MAGIC_CODE
+from kourou.protocol.record import RecordEncoder, decode_record, decode_records
+from kourou.protocol.record_fields import record_mark
 from tests.property.test_records import hosts, i32, i64, records
 
 pa = pytest.importorskip("pyarrow")
 
+from kourou.protocol.record_spans import RecordSpans, record_bounds  # noqa: E402
 from kourou.spark.source import columns  # noqa: E402
 from kourou.spark.source.arrow_batches import BatchBuilder  # noqa: E402
-from kourou.spark.source.record_spans import RecordSpans, record_bounds  # noqa: E402
 from tests.spark.kit.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden"

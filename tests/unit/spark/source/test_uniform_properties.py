@@ -10,10 +10,10 @@ from kourou.protocol.record import RecordEncoder, decode_records
 
 pa = pytest.importorskip("pyarrow")
 
+from kourou.protocol.record_spans import RecordSpans  # noqa: E402
 from kourou.spark.source.arrow_batches import BatchBuilder  # noqa: E402
 from kourou.spark.source.arrow_pieces import pieces  # noqa: E402
 from kourou.spark.source.property_table import PropertyTable  # noqa: E402
-from kourou.spark.source.record_spans import RecordSpans  # noqa: E402
 from kourou.spark.source.uniform_properties import UniformProperties  # noqa: E402
 from tests.spark.kit.reference_rows import SCHEMA, reference_row, rows_of  # noqa: E402
 

@@ -9,7 +9,8 @@ import pytest
 
 from kourou.errors import ProtocolError
 from kourou.protocol.codes import MessageSysFlag
-from kourou.protocol.record import BODY_CRC_POS, BODY_LENGTH_POS, QUEUE_ID_POS, RecordEncoder, encode_blank
+from kourou.protocol.layout import RECORD
+from kourou.protocol.record import RecordEncoder, encode_blank
 from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC
 from kourou.store.log.dispatch_request import (
@@ -152,12 +153,12 @@ def changed(raw: bytes, position: int, value: bytes) -> bytes:
         (changed(record(), 0, struct.pack(">i", 90)), "does not fit"),
         (changed(record(), 0, struct.pack(">i", -5)), "does not fit"),
         (record(phy_offset=8192), "says it lies at 8192"),
-        (changed(record(), BODY_LENGTH_POS, struct.pack(">i", -1)), "body length -1"),
-        (changed(record(), BODY_LENGTH_POS, struct.pack(">i", 5000)), "body length 5000"),
-        (changed(record(), BODY_LENGTH_POS, struct.pack(">i", 3)), "go beyond"),
-        (changed(record(b"pa\1d"), BODY_LENGTH_POS, struct.pack(">i", 2)), "do not add up"),
-        (changed(record(), BODY_CRC_POS, b"\x00\x00\x00\x01"), "CRC 1"),
-        (changed(record(), QUEUE_ID_POS, b"\xff"), "no queue 'orders'/-"),
+        (changed(record(), RECORD.at("body_length"), struct.pack(">i", -1)), "body length is -1"),
+        (changed(record(), RECORD.at("body_length"), struct.pack(">i", 5000)), "body length is 5000"),
+        (changed(record(), RECORD.at("body_length"), struct.pack(">i", 3)), "topic length is 100"),
+        (changed(record(b"pa\1d"), RECORD.at("body_length"), struct.pack(">i", 2)), "do not add up"),
+        (changed(record(), RECORD.at("body_crc"), b"\x00\x00\x00\x01"), "does not match its CRC 1$"),
+        (changed(record(), RECORD.at("queue_id"), b"\xff"), "no queue 'orders'/-"),
         (record(topic="a/b"), "no queue 'a/b'"),
         (record(topic=".."), "no queue '..'"),
         (record(topic="a\0b"), "no queue"),

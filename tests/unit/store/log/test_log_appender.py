@@ -11,8 +11,9 @@ import pytest
 
 from kourou.errors import DiskFullError, StoreFencedError
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
-from kourou.protocol.properties import MAX_PROPERTIES_BYTES
-from kourou.protocol.record import BLANK_MAGIC_CODE, BLANK_RECORD_BYTES, decode_record, record_mark
+from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MAX_PROPERTIES_BYTES
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_mark
 from kourou.store.log.put_batch import PutFailedError
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.message_store import MessageStore
@@ -173,7 +174,7 @@ def test_keys_of_prepared_records_are_found_and_of_rolled_back_ones_not(store: M
 
 # -- file borders --------------------------------------------------------------------------------
 
-LARGEST = LOG_FILE_BYTES - BLANK_RECORD_BYTES
+LARGEST = LOG_FILE_BYTES - BLANK.size
 
 
 def test_a_record_that_leaves_just_the_blank_stays_in_the_file(store: MessageStore) -> None:
@@ -182,7 +183,7 @@ def test_a_record_that_leaves_just_the_blank_stays_in_the_file(store: MessageSto
     behind = put(store, b"next")
     assert exact.phy_offset == 1000
     assert behind.phy_offset == LOG_FILE_BYTES
-    assert record_mark(store.log.read(LARGEST, 8) or b"") == (BLANK_RECORD_BYTES, BLANK_MAGIC_CODE)
+    assert record_mark(store.log.read(LARGEST, 8) or b"") == (BLANK.size, BLANK_MAGIC_CODE)
 
 
 def test_a_record_that_is_one_byte_too_long_goes_to_the_next_file(store: MessageStore) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
-from kourou.protocol.properties import MAX_PROPERTIES_BYTES
-from kourou.protocol.record import BLANK_RECORD_BYTES
+from kourou.protocol.layout import BLANK, MAX_PROPERTIES_BYTES
 from kourou.protocol.tags import tags_code
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.message_store import MessageStore
@@ -27,7 +26,7 @@ from tests.unit.store.message_stores import (
     record_bytes,
 )
 
-LARGEST = LOG_FILE_BYTES - BLANK_RECORD_BYTES
+LARGEST = LOG_FILE_BYTES - BLANK.size
 PREPARED = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
 COMMIT = MessageSysFlag.TRANSACTION_COMMIT_TYPE.value
 ROLLBACK = MessageSysFlag.TRANSACTION_ROLLBACK_TYPE.value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.protocol.record import QUEUE_OFFSET_POS
+from kourou.protocol.layout import RECORD
 from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.recovery.recovery import Recovery, RecoveryReport
@@ -240,7 +240,7 @@ def test_damage_goes_with_its_file(kit: StoreKit, store: MessageStore) -> None:
 def test_a_record_with_an_impossible_queue_offset_is_damage(kit: StoreKit, store: MessageStore) -> None:
     """The header has no CRC. Recovery once ended with the error of the queue."""
     durable_store(kit, store)
-    tear(kit, 600 + QUEUE_OFFSET_POS, b"\x00\x00\x7f")
+    tear(kit, 600 + RECORD.at("queue_offset"), b"\x00\x00\x7f")
     lose(kit.root, ("all queues",))
     store = kit.open()
     (damage,) = store.report.damages

@@ -1,47 +1,46 @@
 """RecordSpans: where the parts of many stored records lie, as arrays; no object is made for a record.
 
-A record is taken exactly if `decode_record` takes it, and what is wrong with another, that function says.
+A record is valid exactly if `decode_record` accepts it; that function says what is wrong with another one.
 Sizes are followed in runs: records of one size, which most are, cost no step of the interpreter each.
-Not here: which columns are made of the parts (columns.py), properties (property_table.py).
+Not here: what the parts are used for, properties (property_columns.py).
 """
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kourou.protocol.record import (
-    BODY_LENGTH_POS,
-    BODY_POS,
-    BORN_HOST_POS,
-    HOST_V6_EXTRA_BYTES,
+from kourou.protocol.layout import (
+    HOSTS_V6,
     MAX_TOPIC_BYTES_V1,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
     MIN_RECORD_BYTES,
-    RECONSUME_TIMES_POS,
-    STORE_HOST_POS,
-    STORE_TIMESTAMP_POS,
-    decode_record,
-    record_positions,
+    PROPERTIES_LENGTH,
+    RECORD,
+    RECORD_HEADS,
+    TOPIC_LENGTH_V1,
+    TOPIC_LENGTH_V2,
+    Buffer,
+    Layout,
 )
-from kourou.store.log.record_arrays import heads_at, values_at
+from kourou.protocol.record import decode_record
+from kourou.protocol.record_fields import record_positions
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-BORN_V6: Final = 0x10
-STORE_V6: Final = 0x20
-_HOSTS_V6: Final = BORN_V6 | STORE_V6
-_SIZE: Final = struct.Struct(">i")
-_U8: Final = np.dtype(">u1")
-_I16: Final = np.dtype(">i2")
-_I32: Final = np.dtype(">i4")
-_I64: Final = np.dtype(">i8")
+_HEAD: Final = np.dtype(RECORD.dtype())
+# Copied as bytes, which is quicker than field by field.
+_HEAD_BYTES: Final = np.dtype(f"V{RECORD.size}")
+_TOPIC_LENGTH_V1: Final = np.dtype(TOPIC_LENGTH_V1.dtype)
+_TOPIC_LENGTH_V2: Final = np.dtype(TOPIC_LENGTH_V2.dtype)
+_PROPERTIES_LENGTH: Final = np.dtype(PROPERTIES_LENGTH.dtype)
+_SIZE: Final = RECORD.part("total_size")
 _MIN_LOOKAHEAD: Final = 64
 _MAX_LOOKAHEAD: Final = 16_384
 _ONE_BY_ONE: Final = 1_024
@@ -106,17 +105,28 @@ def _steps(raw: bytes, at: int) -> tuple[Int64s, int]:
     return np.fromiter(starts, np.int64, len(starts)), at
 
 
+def values_at(raw: Buffer, positions: Int64s, kind: np.dtype[Any]) -> NDArray[Any]:
+    """What lies at these positions. For positions outside it is anything: the lengths of such a record do
+    not add up, whatever is read there."""
+    count = len(raw) - kind.itemsize + 1
+    if count < 1:
+        return np.zeros(len(positions), kind)
+    everywhere: NDArray[Any] = np.ndarray((count,), kind, raw, strides=(1,))
+    if len(positions) and (int(positions.max()) >= count or int(positions.min()) < 0):
+        positions = np.clip(positions, 0, count - 1)
+    return everywhere[positions]
+
+
 class RecordSpans:
     """Records of `raw`, which start at `starts` and end at `ends`; row i of every array is record i."""
 
-    def __init__(self, raw: bytes, starts: Int64s, ends: Int64s) -> None:
+    def __init__(self, raw: Buffer, starts: Int64s, ends: Int64s) -> None:
         self.raw = raw
         self.starts = starts
         self.ends = ends
-        # As plain bytes first: numpy copies those at once, and fields one by one.
-        self._heads = heads_at(raw, starts)
-        self.sys_flags = self.field("sys_flag")
-        self._has_v6 = bool((self.sys_flags & _HOSTS_V6).any())
+        self._heads = values_at(raw, starts, _HEAD_BYTES).view(_HEAD)
+        self.sys_flags: Int64s = self._heads["sys_flag"].astype(np.int64)
+        self._has_v6 = bool((self.sys_flags & HOSTS_V6).any())
         self._place()
 
     @classmethod
@@ -142,59 +152,40 @@ class RecordSpans:
     # -- numbers ---------------------------------------------------------------------------------
 
     def field(self, name: str) -> Int64s:
-        """A field that lies before all hosts."""
-        found: Int64s = self._heads[name].astype(np.int64)
+        """A field, wherever hosts put it."""
+        found: Int64s = self._stored(name).astype(np.int64)
         return found
 
     @cached_property
     def store_timestamps(self) -> Int64s:
-        return self._behind_hosts("store_timestamp", STORE_TIMESTAMP_POS, _I64, BORN_V6)
+        """Milliseconds since 1970."""
+        return self.field("store_timestamp")
 
-    @cached_property
-    def reconsume_times(self) -> Int64s:
-        """How often each was delivered before."""
-        return self._behind_hosts("reconsume_times", RECONSUME_TIMES_POS, _I32, _HOSTS_V6)
-
-    @cached_property
-    def born_hosts(self) -> NDArray[np.uint64]:
-        """Address and port as one number, where they are IPv4."""
-        found: NDArray[np.uint64] = self._heads["born_host"].astype(np.uint64)
+    def hosts(self, name: str) -> NDArray[np.uint64]:
+        """Address and port of `born_host` or `store_host` as one number, where they are IPv4."""
+        found: NDArray[np.uint64] = self._stored(name).astype(np.uint64)
         return found
 
-    @cached_property
-    def store_hosts(self) -> NDArray[np.uint64]:
-        """The same of the broker, where its address is IPv4."""
-        found: NDArray[np.uint64] = self._heads["store_host"].astype(np.uint64)
-        if self._has_v6:
-            positions = self.starts + STORE_HOST_POS + self._shift(BORN_V6)
-            found = values_at(self.raw, positions, np.dtype(">u8")).astype(np.uint64)
-        return found
-
-    def host_bytes(self, row: int, *, is_born: bool) -> bytes:
+    def host_bytes(self, row: int, name: str) -> bytes:
         """One host as it is stored, IPv6 or not."""
-        flag = int(self.sys_flags[row])
-        at = int(self.starts[row]) + BORN_HOST_POS
-        born_bytes = 8 + (HOST_V6_EXTRA_BYTES if flag & BORN_V6 else 0)
-        if is_born:
-            return self.raw[at : at + born_bytes]
-        at += born_bytes + 8
-        return self.raw[at : at + 8 + (HOST_V6_EXTRA_BYTES if flag & STORE_V6 else 0)]
+        head = RECORD_HEADS[int(self.sys_flags[row]) & HOSTS_V6]
+        start = int(self.starts[row])
+        return bytes(self.raw[start + head.at(name) : start + head.end(name)])
 
-    def _behind_hosts(self, name: str, position: int, kind: np.dtype[Any], flags: int) -> Int64s:
-        if not self._has_v6:
-            return self.field(name)
-        found: Int64s = values_at(self.raw, self.starts + position + self._shift(flags), kind).astype(
-            np.int64
-        )
+    def _stored(self, name: str) -> NDArray[Any]:
+        if not self._has_v6 or RECORD.at(name) <= RECORD.at("born_host"):
+            found: NDArray[Any] = self._heads[name]
+            return found
+        positions = self.starts + self._by_hosts(lambda head: head.at(name))
+        return values_at(self.raw, positions, np.dtype(RECORD.kind(name).dtype))
+
+    def _by_hosts(self, position: Callable[[Layout], int]) -> Int64s:
+        """A position in each record, which depends on the kinds of its hosts."""
+        by_flags = np.zeros(HOSTS_V6 + 1, np.int64)
+        for flags, head in RECORD_HEADS.items():
+            by_flags[flags] = position(head)
+        found: Int64s = by_flags[self.sys_flags & HOSTS_V6]
         return found
-
-    def _shift(self, flags: int) -> Int64s:
-        """By how much the IPv6 hosts among `flags` shift what follows them."""
-        shift = np.zeros(len(self), np.int64)
-        for flag in (BORN_V6, STORE_V6):
-            if flags & flag:
-                shift += np.where(self.sys_flags & flag, HOST_V6_EXTRA_BYTES, 0)
-        return shift
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -218,24 +209,24 @@ class RecordSpans:
     def _place(self) -> None:
         """Find body, topic and properties, and whether the lengths add up."""
         raw = self.raw
-        body_lengths = self._behind_hosts("body_length", BODY_LENGTH_POS, _I32, _HOSTS_V6)
-        self.body_begins = self.starts + BODY_POS
+        body_lengths = self.field("body_length")
+        self.body_begins = self.starts + RECORD.size
         if self._has_v6:
-            self.body_begins = self.body_begins + self._shift(_HOSTS_V6)
+            self.body_begins = self.starts + self._by_hosts(lambda head: head.size)
         self.body_ends = self.body_begins + body_lengths
         magics = self._heads["magic"]
         is_v2 = magics == MESSAGE_MAGIC_CODE_V2
-        topic_lengths = values_at(raw, self.body_ends, _U8).astype(np.int64)
+        topic_lengths = values_at(raw, self.body_ends, _TOPIC_LENGTH_V1).astype(np.int64)
         topic_fits = topic_lengths <= MAX_TOPIC_BYTES_V1
-        self.topic_begins = self.body_ends + 1
+        self.topic_begins = self.body_ends + TOPIC_LENGTH_V1.size
         if is_v2.any():
-            lengths_v2 = values_at(raw, self.body_ends, _I16).astype(np.int64)
+            lengths_v2 = values_at(raw, self.body_ends, _TOPIC_LENGTH_V2).astype(np.int64)
             topic_fits = np.where(is_v2, lengths_v2 >= 0, topic_fits)
             topic_lengths = np.where(is_v2, lengths_v2, topic_lengths)
-            self.topic_begins = self.topic_begins + is_v2
+            self.topic_begins = self.topic_begins + is_v2 * (TOPIC_LENGTH_V2.size - TOPIC_LENGTH_V1.size)
         self.topic_ends = self.topic_begins + topic_lengths
-        property_lengths = values_at(raw, self.topic_ends, _I16).astype(np.int64)
-        self.property_begins = self.topic_ends + 2
+        property_lengths = values_at(raw, self.topic_ends, _PROPERTIES_LENGTH).astype(np.int64)
+        self.property_begins = self.topic_ends + PROPERTIES_LENGTH.size
         self.lengths_fit: Bools = (
             (is_v2 | (magics == MESSAGE_MAGIC_CODE))
             & (body_lengths >= 0)
