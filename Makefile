@@ -9,13 +9,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retrie
 # Tests start hundreds of programs: none of them should have to compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check format docs bench interop kernel wheel nightly soak clean help
+.PHONY: demo test check format docs layout bench interop kernel wheel nightly soak clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
 
 # The kernel is compiled again when its source changes, and left out where there is no C compiler.
-$(READY): pyproject.toml constraints.txt setup.py src/kourou/store/_kernel.c
+$(READY): pyproject.toml constraints.txt setup.py src/kourou/store/_kernel.c src/kourou/store/_layout.h
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Kourou needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "setting up $(VENV), which takes a minute the first time"
@@ -72,6 +72,9 @@ interop: $(READY) ## tests with Apache RocketMQ from Maven (needs Java 17 and Ma
 docs: $(READY)   ## the pages of keys and options, from the code
 	@$(BIN)/python -m kourou.config.reference docs/configuration.md
 	@$(BIN)/python -m kourou.client.core.reference docs/client-options.md
+
+layout: $(READY) ## the kernel's header of byte layouts, from the table in the code
+	@$(BIN)/python -m kourou.protocol.layout_header src/kourou/store/_layout.h
 
 bench: $(READY)  ## ours beside Apache's, the quick form; ARGS for another: benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -22,6 +22,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_layout.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #define CAN_FOLD __builtin_cpu_supports("pclmul")
@@ -32,13 +34,14 @@
 
 #define INTERFACE 8
 
-enum { SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, JSON = 0, BINARY = 1, ONEWAY = 2 };
-enum { TRANSACTION_BITS = 0x8 | 0x4, HOST_V6_BITS = 0x10 | 0x20 };
-enum { HOST_BYTES = 8, HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
-#define MESSAGE_MAGIC 0xDAA320A7u
-enum { HEAD_BYTES = 88, UNIT_BYTES = 20, INDEX_ROW_BYTES = 20 };
-enum { MAX_PROPERTIES_BYTES = 32767, MAX_TOPIC_BYTES = 255, MAX_BATCH_TOPIC_BYTES = 127 };
+enum { JSON = SERIALIZE_JSON, BINARY = SERIALIZE_ROCKETMQ, ONEWAY = 2 };
+enum { HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
 enum { MAX_QUEUES = 256, MAX_NOTED = 64 };
+
+/* The number in a field of a layout that begins at `begin`, without its sign; and the field set to a number. */
+#define GET(begin, FIELD) get_be((const unsigned char *)(begin) + FIELD##_AT, FIELD##_BYTES)
+#define PUT(begin, FIELD, number) put_be((begin) + FIELD##_AT, (uint64_t)(number), FIELD##_BYTES)
+#define PUT_SPAN(begin, FIELD, span) memcpy((begin) + FIELD##_AT, (span).at, FIELD##_BYTES)
 
 static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic;
 
@@ -117,40 +120,40 @@ static int is_ascii(struct span span)
     return !(found & 0x8080808080808080u);
 }
 
-/* Bytes that gather: what there is room for grows with them. */
-struct heap {
+/* A buffer that grows. */
+struct buf {
     char *at;
     size_t size, room;
 };
 
-/* Where `more` bytes are to be put; NULL with an error set. */
-static char *pile(struct heap *heap, size_t more)
+/* Lengthen the buffer by `more` bytes: where these begin; NULL with an error set. */
+static char *reserve(struct buf *buf, size_t more)
 {
-    if (heap->room - heap->size < more) {
-        size_t room = 2 * (heap->size + more);
-        char *at = PyMem_Realloc(heap->at, room);
+    if (buf->room - buf->size < more) {
+        size_t room = 2 * (buf->size + more);
+        char *at = PyMem_Realloc(buf->at, room);
         if (at == NULL) {
             PyErr_NoMemory();
             return NULL;
         }
-        heap->at = at;
-        heap->room = room;
+        buf->at = at;
+        buf->room = room;
     }
-    char *begin = heap->at + heap->size;
-    heap->size += more;
+    char *begin = buf->at + buf->size;
+    buf->size += more;
     return begin;
 }
 
-/* The same for one text after another: nothing stays of the one before. */
-static char *pile_anew(struct heap *heap, size_t size)
+/* The same from its beginning: nothing of what it had is kept. */
+static char *reserve_anew(struct buf *buf, size_t size)
 {
-    heap->size = 0;
-    return pile(heap, size);
+    buf->size = 0;
+    return reserve(buf, size);
 }
 
-static PyObject *bytes_of(const struct heap *heap)
+static PyObject *bytes_of(const struct buf *buf)
 {
-    return PyBytes_FromStringAndSize(heap->at, (Py_ssize_t)heap->size);
+    return PyBytes_FromStringAndSize(buf->at, (Py_ssize_t)buf->size);
 }
 
 /* -- checksums: CRC-32 as zlib has it ----------------------------------------------------------------- */
@@ -218,7 +221,7 @@ static int checksum(struct span body, uint32_t *crc)
 {
     if (can_fold) {
         const unsigned char *at = (const unsigned char *)body.at;
-        *crc = ~(body.size < 64 ? crc_bytes(~0u, at, body.size) : crc_folded(~0u, at, body.size)) & 0x7FFFFFFF;
+        *crc = ~(body.size < 64 ? crc_bytes(~0u, at, body.size) : crc_folded(~0u, at, body.size)) & CRC_MASK;
         return 1;
     }
     PyObject *view = PyMemoryView_FromMemory((char *)body.at, body.size, PyBUF_READ);
@@ -226,7 +229,7 @@ static int checksum(struct span body, uint32_t *crc)
     Py_XDECREF(view);
     if (number == NULL)
         return 0;
-    *crc = (uint32_t)PyLong_AsUnsignedLong(number) & 0x7FFFFFFF;
+    *crc = (uint32_t)PyLong_AsUnsignedLong(number) & CRC_MASK;
     Py_DECREF(number);
     return 1;
 }
@@ -246,9 +249,8 @@ static PyObject *checksum_of(PyObject *module, PyObject *data)
 
 /* -- frames ------------------------------------------------------------------------------------------ */
 
-/* length u32 of what follows, mark u32 (serialize type, and in the lower 24 bits the length of the header), header,
-   body. */
-enum { PREFIX_BYTES = 8, LENGTH_BYTES = 4, MAX_HEADER_BYTES = 0xFFFFFF };
+/* Behind the prefix come header and body. The mark has the serialize type, and in the lower 24 bits the length of
+   the header. */
 enum { MAX_NUMBERS_BYTES = 4 * 24 }; /* of an answer: three of them, with their lengths */
 
 struct frame {
@@ -260,17 +262,16 @@ struct frame {
 /* Read the frame at the beginning of `rest`; false where there is none, or not all of it. */
 static int read_frame(struct span rest, struct frame *frame)
 {
-    const unsigned char *at = (const unsigned char *)rest.at;
-    if (rest.size < PREFIX_BYTES)
+    if (rest.size < FRAME_BYTES)
         return 0;
-    uint64_t length = get_be(at, 4), mark = get_be(at + 4, 4);
+    uint64_t length = GET(rest.at, FRAME_LENGTH), mark = GET(rest.at, FRAME_MARK);
     uint64_t header = mark & MAX_HEADER_BYTES;
-    if (length > (uint64_t)(rest.size - LENGTH_BYTES) || header + LENGTH_BYTES > length)
+    if (length > (uint64_t)(rest.size - FRAME_LENGTH_BYTES) || header + FRAME_LENGTH_BYTES > length)
         return 0;
     frame->type = (unsigned)(mark >> 24);
-    frame->size = LENGTH_BYTES + (Py_ssize_t)length;
-    frame->header = (struct span){rest.at + PREFIX_BYTES, (Py_ssize_t)header};
-    frame->body = (struct span){frame->header.at + header, frame->size - PREFIX_BYTES - (Py_ssize_t)header};
+    frame->size = FRAME_LENGTH_BYTES + (Py_ssize_t)length;
+    frame->header = (struct span){rest.at + FRAME_BYTES, (Py_ssize_t)header};
+    frame->body = (struct span){frame->header.at + header, frame->size - FRAME_BYTES - (Py_ssize_t)header};
     return 1;
 }
 
@@ -291,7 +292,7 @@ static int looks_like_send(const struct frame *frame)
 {
     struct span header = frame->header;
     if (frame->type == BINARY)
-        return header.size >= 2 && is_send((int64_t)get_be((const unsigned char *)header.at, 2));
+        return header.size >= BINARY_COMMAND_CODE_BYTES && is_send((int64_t)GET(header.at, BINARY_COMMAND_CODE));
     return frame->type == JSON && (starts_with(header, "{\"code\":310,") || starts_with(header, "{\"code\":320,"));
 }
 
@@ -472,40 +473,40 @@ struct send {
     struct span topic;
     struct value properties;
     int is_batch;
-    unsigned seen; /* a bit for each field, 'a' the lowest */
+    unsigned seen; /* a bit for each field, that of the first letter the lowest */
 };
 
-#define FIELD(letter) (1u << ((letter) - 'a'))
-#define NEEDED (FIELD('i') - 1 + FIELD('i')) /* a to i: a message without properties is none of ours */
+#define FIELD(letter) (1u << ((letter) - SEND_FIRST))
+#define IN_RANGE(value, FIELD, number) is_number(value, FIELD##_MIN, FIELD##_MAX, number)
 
 static int read_field(char letter, const struct value *value, struct send *send)
 {
     int64_t number;
     int flag;
     switch (letter) {
-    case 'a': case 'c': case 'n':
-        return is_plain_text(value);
-    case 'b':
+    case SEND_TOPIC:
         send->topic = value->span;
-        return is_plain_text(value) && value->span.size > 0 && value->span.size <= MAX_TOPIC_BYTES;
-    case 'd': case 'l':
-        return is_number(value, INT32_MIN, INT32_MAX, &number);
-    case 'e':
-        return is_number(value, 0, INT32_MAX, &send->queue_id);
-    case 'f':
-        return is_number(value, 0, INT32_MAX, &send->sys_flag) && !(send->sys_flag & TRANSACTION_BITS);
-    case 'g':
-        return is_number(value, INT64_MIN, INT64_MAX, &send->born_timestamp);
-    case 'h':
-        return is_number(value, INT32_MIN, INT32_MAX, &send->message_flag);
-    case 'i':
+        return is_plain_text(value) && value->span.size >= SEND_TOPIC_MIN && value->span.size <= SEND_TOPIC_MAX;
+    case SEND_DEFAULT_TOPIC_QUEUE_NUMS:
+        return IN_RANGE(value, SEND_DEFAULT_TOPIC_QUEUE_NUMS, &number);
+    case SEND_QUEUE_ID:
+        return IN_RANGE(value, SEND_QUEUE_ID, &send->queue_id);
+    case SEND_SYS_FLAG:
+        return IN_RANGE(value, SEND_SYS_FLAG, &send->sys_flag) && !(send->sys_flag & TRANSACTION_MASK);
+    case SEND_BORN_TIMESTAMP:
+        return IN_RANGE(value, SEND_BORN_TIMESTAMP, &send->born_timestamp);
+    case SEND_FLAG:
+        return IN_RANGE(value, SEND_FLAG, &send->message_flag);
+    case SEND_PROPERTIES:
         send->properties = *value;
         return value->is_string;
-    case 'j':
-        return is_number(value, INT32_MIN, INT32_MAX, &send->reconsume_times);
-    case 'k':
+    case SEND_RECONSUME_TIMES:
+        return IN_RANGE(value, SEND_RECONSUME_TIMES, &send->reconsume_times);
+    case SEND_UNIT_MODE:
         return is_bool(value, &flag);
-    case 'm':
+    case SEND_MAX_RECONSUME_TIMES:
+        return IN_RANGE(value, SEND_MAX_RECONSUME_TIMES, &number);
+    case SEND_BATCH:
         return is_bool(value, &send->is_batch);
     default:
         return is_plain_text(value);
@@ -518,7 +519,7 @@ static int note_field(struct span name, const struct value *value, struct send *
     char letter = name.size == 1 ? *name.at : 0;
     if (!read_field(letter, value, send))
         return 0;
-    if (letter < 'a' || letter > 'n')
+    if (letter < SEND_FIRST || letter > SEND_LAST)
         return 1;
     if (send->seen & FIELD(letter))
         return 0;
@@ -574,15 +575,12 @@ static int read_send(struct span header, struct send *send)
     if (!take(&c, '}'))
         return 0;
     skip_blanks(&c);
-    return c.at == c.end && is_send(code) && (send->seen & NEEDED) == NEEDED;
+    return c.at == c.end && is_send(code) && (send->seen & SEND_NEEDED) == SEND_NEEDED;
 }
 
 /* -- the same with a binary header --------------------------------------------------------------------- */
 
-/* code i16, language u8, version i16, opaque i32, flag i32, length of the remark i32, length of the fields i32;
-   a field is the length of its name i16, the name, the length of its value i32, the value. */
-enum { OPAQUE_AT = 5, FLAG_AT = 9, REMARK_LENGTH_AT = 13, FIELDS_LENGTH_AT = 17, BINARY_HEAD_BYTES = 21 };
-enum { NAME_LENGTH_BYTES = 2, VALUE_LENGTH_BYTES = 4 };
+/* Behind the head come the fields: the length of a name, the name, the length of its value, the value. */
 
 /* Take the text at the beginning of `rest`, behind its length; false when it does not fit, is empty, or has a
    zero in it, which one of JSON has not either. */
@@ -603,25 +601,25 @@ static int next_text(struct span *rest, int length_bytes, struct value *text)
 
 static int read_binary_send(struct span header, struct send *send)
 {
-    const unsigned char *head = (const unsigned char *)header.at;
+    const char *head = header.at;
     struct value name, value;
     memset(send, 0, sizeof *send);
-    if (header.size < BINARY_HEAD_BYTES)
+    if (header.size < BINARY_COMMAND_BYTES)
         return 0;
-    struct span rest = {header.at + BINARY_HEAD_BYTES, header.size - BINARY_HEAD_BYTES};
-    if (!is_send((int64_t)get_be(head, 2)) || get_be(head + REMARK_LENGTH_AT, 4) != 0
-        || get_be(head + FIELDS_LENGTH_AT, 4) != (uint64_t)rest.size)
+    struct span rest = {header.at + BINARY_COMMAND_BYTES, header.size - BINARY_COMMAND_BYTES};
+    if (!is_send((int64_t)GET(head, BINARY_COMMAND_CODE)) || GET(head, BINARY_COMMAND_REMARK_LENGTH) != 0
+        || GET(head, BINARY_COMMAND_FIELDS_LENGTH) != (uint64_t)rest.size)
         return 0;
-    send->opaque = (int32_t)get_be(head + OPAQUE_AT, 4);
-    send->flag = (int32_t)get_be(head + FLAG_AT, 4);
+    send->opaque = (int32_t)GET(head, BINARY_COMMAND_OPAQUE);
+    send->flag = (int32_t)GET(head, BINARY_COMMAND_FLAG);
     if (send->flag != 0 && send->flag != ONEWAY)
         return 0;
     while (rest.size > 0) {
-        if (!next_text(&rest, NAME_LENGTH_BYTES, &name) || name.span.size > INT16_MAX || !is_plain_text(&name)
-            || !next_text(&rest, VALUE_LENGTH_BYTES, &value) || !note_field(name.span, &value, send))
+        if (!next_text(&rest, BINARY_NAME_LENGTH_BYTES, &name) || name.span.size > INT16_MAX || !is_plain_text(&name)
+            || !next_text(&rest, BINARY_VALUE_LENGTH_BYTES, &value) || !note_field(name.span, &value, send))
             return 0;
     }
-    return (send->seen & NEEDED) == NEEDED;
+    return (send->seen & SEND_NEEDED) == SEND_NEEDED;
 }
 
 /* -- properties ---------------------------------------------------------------------------------------- */
@@ -751,7 +749,7 @@ static int64_t tags_code(const struct properties *found)
 struct queue {
     PyObject *queue, *topic_part;
     struct span topic_bytes; /* those of topic_part */
-    struct heap units;
+    struct buf units;
     int64_t first, next;
     uint32_t magic, topic_code; /* the hash code of `topic#` */
 };
@@ -769,12 +767,12 @@ struct run {
     /* what comes out of it: a bytearray, where it begins, where the next one goes, where there is no more room */
     PyObject *records;
     char *first_record, *record, *records_end;
-    struct heap indexed, answers;
+    struct buf indexed, answers;
     int64_t phy_offset;
     Py_ssize_t messages;
     int queue_count;
     /* of the send at hand: its properties, and where its records lie, 8 bytes each */
-    struct heap text, phy_offsets;
+    struct buf text, phy_offsets;
     struct names noted; /* from here on: filled as far as their counts say */
     struct queue queues[MAX_QUEUES];
 };
@@ -877,7 +875,8 @@ static struct queue *open_queue(struct run *run, PyObject *queue, PyObject *enco
         found->topic_bytes = span_of(found->topic_part);
         name.at = PyUnicode_AsUTF8AndSize(topic, &name.size);
     }
-    int is_fine = name.at != NULL && is_ascii(name) && found->topic_bytes.size <= 2 + MAX_TOPIC_BYTES;
+    int is_fine = name.at != NULL && is_ascii(name)
+                  && found->topic_bytes.size <= TOPIC_LENGTH_V2_BYTES + MAX_TOPIC_FOLDER_BYTES;
     if (is_fine)
         found->topic_code = java_hash(java_hash(0, name), (struct span){"#", 1});
     Py_XDECREF(topic);
@@ -915,14 +914,15 @@ static struct queue *find_queue(struct run *run, int64_t queue_id)
 /* Note one word that the record at hand is found by: its hash, where the record lies, and when it was stored. */
 static int note_word(struct run *run, const struct queue *queue, struct span word)
 {
-    char *out = pile(&run->indexed, INDEX_ROW_BYTES);
+    char *out = reserve(&run->indexed, INDEX_KEY_BYTES);
     if (out == NULL)
         return 0;
     int64_t code = (int32_t)java_hash(queue->topic_code, word);
     /* Without its sign, and 0 where that is impossible. */
     code = code == INT32_MIN ? 0 : code < 0 ? -code : code;
-    out = put_be(out, (uint64_t)code, 4);
-    put_be(put_be(out, (uint64_t)run->phy_offset, 8), (uint64_t)run->now_ms, 8);
+    PUT(out, INDEX_KEY_KEY_HASH, code);
+    PUT(out, INDEX_KEY_PHY_OFFSET, run->phy_offset);
+    PUT(out, INDEX_KEY_STORE_TIMESTAMP, run->now_ms);
     return 1;
 }
 
@@ -945,10 +945,12 @@ static int note_index(struct run *run, const struct queue *queue, const struct p
 
 static int note_unit(struct run *run, struct queue *queue, int64_t size, int64_t tags_code)
 {
-    char *out = pile(&queue->units, UNIT_BYTES);
+    char *out = reserve(&queue->units, CQ_UNIT_BYTES);
     if (out == NULL)
         return 0;
-    put_be(put_be(put_be(out, (uint64_t)run->phy_offset, 8), (uint64_t)size, 4), (uint64_t)tags_code, 8);
+    PUT(out, CQ_UNIT_PHY_OFFSET, run->phy_offset);
+    PUT(out, CQ_UNIT_SIZE, size);
+    PUT(out, CQ_UNIT_TAGS_CODE, tags_code);
     return 1;
 }
 
@@ -963,7 +965,7 @@ static char *put_number(char *out, int64_t number, int length_bytes)
 /* Where the record at hand lies. */
 static int note_phy_offset(struct run *run)
 {
-    char *out = pile(&run->phy_offsets, 8);
+    char *out = reserve(&run->phy_offsets, 8);
     if (out == NULL)
         return 0;
     put_be(out, (uint64_t)run->phy_offset, 8);
@@ -979,7 +981,7 @@ static size_t ids_bytes(const struct run *run)
 /* What follows the host in the ids of the records of a send: of the first only its phy_offset. */
 static char *put_ids(char *out, const struct run *run)
 {
-    uint64_t host = get_be((const unsigned char *)run->store_host.at, HOST_BYTES);
+    uint64_t host = get_be((const unsigned char *)run->store_host.at, HOST_V4_BYTES);
     const unsigned char *offset = (const unsigned char *)run->phy_offsets.at;
     out = put_hex(out, get_be(offset, 8), OFFSET_DIGITS);
     for (size_t at = 8; at < run->phy_offsets.size; at += 8) {
@@ -997,7 +999,7 @@ static char *put_filled(
 {
     struct span template = run->templates[type][id.size > 0];
     const int64_t numbers[] = {send->queue_id, queue_offset, send->opaque};
-    const int length_bytes = type == BINARY ? VALUE_LENGTH_BYTES : 0;
+    const int length_bytes = type == BINARY ? BINARY_VALUE_LENGTH_BYTES : 0;
     const char *at = template.at, *end = at + template.size;
     int next = 0;
     while (at < end) {
@@ -1012,7 +1014,7 @@ static char *put_filled(
             out = put_number(out, numbers[next++], length_bytes);
         else if (hole[1] == '0') {
             if (type == BINARY)
-                put_be(out - HOST_DIGITS - VALUE_LENGTH_BYTES, ids_bytes(run) - 1, VALUE_LENGTH_BYTES);
+                put_be(out - HOST_DIGITS - BINARY_VALUE_LENGTH_BYTES, ids_bytes(run) - 1, BINARY_VALUE_LENGTH_BYTES);
             out = put_ids(out, run);
             at += 3; /* %016X */
         } else
@@ -1026,17 +1028,16 @@ static int note_answer(
     struct run *run, unsigned type, const struct send *send, struct span id, int64_t queue_offset)
 {
     size_t template_bytes = (size_t)run->templates[type][id.size > 0].size;
-    char *begin = pile(
-        &run->answers, PREFIX_BYTES + template_bytes + (size_t)id.size + ids_bytes(run) + MAX_NUMBERS_BYTES);
+    char *begin = reserve(
+        &run->answers, FRAME_BYTES + template_bytes + (size_t)id.size + ids_bytes(run) + MAX_NUMBERS_BYTES);
     if (begin == NULL)
         return 0;
-    char *header = begin + PREFIX_BYTES, *end = put_filled(header, run, type, send, id, queue_offset);
-    put_be(begin, (uint64_t)(end - begin - LENGTH_BYTES), LENGTH_BYTES);
-    put_be(begin + LENGTH_BYTES, (uint64_t)(end - header), 4);
-    begin[LENGTH_BYTES] = (char)type;
+    char *header = begin + FRAME_BYTES, *end = put_filled(header, run, type, send, id, queue_offset);
+    PUT(begin, FRAME_LENGTH, end - begin - FRAME_LENGTH_BYTES);
+    PUT(begin, FRAME_MARK, (uint64_t)type << 24 | (uint64_t)(end - header));
     if (type == BINARY) {
-        put_be(header + OPAQUE_AT, (uint64_t)send->opaque, 4);
-        put_be(header + FIELDS_LENGTH_AT, (uint64_t)(end - header - BINARY_HEAD_BYTES), 4);
+        PUT(header, BINARY_COMMAND_OPAQUE, send->opaque);
+        PUT(header, BINARY_COMMAND_FIELDS_LENGTH, end - header - BINARY_COMMAND_BYTES);
     }
     run->answers.size = (size_t)(end - run->answers.at);
     return 1;
@@ -1053,7 +1054,8 @@ static int is_template(struct span template, int type, const char *wanted)
             continue;
         if (wanted == begin
             && (end - at < 4 || memcmp(at, "016X", 4) != 0
-                || at - 1 - template.at < (type == BINARY ? BINARY_HEAD_BYTES + VALUE_LENGTH_BYTES : 0) + HOST_DIGITS))
+                || at - 1 - template.at
+                       < (type == BINARY ? BINARY_COMMAND_BYTES + BINARY_VALUE_LENGTH_BYTES : 0) + HOST_DIGITS))
             return 0;
         if (at == end || *wanted == 0 || *at != *wanted)
             return 0;
@@ -1079,25 +1081,25 @@ static void put_record(
     struct run *run, struct queue *queue, const struct send *send, const struct properties *found,
     struct span body, uint32_t crc, int64_t sys_flag, int64_t size)
 {
-    char *out = run->record;
-    out = put_be(out, (uint64_t)size, 4);
-    out = put_be(out, queue->magic, 4);
-    out = put_be(out, crc, 4);
-    out = put_be(out, (uint64_t)send->queue_id, 4);
-    out = put_be(out, (uint64_t)send->message_flag, 4);
-    out = put_be(out, (uint64_t)queue->next, 8);
-    out = put_be(out, (uint64_t)run->phy_offset, 8);
-    out = put_be(out, (uint64_t)sys_flag, 4);
-    out = put_be(out, (uint64_t)send->born_timestamp, 8);
-    out = put_span(out, run->born_host);
-    out = put_be(out, (uint64_t)run->now_ms, 8);
-    out = put_span(out, run->store_host);
-    out = put_be(out, (uint64_t)send->reconsume_times, 4);
-    out = put_be(out, 0, 8); /* of no transaction */
-    out = put_be(out, (uint64_t)body.size, 4);
+    char *const head = run->record, *out = head + RECORD_BYTES;
+    PUT(head, RECORD_TOTAL_SIZE, size);
+    PUT(head, RECORD_MAGIC, queue->magic);
+    PUT(head, RECORD_BODY_CRC, crc);
+    PUT(head, RECORD_QUEUE_ID, send->queue_id);
+    PUT(head, RECORD_FLAG, send->message_flag);
+    PUT(head, RECORD_QUEUE_OFFSET, queue->next);
+    PUT(head, RECORD_PHY_OFFSET, run->phy_offset);
+    PUT(head, RECORD_SYS_FLAG, sys_flag);
+    PUT(head, RECORD_BORN_TIMESTAMP, send->born_timestamp);
+    PUT_SPAN(head, RECORD_BORN_HOST, run->born_host);
+    PUT(head, RECORD_STORE_TIMESTAMP, run->now_ms);
+    PUT_SPAN(head, RECORD_STORE_HOST, run->store_host);
+    PUT(head, RECORD_RECONSUME_TIMES, send->reconsume_times);
+    PUT(head, RECORD_PREPARED_TRANSACTION_OFFSET, 0);
+    PUT(head, RECORD_BODY_LENGTH, body.size);
     out = put_span(out, body);
     out = put_span(out, queue->topic_bytes);
-    out = put_be(out, (uint64_t)(found->text.size + found->own.size), 2);
+    out = put_be(out, (uint64_t)(found->text.size + found->own.size), PROPERTIES_LENGTH_BYTES);
     out = put_span(out, found->text);
     run->record = put_span(out, found->own);
 }
@@ -1110,7 +1112,7 @@ static void note_room(struct run *run, Py_ssize_t used, Py_ssize_t room)
 }
 
 /* Make room for so many bytes of records; false with an error set. */
-static int reserve(struct run *run, int64_t size)
+static int reserve_records(struct run *run, int64_t size)
 {
     if (run->records_end - run->record >= size)
         return 1;
@@ -1141,17 +1143,16 @@ static int encode_one(
     struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body)
 {
     Py_ssize_t properties_bytes = found->text.size + found->own.size;
-    int64_t size = HEAD_BYTES + body.size + queue->topic_bytes.size + 2 + properties_bytes;
-    if (found->uniq_key.size == 0 || body.size > run->max_body || size > run->max_record || size > INT32_MAX
+    int64_t size = RECORD_BYTES + body.size + queue->topic_bytes.size + PROPERTIES_LENGTH_BYTES + properties_bytes;
+    if (found->uniq_key.size == 0 || body.size > run->max_body || size > run->max_record || size > MAX_RECORD_BYTES
         || run->phy_offset + size > run->last_phy_offset)
         return 0;
-    int64_t sys_flag = (send->sys_flag | run->more_flags) & ~HOST_V6_BITS;
-    return reserve(run, size) && add_record(run, queue, send, found, body, sys_flag, size) ? 1 : -1;
+    int64_t sys_flag = (send->sys_flag | run->more_flags) & ~HOSTS_V6;
+    return reserve_records(run, size) && add_record(run, queue, send, found, body, sys_flag, size) ? 1 : -1;
 }
 
 /* -- a batch -------------------------------------------------------------------------------------------- */
 
-enum { ENTRY_HEAD_BYTES = 20, ENTRY_LENGTH_BYTES = 2 };
 enum { MAX_BATCH_MESSAGES = MAX_HEADER_BYTES / 2 / ID_BYTES }; /* the header of the answer has their ids */
 
 /* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
@@ -1181,9 +1182,9 @@ static int read_stored(struct span text, struct properties *found)
 static Py_ssize_t count_entries(struct span rest)
 {
     Py_ssize_t entries = 0;
-    for (; rest.size >= ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES; entries++) {
-        int64_t size = (int32_t)get_be((const unsigned char *)rest.at, 4);
-        if (size < ENTRY_HEAD_BYTES + ENTRY_LENGTH_BYTES || size > rest.size)
+    for (; rest.size >= MIN_BATCH_ENTRY_BYTES; entries++) {
+        int64_t size = (int32_t)GET(rest.at, BATCH_ENTRY_SIZE);
+        if (size < MIN_BATCH_ENTRY_BYTES || size > rest.size)
             return 0;
         rest.at += size;
         rest.size -= (Py_ssize_t)size;
@@ -1196,19 +1197,18 @@ static int encode_entry(
     struct run *run, struct queue *queue, struct send *send, const char *entry, int64_t *body_left)
 {
     struct properties found;
-    const unsigned char *at = (const unsigned char *)entry;
-    int64_t size = (int32_t)get_be(at, 4), body_size = (int32_t)get_be(at + 16, 4);
-    send->message_flag = (int32_t)get_be(at + 12, 4);
-    if (body_size < 0 || body_size > size - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES || body_size > *body_left)
+    int64_t size = (int32_t)GET(entry, BATCH_ENTRY_SIZE), body_size = (int32_t)GET(entry, BATCH_ENTRY_BODY_LENGTH);
+    send->message_flag = (int32_t)GET(entry, BATCH_ENTRY_FLAG);
+    if (body_size < 0 || body_size > size - MIN_BATCH_ENTRY_BYTES || body_size > *body_left)
         return 0;
-    struct span body = {entry + ENTRY_HEAD_BYTES, (Py_ssize_t)body_size};
-    int64_t text_size = (int16_t)get_be(at + ENTRY_HEAD_BYTES + body_size, 2);
-    if (text_size < 0 || size != ENTRY_HEAD_BYTES + body_size + ENTRY_LENGTH_BYTES + text_size
-        || !read_stored((struct span){body.at + body_size + ENTRY_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
+    struct span body = {entry + BATCH_ENTRY_BYTES, (Py_ssize_t)body_size};
+    int64_t text_size = (int16_t)get_be((const unsigned char *)body.at + body_size, PROPERTIES_LENGTH_BYTES);
+    if (text_size < 0 || size != MIN_BATCH_ENTRY_BYTES + body_size + text_size
+        || !read_stored((struct span){body.at + body_size + PROPERTIES_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
         return 0;
     *body_left -= body_size;
-    int64_t record = HEAD_BYTES + body_size + queue->topic_bytes.size + 2 + text_size;
-    return add_record(run, queue, send, &found, body, send->sys_flag & ~HOST_V6_BITS, record) ? 1 : -1;
+    int64_t record = RECORD_BYTES + body_size + queue->topic_bytes.size + PROPERTIES_LENGTH_BYTES + text_size;
+    return add_record(run, queue, send, &found, body, send->sys_flag & ~HOSTS_V6, record) ? 1 : -1;
 }
 
 static int encode_entries(
@@ -1218,7 +1218,7 @@ static int encode_entries(
     int is_taken = 1;
     while (is_taken > 0 && entries-- > 0) {
         is_taken = encode_entry(run, queue, send, entry, &body_left);
-        entry += get_be((const unsigned char *)entry, 4);
+        entry += GET(entry, BATCH_ENTRY_SIZE);
     }
     return is_taken;
 }
@@ -1226,13 +1226,13 @@ static int encode_entries(
 /* All messages of a batch, or none. */
 static int encode_batch(struct run *run, struct queue *queue, struct send *send, struct span body)
 {
-    Py_ssize_t entries = count_entries(body), each = HEAD_BYTES + queue->topic_bytes.size + 2;
-    /* A record has `each` bytes where an entry has 22; the broker adds nothing. */
-    int64_t total = body.size + entries * (each - ENTRY_HEAD_BYTES - ENTRY_LENGTH_BYTES);
-    if (entries == 0 || entries > MAX_BATCH_MESSAGES || send->topic.size > MAX_BATCH_TOPIC_BYTES
-        || total > run->max_record || total > INT32_MAX || run->phy_offset + total > run->last_phy_offset)
+    Py_ssize_t entries = count_entries(body), each = RECORD_BYTES + queue->topic_bytes.size + PROPERTIES_LENGTH_BYTES;
+    /* A record has `each` bytes where an entry has MIN_BATCH_ENTRY_BYTES; the broker adds nothing. */
+    int64_t total = body.size + entries * (each - MIN_BATCH_ENTRY_BYTES);
+    if (entries == 0 || entries > MAX_BATCH_MESSAGES || send->topic.size > MAX_TOPIC_BYTES_V1
+        || total > run->max_record || total > MAX_RECORD_BYTES || run->phy_offset + total > run->last_phy_offset)
         return 0;
-    if (!reserve(run, total))
+    if (!reserve_records(run, total))
         return -1;
     const int64_t phy_offset = run->phy_offset, next = queue->next;
     const size_t units = queue->units.size, indexed = run->indexed.size;
@@ -1255,7 +1255,7 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
 /* The properties of a send as text: how long it is, -1 where it is odd, -2 with an error set. */
 static Py_ssize_t read_text(struct run *run, const struct value *properties)
 {
-    char *text = pile_anew(&run->text, (size_t)properties->span.size + 1);
+    char *text = reserve_anew(&run->text, (size_t)properties->span.size + 1);
     if (text == NULL)
         return -2;
     Py_ssize_t length = unescape(properties, text);
@@ -1335,7 +1335,7 @@ static int read_group(PyObject *groups, Py_ssize_t at, PyObject **pieces, struct
         goto wrong;
     *pieces = PyTuple_GetItem(group, 0);
     *born_host = span_of(PyTuple_GetItem(group, 1));
-    if (born_host->size == HOST_BYTES)
+    if (born_host->size == HOST_V4_BYTES)
         return 1;
 wrong:
     if (!PyErr_Occurred())
@@ -1489,7 +1489,7 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     run->max_body = max_body;
     run->max_record = max_record;
     PyObject *answers = PyList_New(0);
-    if (run->store_host.size != HOST_BYTES || !read_templates(run, templates))
+    if (run->store_host.size != HOST_V4_BYTES || !read_templates(run, templates))
         PyErr_SetString(PyExc_ValueError, "the host is not of IPv4, or the template of an answer is another one");
     else if (answers != NULL && make_room(run, groups)) {
         struct end end = {0, 0, 0};
@@ -1534,13 +1534,13 @@ static PyObject *gather(PyObject *module, PyObject *const *args, Py_ssize_t args
         low = start;
     if (end > start + view.len)
         end = start + view.len;
-    if (max_messages > units.len / UNIT_BYTES)
-        max_messages = units.len / UNIT_BYTES;
+    if (max_messages > units.len / CQ_UNIT_BYTES)
+        max_messages = units.len / CQ_UNIT_BYTES;
     int64_t total = 0, last = 0;
     const unsigned char *unit = units.buf;
-    for (; count < max_messages; count++, unit += UNIT_BYTES) {
-        int64_t at = (int64_t)get_be(unit, 8);
-        int32_t size = (int32_t)get_be(unit + 8, 4);
+    for (; count < max_messages; count++, unit += CQ_UNIT_BYTES) {
+        int64_t at = (int64_t)GET(unit, CQ_UNIT_PHY_OFFSET);
+        int32_t size = (int32_t)GET(unit, CQ_UNIT_SIZE);
         if (count && total + size > max_bytes)
             break;
         if (at < low || size <= 0 || at > end - size || total + size > max_copied) {
@@ -1553,10 +1553,10 @@ static PyObject *gather(PyObject *module, PyObject *const *args, Py_ssize_t args
     if (count && (records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total)) != NULL) {
         char *out = PyBytes_AsString(records);
         unit = units.buf;
-        for (Py_ssize_t i = 0; i < count; i++, unit += UNIT_BYTES)
+        for (Py_ssize_t i = 0; i < count; i++, unit += CQ_UNIT_BYTES)
             out = put_span(
-                out, (struct span){(const char *)view.buf + ((int64_t)get_be(unit, 8) - start),
-                                   (Py_ssize_t)get_be(unit + 8, 4)});
+                out, (struct span){(const char *)view.buf + ((int64_t)GET(unit, CQ_UNIT_PHY_OFFSET) - start),
+                                   (Py_ssize_t)GET(unit, CQ_UNIT_SIZE)});
     }
     PyBuffer_Release(&view);
     PyBuffer_Release(&units);
@@ -1606,26 +1606,30 @@ struct queue_place {
 static int unit_fits(
     const unsigned char *record, const unsigned char *unit, int64_t queue_offset, const struct queue_place *queue)
 {
-    int64_t size = (int32_t)get_be(unit + 8, 4), code;
-    int64_t body = (int32_t)get_be(record + 84, 4), topic_at = HEAD_BYTES + body + 1;
-    uint32_t sys_flag = (uint32_t)get_be(record + 36, 4), transaction = sys_flag & TRANSACTION_BITS, crc;
-    if ((int64_t)get_be(record, 4) != size || get_be(record + 4, 4) != MESSAGE_MAGIC ||
-        (int32_t)get_be(record + 12, 4) != queue->queue_id || (int64_t)get_be(record + 20, 8) != queue_offset ||
-        get_be(record + 28, 8) != get_be(unit, 8) || sys_flag & HOST_V6_BITS || transaction == 0x4 ||
-        transaction == 0xC || body < 0 || topic_at > size - 2)
+    int64_t size = (int32_t)GET(unit, CQ_UNIT_SIZE), code;
+    int64_t body = (int32_t)GET(record, RECORD_BODY_LENGTH);
+    int64_t topic_at = RECORD_BYTES + body + TOPIC_LENGTH_V1_BYTES;
+    uint32_t sys_flag = (uint32_t)GET(record, RECORD_SYS_FLAG), transaction = sys_flag & TRANSACTION_MASK, crc;
+    if ((int64_t)GET(record, RECORD_TOTAL_SIZE) != size || GET(record, RECORD_MAGIC) != MESSAGE_MAGIC_CODE ||
+        (int32_t)GET(record, RECORD_QUEUE_ID) != queue->queue_id ||
+        (int64_t)GET(record, RECORD_QUEUE_OFFSET) != queue_offset ||
+        GET(record, RECORD_PHY_OFFSET) != GET(unit, CQ_UNIT_PHY_OFFSET) || sys_flag & HOSTS_V6 ||
+        transaction == TRANSACTION_PREPARED || transaction == TRANSACTION_ROLLBACK || body < 0 ||
+        topic_at > size - PROPERTIES_LENGTH_BYTES)
         return 0;
-    struct span topic = {(const char *)record + topic_at, record[topic_at - 1]};
-    int64_t properties_at = topic_at + topic.size + 2;
+    struct span topic = {(const char *)record + topic_at, record[topic_at - TOPIC_LENGTH_V1_BYTES]};
+    int64_t properties_at = topic_at + topic.size + PROPERTIES_LENGTH_BYTES;
     if (topic.size != queue->topic.size || properties_at > size ||
         memcmp(topic.at, queue->topic.at, (size_t)topic.size) != 0 ||
-        (int64_t)get_be(record + properties_at - 2, 2) != size - properties_at ||
+        (int64_t)get_be(record + properties_at - PROPERTIES_LENGTH_BYTES, PROPERTIES_LENGTH_BYTES) !=
+            size - properties_at ||
         size - properties_at > MAX_PROPERTIES_BYTES)
         return 0;
     struct span properties = {(const char *)record + properties_at, (Py_ssize_t)(size - properties_at)};
-    if (!tags_code_of(properties, &code) || (queue->has_codes && code != (int64_t)get_be(unit + 12, 8)))
+    if (!tags_code_of(properties, &code) || (queue->has_codes && code != (int64_t)GET(unit, CQ_UNIT_TAGS_CODE)))
         return 0;
-    return body == 0 || (checksum((struct span){(const char *)record + HEAD_BYTES, (Py_ssize_t)body}, &crc) &&
-                         crc == (uint32_t)get_be(record + 8, 4));
+    return body == 0 || (checksum((struct span){(const char *)record + RECORD_BYTES, (Py_ssize_t)body}, &crc) &&
+                         crc == (uint32_t)GET(record, RECORD_BODY_CRC));
 }
 
 static PyObject *units_fit(PyObject *module, PyObject *args)
@@ -1639,12 +1643,13 @@ static PyObject *units_fit(PyObject *module, PyObject *args)
             args, "y*Ly*Ly#ip", &data, &start, &units, &queue_offset, &queue.topic.at, &queue.topic.size,
             &queue.queue_id, &queue.has_codes))
         return NULL;
-    fits = fits && queue.topic.size <= MAX_BATCH_TOPIC_BYTES;
+    fits = fits && queue.topic.size <= MAX_TOPIC_BYTES_V1;
     const unsigned char *unit = units.buf;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t count = units.len / UNIT_BYTES; fits && count > 0; count--, unit += UNIT_BYTES, queue_offset++) {
-        int64_t at = (int64_t)get_be(unit, 8), size = (int32_t)get_be(unit + 8, 4);
-        fits = at >= start && size > HEAD_BYTES && at - start <= data.len - size &&
+    Py_ssize_t count = units.len / CQ_UNIT_BYTES;
+    for (; fits && count > 0; count--, unit += CQ_UNIT_BYTES, queue_offset++) {
+        int64_t at = (int64_t)GET(unit, CQ_UNIT_PHY_OFFSET), size = (int32_t)GET(unit, CQ_UNIT_SIZE);
+        fits = at >= start && size > RECORD_BYTES && at - start <= data.len - size &&
                unit_fits((const unsigned char *)data.buf + (at - start), unit, queue_offset, &queue);
     }
     Py_END_ALLOW_THREADS

@@ -44,6 +44,7 @@ from tests.e2e.broker.broker_kit import config
 
 PROJECT = Path(__file__).parents[3]
 SOURCE = PROJECT / "src" / f"{MODULE.replace('.', '/')}.c"
+HEADER = SOURCE.with_name("_layout.h")
 NOW_MS = 1_700_000_000_000
 ROOM = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
 
@@ -60,7 +61,7 @@ def build_problem() -> str | None:
 @functools.cache
 def build() -> ModuleType:
     """The kernel, compiled with every warning an error; once for all workers, and again when it changes."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(SOURCE.read_bytes() + HEADER.read_bytes()).hexdigest()[:16]
     library = PROJECT / "build" / "test-kernel" / digest / f"{SOURCE.stem}.abi3.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
