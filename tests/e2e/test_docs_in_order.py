@@ -98,7 +98,7 @@ class KeptRunning:
 
     PAGE = "docs/quickstart.md"
     SECTION = "Consume"
-    UNTIL = "Look at it"
+    UNTIL = "Inspect"
 
     def __init__(self, step: Step, process: asyncio.subprocess.Process) -> None:
         self._step = step
