@@ -68,3 +68,19 @@ def test_documents_link_only_to_files_that_are_there() -> None:
         if not (path.parent / target).exists()
     ]
     assert missing == []
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_documents_link_only_to_headings_that_are_there() -> None:
+    links = [
+        (path, path.parent / target if target else path, anchor)
+        for path in DOCUMENTS
+        for target, anchor in re.findall(r"\]\((?!https?://)([^)#]*\.md|)#([^)]+)\)", path.read_text())
+    ]
+    assert len(links) > 30
+    assert [link for link in links if link[2] not in anchors(link[1])] == []
