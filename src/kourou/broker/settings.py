@@ -65,6 +65,18 @@ def store_host(config: BrokerConfig) -> bytes:
     return encode_host(addresses[0], config.listen_port)
 
 
+def free_port(host: str) -> int:
+    """A port on which nothing listens. Records and ids carry it, so it is chosen before the store opens."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise ConfigError(f"bindAddress={host}: cannot listen there: {error.strerror}") from error
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def retention_config(config: BrokerConfig) -> RetentionConfig:
     """When files of the log go."""
     return RetentionConfig(

@@ -12,6 +12,12 @@ from pathlib import Path
 import pytest
 
 from kourou.broker.controller import BrokerController
+from kourou.broker.delay.delayed_delivery import DelayedDelivery
+from kourou.broker.delay.schedule_service import ScheduleService
+from kourou.broker.part import BrokerPart
+from kourou.broker.serving import ServingPart
+from kourou.broker.storage.part import StoragePart, UpkeepPart
+from kourou.broker.tables.part import TablesPart
 from kourou.config import NamesrvConfig
 from kourou.errors import ConfigError, StoreLockedError
 from kourou.namesrv import NameServer
@@ -50,6 +56,64 @@ async def test_a_broker_that_would_have_no_master_is_refused(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == []
 
 
+async def test_parts_start_in_order_and_stop_in_reverse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, str]] = []
+
+    def spy(part_type: type[BrokerPart], name: str) -> None:
+        original = getattr(part_type, name)
+
+        def spied(part: BrokerPart, *arguments: object) -> object:
+            calls.append((name, part_type.__name__))
+            return original(part, *arguments)
+
+        monkeypatch.setattr(part_type, name, spied)
+
+    types: list[type[BrokerPart]] = [StoragePart, TablesPart, DelayedDelivery, UpkeepPart, ServingPart]
+    for part_type in types:
+        for name in ("recover", "start", "stop"):
+            spy(part_type, name)
+    async with running(tmp_path):
+        pass
+    names = [part_type.__name__ for part_type in types]
+    assert calls == [
+        *(("recover", name) for name in names),
+        *(("start", name) for name in names),
+        *(("stop", name) for name in reversed(names)),
+    ]
+
+
+async def test_a_part_that_fails_to_stop_does_not_keep_the_others_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("this part does not stop")
+
+    controller = BrokerController(config(tmp_path))
+    await controller.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(DelayedDelivery, "stop", fail)
+        patch.setattr(TablesPart, "stop", fail)
+        with pytest.raises(RuntimeError, match="does not stop"):
+            await controller.stop()
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+async def test_timers_of_a_start_that_failed_early_are_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise ConfigError("a table cannot be read")
+
+    saved: list[object] = []
+    monkeypatch.setattr(TablesPart, "recover", fail)
+    monkeypatch.setattr(ScheduleService, "save_at_stop", saved.append)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        await BrokerController(config(tmp_path)).start()
+    assert saved == [] and not (tmp_path / "store" / "abort").exists()
+
+
 class SlowFiles(Files):
     """Files of a store that takes its time to open."""
 
@@ -64,7 +128,7 @@ class SlowFiles(Files):
 async def test_who_waits_for_a_store_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kourou.broker.controller._SLOW_OPEN_S", 0.0)
+    monkeypatch.setattr("kourou.broker.storage.part._SLOW_OPEN_S", 0.0)
     files = SlowFiles()
     controller = BrokerController(config(tmp_path), files=files)
     starting = asyncio.ensure_future(controller.start())

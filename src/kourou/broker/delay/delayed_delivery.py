@@ -1,25 +1,34 @@
-"""DelayedDelivery: the delay levels and the timers of one broker, from its start to its stop."""
+"""DelayedDelivery: the delay levels and the timers as a part of a broker."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kourou.broker.delay import timer_processor
 from kourou.broker.delay.delivered_records import find_delivered
 from kourou.broker.delay.schedule_service import ScheduleService
 from kourou.broker.delay.timer_messages import TimerMessages
 from kourou.broker.delay.timer_service import TimerService
+from kourou.broker.part import BrokerPart
+from kourou.transport.request import Processor
+from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
 
 
-class DelayedDelivery:
-    """`recover`, then `start`; `save_at_stop` when no task runs any more."""
+class DelayedDelivery(BrokerPart):
+    """Delivers messages when their time has come."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._levels = ScheduleService(services)
         self._timers: TimerService | None = None
+        self._is_recovered = False
+
+    def processors(self) -> Mapping[int, Processor]:
+        return timer_processor.processors(self._services)
 
     def recover(self) -> None:
         """Load the timers, and find out what was delivered before the broker was killed. Waits for the
@@ -32,6 +41,7 @@ class DelayedDelivery:
         self._levels.recover(delivered)
         if self._timers is not None:
             self._timers.recover(delivered, begin)
+        self._is_recovered = True
 
     def _load_timers(self) -> None:
         services = self._services
@@ -50,7 +60,7 @@ class DelayedDelivery:
             notes.append(self._timers.first_phy_offset() if is_rebuilt else services.timers.noted_phy_offset)
         return min((note for note in notes if note is not None), default=services.store.log.max_phy_offset)
 
-    def start(self) -> None:
+    async def start(self, tasks: TaskOwner) -> None:
         """Begin to deliver. A slave does not: its master's deliveries come with the log."""
         if self._services.config.broker_role == "SLAVE":
             return
@@ -58,10 +68,13 @@ class DelayedDelivery:
         if self._timers is not None:
             self._timers.start()
 
-    def save_at_stop(self) -> None:
-        """Note how far everything is; waits for the disk. Nothing is noted when the log is not durable."""
+    async def stop(self, timeout_ms: int) -> None:
+        await self._services.disk.run(self._save)
+
+    def _save(self) -> None:
+        """Record how far everything is; nothing when the log is not durable, or was not recovered."""
         self._services.store.flush()
-        is_durable = not self._services.store.appender.is_fenced
+        is_durable = self._is_recovered and not self._services.store.appender.is_fenced
         if is_durable:
             self._levels.save_at_stop()
         if self._timers is not None:

@@ -1,0 +1,48 @@
+"""BrokerPart: one capability of a broker, from its start to its stop.
+
+A broker is an ordered tuple of them. A part may rely on those before it: they have recovered and started when
+it does, and stop after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from kourou.config.broker import BrokerConfig
+from kourou.transport.request import Processor
+from kourou.transport.tasks import TaskOwner
+
+
+class BrokerPart(Protocol):
+    """What the controller calls, in this order; a part defines what it needs."""
+
+    def processors(self) -> Mapping[int, Processor]:
+        """What handles which request code; each code belongs to one part."""
+        return {}
+
+    def recover(self) -> None:
+        """Bring the state back that the last run left. In a disk thread: it may wait, and nothing else uses
+        the store meanwhile."""
+        return
+
+    async def start(self, tasks: TaskOwner) -> None:
+        """Begin what runs until the broker stops, as tasks of `tasks`: the death of one stops the broker."""
+        return
+
+    def config_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        """Keys have changed while the broker runs; `new` is in force."""
+        return
+
+    async def stop(self, timeout_ms: int) -> None:
+        """End what was started and make the state durable; `timeout_ms` is for waiting on clients. Also
+        called when the start failed, before or after this part's own."""
+        return
+
+
+async def every(seconds: float, work: Callable[[], None]) -> None:
+    """Call `work` each `seconds`, until cancelled."""
+    while True:
+        await asyncio.sleep(seconds)
+        work()
