@@ -54,7 +54,7 @@ def test_every_key_of_the_file_is_there() -> None:
 def test_every_key_of_sources_is_there() -> None:
     kinds = names("key | what it reads")
     assert kinds == {*check_sources._TOPIC_KEYS, *check_sources._OTHER_KEYS}
-    told = DOCUMENT.partition("Keys of topics, beside all")[2].partition("| key of `value`")[0]
+    told = DOCUMENT.partition("Keys of topics, in addition to all")[2].partition("| key of `value`")[0]
     keys = {name for name in re.findall(r"^\| `(\w+)` ", told, re.M)}
     assert keys == set(check_sources.TOPIC_KEYS) - set(check_sources.SOURCE_OPTIONS) - {"topic"} | {
         "startingOffsets"
