@@ -13,7 +13,7 @@ PAGES = ["architecture.md", "glossary.md"]
 QUOTED = re.compile(r"`([^`\n]+)`")
 # A folder ends in a slash, a file in its extension.
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*(?:/|\.(?:py|c|h|md))")
-NAME = re.compile(r"[A-Z]\w*[a-z]\w*|[A-Z]+(?:_[A-Z]+)+")
+NAME = re.compile(r"[A-Z]\w*[a-z]\w*(?:\.\w+)?|[A-Z]+(?:_[A-Z]+)+")
 
 
 def quoted(page: str, pattern: re.Pattern[str]) -> set[str]:
@@ -31,7 +31,7 @@ def test_paths_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_names_are_defined(page: str) -> None:
-    names = quoted(page, NAME)
+    names = {part for name in quoted(page, NAME) for part in name.split(".")}
     source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     defined = set(re.findall(r"^\s*(?:class |def |async def )?(\w+)(?=[(:=\[]| =)", source, re.M))
     assert names and names - defined == set()
