@@ -82,8 +82,6 @@ class CommitCycle:
         self.waiting_messages += batch.message_count
         assert self._flusher is not None
         self._flusher.request_nowait()
-        if self._store.appender.is_fenced:  # no sync will come
-            self._give_up()
 
     def flushed(self, phy_offset: int) -> None:
         """The log is durable up to here. To be called inside a commit cycle: answers leave at its end."""
