@@ -122,6 +122,11 @@ class FedBroker:
         """Whether it uses the kernel."""
         return self._bulk is not None
 
+    @property
+    def own_properties(self) -> bytes:
+        """What the broker adds to the properties of each message."""
+        return cast(FastSendPath, self._bulk)._setup[0]
+
     async def count_ordinary(self, frames: Sequence[bytes], room: RunRoom = ROOM) -> int:
         """How many of `frames` the kernel would take, whatever they begin with; nothing is put."""
         data = b"".join(frames)

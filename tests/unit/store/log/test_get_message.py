@@ -282,6 +282,31 @@ def test_bulk_readers_get_runs(bulk_store: MessageStore) -> None:
     assert len(result.buffers) == (MANY + 200) // 4, "four by four they lie side by side"
 
 
+@pytest.mark.parametrize(
+    ("past_end", "is_there"), [(-1, True), (0, True), (1, False)], ids=["before", "at", "behind"]
+)
+def test_bulk_readers_get_nothing_behind_the_end_of_the_log(
+    bulk_store: MessageStore, past_end: int, is_there: bool
+) -> None:
+    queue = bulk_store.queues.get("orders", 0)
+    units, size = queue.read_units(0, MANY + 100), 300
+    wrong = UNIT.pack(bulk_store.log.max_phy_offset - size + past_end, size, 0)
+    units = units[: 7 * UNIT.size] + wrong + units[8 * UNIT.size :]
+    result = bulk_store.reader.get_message(queue, 0, MANY + 100, units=units)
+    assert (result.message_count, result.next_begin_offset) == (MANY + 99 + is_there, MANY + 100)
+    assert result.size_bytes == sum(map(len, result.buffers))
+
+
+@pytest.mark.parametrize(("phy_offset", "is_there"), [(-1, False), (0, True), (1, True)])
+def test_bulk_readers_get_nothing_in_front_of_the_log(
+    bulk_store: MessageStore, phy_offset: int, is_there: bool
+) -> None:
+    queue = bulk_store.queues.get("orders", 0)
+    units = UNIT.pack(phy_offset, 300, 0) + queue.read_units(1, MANY + 100)
+    result = bulk_store.reader.get_message(queue, 0, MANY + 101, units=units)
+    assert result.message_count == MANY + 100 + is_there
+
+
 # -- filters -------------------------------------------------------------------------------------
 
 
