@@ -43,6 +43,15 @@ _PYTEST = (
     "faulthandler_timeout=240",
     "--junitxml={junit}",
 )
+# The tests of the kernel compile it with these flags. Python has to be started with the sanitizer's library,
+# and without an allocator of its own, which would hide what lies behind the end of an object.
+_SANITIZERS = {
+    "KOUROU_TEST_KERNEL_FLAGS": "-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined "
+    "-fno-sanitize-recover=all",
+    "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter keeps much until its end
+    "PYTHONMALLOC": "malloc",
+}
+_WITH_ASAN = ("bash", "-c", 'LD_PRELOAD=$(cc -print-file-name=libasan.so) exec "$@"', "with-asan")
 # These start JVMs of their own. All other files share one session, in one process.
 _JVM_FILES = (
     *("cluster", "connect", "driver_kill", "lake_killed", "pipeline_jdbc", "pipeline_process"),
@@ -237,6 +246,16 @@ def nightly_tasks() -> list[Task]:
         ),
         loops("without the kernel: crash", "tests/crash", env={**_NO_KERNEL, "KOUROU_NIGHTLY_LOOP_S": "60"}),
         Task("wheel", ("make", "wheel"), after=after, expected_s=200),
+        Task("mutants", (PYTHON, ".ci/mutants.py"), after=after, expected_s=400),
+        Task(
+            "kernel, with sanitizers",
+            (*_WITH_ASAN, *_PYTEST, *found("tests/integration/kernel")),
+            env=_SANITIZERS,
+            after=after,
+            limit_s=2_700,
+            expected_s=600,
+            is_suite=True,
+        ),
         suite(
             "spark: nightly",
             ("-m", "spark and (nightly or crash)", "tests/spark"),

@@ -45,6 +45,8 @@ from tests.e2e.broker.broker_kit import config
 PROJECT = Path(__file__).parents[3]
 SOURCE = PROJECT / "src" / f"{MODULE.replace('.', '/')}.c"
 HEADER = SOURCE.with_name("_layout.h")
+FLAGS_VARIABLE = "KOUROU_TEST_KERNEL_FLAGS"
+"""More flags for the compiler: a nightly suite has the kernel checked by sanitizers (.ci/suites.py)."""
 NOW_MS = 1_700_000_000_000
 ROOM = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
 
@@ -61,12 +63,14 @@ def build_problem() -> str | None:
 @functools.cache
 def build() -> ModuleType:
     """The kernel, compiled with every warning an error; once for all workers, and again when it changes."""
-    digest = hashlib.sha256(SOURCE.read_bytes() + HEADER.read_bytes()).hexdigest()[:16]
+    flags = os.environ.get(FLAGS_VARIABLE, "").split()
+    parts = SOURCE.read_bytes() + HEADER.read_bytes() + repr(flags).encode()
+    digest = hashlib.sha256(parts).hexdigest()[:16]
     library = PROJECT / "build" / "test-kernel" / digest / f"{SOURCE.stem}.abi3.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         compiled = library.with_name(f"{os.getpid()}.so")
-        _compile(compiled)
+        _compile(compiled, flags)
         compiled.replace(library)
     spec = importlib.util.spec_from_file_location(MODULE, library)
     assert spec is not None and spec.loader is not None
@@ -75,7 +79,7 @@ def build() -> ModuleType:
     return module
 
 
-def _compile(library: Path) -> None:
+def _compile(library: Path, flags: Sequence[str]) -> None:
     warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
     include = f"-I{sysconfig.get_path('include')}"
     command = [
@@ -85,6 +89,7 @@ def _compile(library: Path) -> None:
         "-shared",
         "-fPIC",
         *warnings,
+        *flags,
         include,
         str(SOURCE),
         "-o",

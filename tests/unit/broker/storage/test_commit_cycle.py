@@ -89,6 +89,21 @@ def test_with_sync_flush_nothing_is_told_or_seen_before_the_sync(kit: StoreKit) 
     assert not end.is_waiting and end.waiting_bytes == 0
 
 
+def test_when_sync_flush_is_switched_off_newer_messages_still_wait_for_older_ones(kit: StoreKit) -> None:
+    store = kit.open()
+    end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
+    end.attach(flusher)  # type: ignore[arg-type]
+    senders = Senders(store, end)
+    senders.send()
+    end.waits_for_flush = False
+    senders.send()
+    assert (senders.told, senders.visible) == ([], 0)
+    flusher.sync(end)
+    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK] * 2, 2)
+    senders.send()
+    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK] * 3, 3)
+
+
 def test_a_sender_that_does_not_wait_is_told_at_once(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)

@@ -481,6 +481,18 @@ def test_units_that_point_nowhere_are_passed_over(store: MessageStore) -> None:
         assert numbers(store.reader.get_message(queue, 0, 32, units=units)) == [1, 2, 3, 4]
 
 
+def test_a_read_ends_before_a_unit_that_was_overwritten(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the next read begins with it, after its file was rebuilt."""
+    fill(store, 5)
+    queue = store.queues.get("orders", 0)
+    units = queue.read_units(0, 5)
+    monkeypatch.setattr(ConsumeQueue, "distrust", lambda *_: True)
+    result = store.reader.get_message(queue, 0, 32, units=units[: 2 * UNIT.size] + bytes(UNIT.size) + units)
+    assert (numbers(result), result.next_begin_offset) == ([0, 1], 2)
+
+
 def test_the_newest_messages_never_wait(cold_store: MessageStore) -> None:
     assert numbers(get(cold_store, 44, wait=False)) == [44]
 

@@ -1,0 +1,237 @@
+"""A small mutation run over the code that orders writes and checks bounds: each change must make a test fail.
+
+    .venv/bin/python .ci/mutants.py            all mutants; exit status 1 if one survives
+    .venv/bin/python .ci/mutants.py WORD...    those whose file or text contains one of these words
+
+Works in a scratch copy of the tree. Mutants of the kernel are compiled by its tests. A mutant whose text is
+not in its file, exactly once, is an error: move it along with the code (tests/unit/test_mutants.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / ".venv" / "bin" / "python"
+TIMEOUT_S = 180
+
+KERNEL = "src/kourou/store/_kernel.c"
+HEADER = "src/kourou/store/_layout.h"
+CYCLE = "src/kourou/broker/storage/commit_cycle.py"
+APPENDER = "src/kourou/store/log/log_appender.py"
+READER = "src/kourou/store/log/get_message.py"
+FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
+
+_KERNEL_TESTS = "tests/integration/kernel"
+BOUNDS = (f"{_KERNEL_TESTS}/test_bounds.py",)
+SENDS = (f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
+BATCHES = (f"{_KERNEL_TESTS}/test_encode_batch.py",)
+FAST = (f"{_KERNEL_TESTS}/test_admission.py", f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
+GATHER = (f"{_KERNEL_TESTS}/test_gather.py",)
+FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
+CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
+PUTS = tuple(
+    f"tests/unit/store/log/test_{name}.py" for name in ("log_appender", "put_batch", "put_many_records")
+)
+READS = ("tests/unit/store/log/test_get_message.py",)
+# The kernel did not compile, or a module could not be imported.
+_NOT_TESTED = ("subprocess.CalledProcessError", "error during collection", "no tests ran")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old`, which is in `file` once, becomes `new`; one of `tests` (arguments of pytest) must fail."""
+
+    file: str
+    old: str
+    new: str
+    tests: Sequence[str]
+
+
+MUTANTS = (
+    # -- bounds of the kernel --------------------------------------------------------------------
+    Mutant(KERNEL, "send.queue_id >= run->queue_nums", "send.queue_id > run->queue_nums", BOUNDS),
+    Mutant(HEADER, "MAX_PROPERTIES_BYTES 32767", "MAX_PROPERTIES_BYTES 32768", BOUNDS),
+    Mutant(HEADER, "MAX_TOPIC_BYTES_V1 127", "MAX_TOPIC_BYTES_V1 126", BOUNDS),
+    Mutant(HEADER, "SEND_QUEUE_ID_MIN 0", "SEND_QUEUE_ID_MIN -1", BOUNDS),
+    Mutant(HEADER, "SEND_FLAG_MAX 2147483647", "SEND_FLAG_MAX 2147483648LL", BOUNDS),
+    Mutant(HEADER, "RECORD_RECONSUME_TIMES_AT 72", "RECORD_RECONSUME_TIMES_AT 73", SENDS),
+    Mutant(KERNEL, "PyTuple_GetItem(target, 1) != run->broker_config", "0", FAST),
+    Mutant(KERNEL, "PyTuple_GetItem(target, 0) != config", "0", SENDS),
+    Mutant(KERNEL, "length + run->own.size > MAX_PROPERTIES_BYTES", "length > MAX_PROPERTIES_BYTES", BOUNDS),
+    Mutant(KERNEL, "body.size > run->max_body", "body.size > run->max_body + 1", BOUNDS),
+    Mutant(KERNEL, "|| size > run->max_record", "|| size > run->max_record + 1", BOUNDS),
+    Mutant(KERNEL, "run->phy_offset + size > run->last_phy_offset", "0", BOUNDS),
+    Mutant(
+        KERNEL,
+        "run->phy_offset + total > run->last_phy_offset",
+        "run->phy_offset > run->last_phy_offset",
+        BOUNDS,
+    ),
+    Mutant(KERNEL, "body_size > *body_left", "body_size > *body_left + 1", BOUNDS),
+    Mutant(KERNEL, "end - at > 18 ||", "end - at > 19 ||", BOUNDS),
+    Mutant(KERNEL, "run->queue_count < MAX_QUEUES", "run->queue_count < MAX_QUEUES - 1", BOUNDS),
+    Mutant(KERNEL, "if (send->seen & FIELD(letter))", "if (0)", SENDS),
+    Mutant(KERNEL, 'if (is_text(name, "TRAN_MSG"))', "if (0)", BATCHES),
+    Mutant(KERNEL, "        run->messages = messages;\n", "", BATCHES),
+    Mutant(KERNEL, "at > end - size ||", "at > end - size + 1 ||", GATHER),
+    Mutant(
+        KERNEL, "if (count && total + size > max_bytes)", "if (count && total + size >= max_bytes)", GATHER
+    ),
+    Mutant(KERNEL, "at - start <= data.len - size", "at - start <= data.len", FITS),
+    Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
+    # -- the commit cycle ------------------------------------------------------------------------
+    Mutant(CYCLE, "            failed.batch.answer(failed.status)\n", "", CYCLES),
+    Mutant(
+        CYCLE, "if not self.waits_for_flush and not self._flushing:", "if not self.waits_for_flush:", CYCLES
+    ),
+    Mutant(CYCLE, "        batch.answer_unwaited(PutStatus.PUT_OK)\n", "", CYCLES),
+    Mutant(CYCLE, "        self._flusher.request_nowait()\n", "", CYCLES),
+    Mutant(CYCLE, "            self.waiting_bytes -= batch.size_bytes\n", "", CYCLES),
+    Mutant(
+        CYCLE,
+        "        if self._store.appender.is_fenced:\n            self._give_up()\n",
+        "",
+        CYCLES,
+    ),
+    Mutant(CYCLE, "        self._store.publish(batch)\n", "", CYCLES),
+    # -- putting ---------------------------------------------------------------------------------
+    Mutant(
+        APPENDER,
+        "if size > self._largest or len(body) > self._max_message_bytes:",
+        "if size > self._largest or len(body) > self._max_message_bytes + 1:",
+        PUTS,
+    ),
+    Mutant(
+        APPENDER,
+        "if phy_offset + size > batch.last_phy_offset:",
+        "if phy_offset + size >= batch.last_phy_offset:",
+        PUTS,
+    ),
+    Mutant(
+        APPENDER,
+        "if batch.end_phy_offset + size > batch.last_phy_offset:",
+        "if batch.end_phy_offset + size > batch.last_phy_offset + 1:",
+        PUTS,
+    ),
+    Mutant(APPENDER, "            keys = ()\n", "            pass\n", PUTS),
+    Mutant(APPENDER, "        self._log.advance(batch.end_phy_offset)\n", "", PUTS),
+    Mutant(APPENDER, "            self._undo()\n            for", "            for", PUTS),
+    Mutant(APPENDER, "                self.fence(reason)\n", "                pass\n", PUTS),
+    # -- reading ---------------------------------------------------------------------------------
+    Mutant(
+        READER,
+        "if low < self._log.min_phy_offset or high > self._log.max_phy_offset:\n            return False",
+        "if low < self._log.min_phy_offset:\n            return False",
+        READS,
+    ),
+    Mutant(
+        READER,
+        "if low < self._log.min_phy_offset or high > self._log.max_phy_offset:\n            return False",
+        "if high > self._log.max_phy_offset:\n            return False",
+        READS,
+    ),
+    Mutant(READER, "high > log.max_phy_offset or min(sizes) <= 0", "high > log.max_phy_offset", READS),
+    Mutant(READER, "if count and total + size > most_bytes:", "if total + size > most_bytes:", READS),
+    Mutant(READER, "low <= phy_offset <= high - size", "low <= phy_offset <= high", READS),
+    Mutant(
+        READER,
+        "verified, and rebuilt.\n                    next_offset -= 1\n",
+        "verified, and rebuilt.\n",
+        READS,
+    ),
+    # -- the fast path ---------------------------------------------------------------------------
+    Mutant(FAST_PATH, " and admission.is_fast_path_open", "", FAST),
+    Mutant(FAST_PATH, "runs < _MAX_RUNS", "True", SENDS),
+    Mutant(FAST_PATH, "max(start, position)", "start", SENDS),
+    Mutant(FAST_PATH, "            if status is not _PUT_OK:\n", "            if False:\n", SENDS),
+    Mutant(FAST_PATH, "            self._is_broken = True\n", "", SENDS),
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the mutants; the exit status."""
+    chosen = [
+        mutant
+        for mutant in MUTANTS
+        if not words or any(word in f"{mutant.file} {mutant.old} {mutant.new}" for word in words)
+    ]
+    with tempfile.TemporaryDirectory(prefix="kourou-mutants-") as name:
+        scratch = Path(name)
+        copy_tree(scratch)
+        for tests in dict.fromkeys(mutant.tests for mutant in chosen):
+            problem = failure(scratch, tests)
+            if problem is not None:
+                print(f"without a mutant {' '.join(tests)} fails:\n{problem}")
+                return 1
+        results = [run(scratch, mutant) for mutant in chosen]
+    print(f"{len(results)} mutants: {results.count('killed')} killed, {results.count('SURVIVED')} survived")
+    return 0 if results and set(results) == {"killed"} else 1
+
+
+def copy_tree(scratch: Path) -> None:
+    """Copy all files of the project, as they are now."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    ).stdout.decode()
+    for path in filter(None, listed.split("\0")):
+        if (ROOT / path).is_file():
+            (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / path, scratch / path)
+
+
+def run(scratch: Path, mutant: Mutant) -> str:
+    """Test one mutant; `killed`, or what is wrong."""
+    began = time.monotonic()
+    path = scratch / mutant.file
+    source = path.read_text("utf-8")
+    if source.count(mutant.old) != 1:
+        outcome = f"WRONG: the text is in the file {source.count(mutant.old)} times"
+    else:
+        path.write_text(source.replace(mutant.old, mutant.new), "utf-8")
+        problem = failure(scratch, mutant.tests)
+        path.write_text(source, "utf-8")
+        if problem is None:
+            outcome = "SURVIVED"
+        elif any(sign in problem for sign in _NOT_TESTED):
+            outcome = f"WRONG: it cannot be tested:\n{problem}\n"
+        else:
+            outcome = "killed"
+    seconds = time.monotonic() - began
+    change = f"{_short(mutant.old)} -> {_short(mutant.new)}"
+    print(f"{outcome:8} {seconds:5.1f} s  {Path(mutant.file).name}: {change}", flush=True)
+    return outcome
+
+
+def failure(scratch: Path, tests: Sequence[str]) -> str | None:
+    """The end of what pytest prints if a test fails, or takes too long; None if all pass."""
+    command = [str(PYTHON), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    # Bytecode is found by a file's time and size: a mutant of the same second might not be seen.
+    environment = os.environ | {"PYTHONPATH": str(scratch / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("KOUROU_NIGHTLY", None)
+    try:
+        done = subprocess.run(
+            command, cwd=scratch, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"longer than {TIMEOUT_S} s"
+    return None if done.returncode == 0 else "\n".join(done.stdout.splitlines()[-30:])
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:60] or "nothing"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
