@@ -13,7 +13,10 @@ from kourou.broker.admission import Admission, AdmissionCheck
 from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.delay.delay_offsets import DelayOffsetManager
 from kourou.broker.delay.delayed_delivery import DelayedDelivery
+from kourou.broker.groups.client_manage_processor import ClientManageProcessor
+from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
+from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
 from kourou.broker.groups.consumers import ConsumerManager
 from kourou.broker.groups.part import GroupsPart
 from kourou.broker.groups.producers import ProducerManager
@@ -23,22 +26,30 @@ from kourou.broker.part import BrokerPart
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.part import PullPart
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
+from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.registration.part import OutboundPart, RegistrationPart
 from kourou.broker.registration.registration import Registration
 from kourou.broker.send.part import SendPart
 from kourou.broker.services import BrokerServices
 from kourou.broker.serving import ServingPart
-from kourou.broker.settings import store_root
+from kourou.broker.settings import LiveConfig, store_root
 from kourou.broker.stats.broker_stats import BrokerStatsManager
 from kourou.broker.stats.part import StatsPart
 from kourou.broker.stats.store_stats import StoreStats
 from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
+from kourou.broker.storage.flush_service import FlushService
 from kourou.broker.storage.part import StoragePart, UpkeepPart
+from kourou.broker.storage.record_reads import RecordReader
 from kourou.broker.storage.retention_service import RetentionService
+from kourou.broker.tables.config_writer import ConfigWriter
+from kourou.broker.tables.group_processor import GroupProcessor
+from kourou.broker.tables.offset_processor import OffsetProcessor
 from kourou.broker.tables.offsets import ConsumerOffsetManager
 from kourou.broker.tables.part import TablesPart
+from kourou.broker.tables.reset_offset import ResetOffsetProcessor
 from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+from kourou.broker.tables.topic_processor import TopicProcessor
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.broker.transactions.part import TransactionsPart
 from kourou.broker.transactions.transactions import Transactions
@@ -82,13 +93,15 @@ class RunningBroker:
                 preparer.request_nowait()
 
         tasks = TaskOwner("broker")
-        notifier = ConsumerIdsNotifier(self._current_config)
+        requests = TaskOwner("broker-requests", parent=tasks)
+        live_config = LiveConfig(setup.config)
+        notifier = ConsumerIdsNotifier(live_config.get)
         clock, config, now_ms = setup.clock, setup.config, setup.clock.wall_ms
         topics = TopicConfigManager(
-            _table_file(setup, "topics.json"), self._current_config, now_ms, registration.soon
+            _table_file(setup, "topics.json"), live_config.get, now_ms, registration.soon
         )
         groups = SubscriptionGroupManager(
-            _table_file(setup, "subscriptionGroup.json"), self._current_config, now_ms
+            _table_file(setup, "subscriptionGroup.json"), live_config.get, now_ms
         )
         stats = BrokerStatsManager(
             config.broker_cluster_name, clock.monotonic_ms(), topics.is_system, wall_ms=now_ms()
@@ -103,7 +116,7 @@ class RunningBroker:
         cycles = Cycles(begin=commit_cycle.begin, end=commit_cycle.end, after=after_cycle, failed=tasks.fail)
         address = join_address(config.broker_ip1, config.listen_port)
         admission = Admission(
-            config=self._current_config,
+            config=live_config.get,
             address=address,
             now_ms=now_ms,
             topics=topics,
@@ -116,7 +129,7 @@ class RunningBroker:
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
         store.dispatcher.on_arrival.append(holds.arrived)
         services = self.services = BrokerServices(
-            config=config,
+            live_config=live_config,
             files=setup.files,
             store=store,
             cycles=cycles,
@@ -124,9 +137,7 @@ class RunningBroker:
             admission=admission,
             topics=topics,
             groups=groups,
-            offsets=ConsumerOffsetManager(
-                _table_file(setup, "consumerOffset.json"), self._current_config, now_ms
-            ),
+            offsets=ConsumerOffsetManager(_table_file(setup, "consumerOffset.json"), live_config.get, now_ms),
             producers=ProducerManager(),
             consumers=ConsumerManager(clock.monotonic_ms, notifier),
             locks=RebalanceLockManager(clock.monotonic_ms),
@@ -135,14 +146,15 @@ class RunningBroker:
             delay_offsets=DelayOffsetManager(
                 setup.files,
                 store.config.root,
-                self._current_config,
+                live_config.get,
                 now_ms,
                 lambda: store.log.max_phy_offset,
             ),
             timers=None,
             disk=disk,
+            records=RecordReader(store.log, disk, requests),
             tasks=tasks,
-            requests=TaskOwner("broker-requests", parent=tasks),
+            requests=requests,
             store_work=asyncio.Lock(),
             now_ms=now_ms,
             monotonic_ms=clock.monotonic_ms,
@@ -162,12 +174,24 @@ class RunningBroker:
         retention = RetentionService(services)
         sends = SendPart(services, transactions.recent, setup.kernel.kernel)
         handlers: tuple[BrokerPart, ...] = (
-            TablesPart(services),
+            self._tables_part(services),
             TransactionsPart(services, transactions),
             DelayedDelivery(services),
-            GroupsPart(services, notifier),
+            self._groups_part(services, notifier),
             StatsPart(services),
-            PullPart(services, pulls),
+            PullPart(
+                holds,
+                (
+                    pulls,
+                    QueryMessageProcessor(
+                        config=live_config,
+                        store=store,
+                        disk=disk,
+                        requests=requests,
+                        records=services.records,
+                    ),
+                ),
+            ),
             sends,
             AdminPart(services, retention),
         )
@@ -176,17 +200,117 @@ class RunningBroker:
         self.registration = RegistrationPart(services, registration, client)
         # These have threads, so they are made when nothing can fail any more.
         preparer = FilePreparer(store.log)
+        flush = FlushService(
+            config=live_config,
+            store=store,
+            cycles=cycles,
+            commit_cycle=commit_cycle,
+            disk=disk,
+            tasks=tasks,
+            store_work=services.store_work,
+            monotonic_ms=clock.monotonic_ms,
+        )
         self.parts: tuple[BrokerPart, ...] = (
-            StoragePart(services),
+            StoragePart(store, disk, commit_cycle),
             *handlers,
-            UpkeepPart(services, retention, preparer),
+            UpkeepPart(store=store, disk=disk, flush=flush, retention=retention, preparer=preparer),
             OutboundPart(client),
             self.serving,
             self.registration,
         )
 
-    def _current_config(self) -> BrokerConfig:
-        return self.services.config
+    @staticmethod
+    def _tables_part(services: BrokerServices) -> TablesPart:
+        config, store, disk = services.live_config, services.store, services.disk
+        topics, groups, offsets = services.topics, services.groups, services.offsets
+        return TablesPart(
+            store=store,
+            disk=disk,
+            topics=topics,
+            tables=(topics, groups, offsets, services.delay_offsets),
+            writer=ConfigWriter(
+                config=config,
+                store=store,
+                topics=topics,
+                groups=groups,
+                offsets=offsets,
+                disk=disk,
+                store_work=services.store_work,
+            ),
+            handlers=(
+                TopicProcessor(
+                    config=config,
+                    store=store,
+                    topics=topics,
+                    offsets=offsets,
+                    stats=services.stats,
+                    disk=disk,
+                    requests=services.requests,
+                    store_work=services.store_work,
+                ),
+                GroupProcessor(config=config, groups=groups, offsets=offsets, stats=services.stats),
+                OffsetProcessor(
+                    store=store,
+                    topics=topics,
+                    offsets=offsets,
+                    consumers=services.consumers,
+                    delay_offsets=services.delay_offsets,
+                    records=services.records,
+                ),
+                ResetOffsetProcessor(
+                    config=config,
+                    store=store,
+                    admission=services.admission,
+                    topics=topics,
+                    groups=groups,
+                    offsets=offsets,
+                    consumers=services.consumers,
+                    holds=services.holds,
+                    requests=services.requests,
+                    records=services.records,
+                ),
+            ),
+        )
+
+    @staticmethod
+    def _groups_part(services: BrokerServices, notifier: ConsumerIdsNotifier) -> GroupsPart:
+        config, topics, groups = services.live_config, services.topics, services.groups
+        producers, consumers = services.producers, services.consumers
+        return GroupsPart(
+            config=config,
+            cycles=services.cycles,
+            producers=producers,
+            consumers=consumers,
+            locks=services.locks,
+            notifier=notifier,
+            monotonic_ms=services.monotonic_ms,
+            handlers=(
+                ClientManageProcessor(
+                    config=config,
+                    topics=topics,
+                    groups=groups,
+                    producers=producers,
+                    consumers=consumers,
+                    monotonic_ms=services.monotonic_ms,
+                ),
+                ConsumerManageProcessor(
+                    config=config,
+                    store=services.store,
+                    topics=topics,
+                    groups=groups,
+                    offsets=services.offsets,
+                    consumers=consumers,
+                ),
+                ConsumerCallProcessor(
+                    config=config,
+                    topics=topics,
+                    groups=groups,
+                    consumers=consumers,
+                    requests=services.requests,
+                    records=services.records,
+                ),
+            ),
+        )
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -202,7 +326,7 @@ class RunningBroker:
         old = self.services.config
         new = old.updated(properties)
         new.persist(properties)
-        self.services.config = new
+        self.services.live_config.current = new
         self.services.admission.invalidate()
         for part in self.parts:
             part.config_changed(old, new)

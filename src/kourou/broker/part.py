@@ -7,12 +7,30 @@ it does, and stop after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from kourou.config.broker import BrokerConfig
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
+
+
+class Handler(Protocol):
+    """What answers requests."""
+
+    def processors(self) -> Mapping[int, Processor]:
+        """Request code to function."""
+        ...
+
+
+def processors_of(handlers: Iterable[Handler]) -> dict[int, Processor]:
+    """The processors of all `handlers`; each code has one."""
+    table: dict[int, Processor] = {}
+    for handler in handlers:
+        for code, processor in handler.processors().items():
+            assert code not in table, f"request code {code} has two processors"
+            table[code] = processor
+    return table
 
 
 class BrokerPart(Protocol):

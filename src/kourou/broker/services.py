@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from kourou.broker.groups.producers import ProducerManager
     from kourou.broker.groups.rebalance_lock import RebalanceLockManager
     from kourou.broker.pull.long_polling import PullRequestHoldService
+    from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.storage.record_reads import RecordReader
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
@@ -44,9 +46,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
-    """The parts. `config` is replaced whole when keys change: read it from here each time."""
+    """What the parts of one broker share."""
 
-    config: BrokerConfig
+    live_config: LiveConfig
     files: Files
     store: MessageStore
     cycles: Cycles
@@ -64,6 +66,7 @@ class BrokerServices:
     timers: TimerMessages | None
     """Messages that wait for any time; None: there are none (`timerWheelEnable`)."""
     disk: DiskThreads
+    records: RecordReader
     tasks: TaskOwner
     requests: TaskOwner
     """Requests that became tasks: a stop lets them be answered."""
@@ -84,6 +87,11 @@ class BrokerServices:
     kernel: KernelChoice
     """Whether the compiled kernel is in use, for runtime info."""
     hooks: BrokerHooks = field(default_factory=BrokerHooks)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration in force."""
+        return self.live_config.current
 
     def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
         """Go on with a request that has to wait; what `work` raises becomes its answer."""

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.connection_state import ConnectionState
-from kourou.broker.part import BrokerPart
+from kourou.broker.part import BrokerPart, processors_of
 from kourou.transport.connection import BulkHandler, Connection
 from kourou.transport.from_config import server_settings
-from kourou.transport.request import Processor
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
 
@@ -30,7 +29,7 @@ class ServingPart(BrokerPart):
         self._services = services
         self._is_stopping = False
         self._server = RemotingServer(
-            _processors(parts),
+            processors_of(parts),
             server_settings(services.config),
             on_close=self._closed,
             cycles=services.cycles,
@@ -67,12 +66,3 @@ class ServingPart(BrokerPart):
         services.cycles.close()
         while services.commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)
             await asyncio.sleep(_DRAIN_LOOK_S)
-
-
-def _processors(parts: Sequence[BrokerPart]) -> dict[int, Processor]:
-    table: dict[int, Processor] = {}
-    for part in parts:
-        for code, processor in part.processors().items():
-            assert code not in table, f"request code {code} has two processors"
-            table[code] = processor
-    return table

@@ -6,6 +6,7 @@ Not here: the sockets (transport/from_config.py).
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,17 @@ from kourou.store.settings import FlushDiskType, MessageStoreConfig
 
 _UNIT_BYTES: Final = 20
 _HOUR_MS: Final = 3_600_000
+
+
+@dataclass(slots=True)
+class LiveConfig:
+    """The configuration in force. It is replaced whole when keys change: read `current` each time."""
+
+    current: BrokerConfig
+
+    def get(self) -> BrokerConfig:
+        """The same as a function."""
+        return self.current
 
 
 def store_config(config: BrokerConfig, store_host: bytes) -> MessageStoreConfig:

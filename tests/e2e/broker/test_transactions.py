@@ -191,7 +191,7 @@ async def test_a_slave_ends_no_transaction(tmp_path: Path) -> None:
     async with running(tmp_path) as peer:
         # A broker does not start as one yet.
         services = peer.controller.services
-        services.config = replace(services.config, broker_role="SLAVE", broker_id=1)
+        services.live_config.current = replace(services.config, broker_role="SLAVE", broker_id=1)
         async with producing(peer.controller.address) as producer:
             answer = await producer.end(Half("TX1", 0, 0), COMMIT)
             assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,18 +13,20 @@ import msgspec
 from kourou.broker.admin import config_processor
 from kourou.broker.delay.delay_offsets import DelayOffsetManager
 from kourou.broker.delay.timer_messages import TimerMessages
-from kourou.broker.groups import consumer_call_processor
-from kourou.broker.pull import query_message_processor
+from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
+from kourou.broker.part import processors_of
 from kourou.broker.pull.long_polling import Pull, PullRequestHoldService
+from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.services import BrokerServices
 from kourou.broker.stats import stats_processor
-from kourou.broker.storage.disk_threads import DiskThreads
-from kourou.broker.tables import offset_processor, reset_offset
+from kourou.broker.tables.offset_processor import OffsetProcessor
+from kourou.broker.tables.reset_offset import ResetOffsetProcessor
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig, decode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.store.kernel import choose_kernel
 from kourou.transport.dispatcher import Dispatcher
+from kourou.transport.request import Processor
 from tests.unit.broker.tables_kit import MemoryBroker, Peer
 from tests.unit.store.message_stores import faulty, put
 
@@ -36,11 +38,10 @@ class AdminBroker(MemoryBroker):
     so that `go_cold` can make every read wait for the disk."""
 
     def __init__(self, root: Path, **keys: Any) -> None:
+        self._is_ready = False  # for what tools ask
         super().__init__(root, **keys)
         self.store = self.store_kit.reopen(self.store, read_window_bytes=0)
         self.files = self.store_kit.files
-        self.disk = DiskThreads()
-        self.disk_jobs = 0
         self.store_work = asyncio.Lock()
         self.woken: list[Pull] = []
         self.holds = PullRequestHoldService(self.store.queues.find, self.cycles.open, self.woken.append)
@@ -53,26 +54,25 @@ class AdminBroker(MemoryBroker):
         self.kernel = choose_kernel(is_enabled=False)
         self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
         self.groups.update(SubscriptionGroupConfig(group_name="CG"))
-        services = cast(BrokerServices, self)
-        admin = (
-            query_message_processor.processors(services)
-            | offset_processor.processors(services)
-            | reset_offset.processors(services)
-            | config_processor.processors(services)
-            | stats_processor.processors(services)
-            | consumer_call_processor.processors(services)
-        )
-        tables, tools = self.dispatch, Dispatcher(admin)
-        self.dispatch = lambda request: (tools if request.code in admin else tables)(request)
+        self._is_ready = True
+        self.dispatch = Dispatcher(self.processors())
 
-    def in_disk_thread(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:  # type: ignore[override]
-        """As BrokerServices has it; counted."""
-        self.disk_jobs += 1
-        return self.disk.run(function, *args)
+    def processors(self) -> dict[int, Processor]:
+        """What it answers, tools too."""
+        if not self._is_ready:
+            return super().processors()
+        services = cast(BrokerServices, self)
+        handlers = (QueryMessageProcessor, OffsetProcessor, ResetOffsetProcessor, ConsumerCallProcessor)
+        return {
+            **super().processors(),
+            **processors_of(map(self.wired, handlers)),
+            **config_processor.processors(services),
+            **stats_processor.processors(services),
+        }
 
     def update_config(self, changes: Mapping[str, str]) -> None:
         """As the controller does it, but for the file."""
-        self.config = self.config.updated(changes)
+        self.live_config.current = self.config.updated(changes)
 
     def put(self, *bodies: bytes, topic: str = "T", queue_id: int = 0, properties: str = "") -> list[int]:
         """Store messages, a second apart; their places in the log."""

@@ -53,8 +53,7 @@ class HalfBroker(AdminBroker):
         recover(self.services, self.transactions)
         self.checks = TransactionCheck(self.services, self.transactions)
         ends = end_transaction_processor.processors(self.services, self.transactions)
-        others, mine = self.dispatch, Dispatcher(ends)
-        self.dispatch = lambda request: (mine if request.code in ends else others)(request)
+        self.dispatch = Dispatcher({**self.processors(), **ends})
 
     def restart(self, *, killed: bool = True) -> None:
         """Die and come back; `cut_bytes` of the log are lost."""

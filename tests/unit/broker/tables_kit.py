@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
 from kourou.broker.admission import Admission, DiskBacklog
 from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.connection_state import ConnectionState
-from kourou.broker.groups import client_manage_processor, consumer_manage_processor, lock_processor
 from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
+from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
 from kourou.broker.groups.consumers import ConsumerManager
+from kourou.broker.groups.lock_processor import lock_processors
 from kourou.broker.groups.producers import ProducerManager
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
-from kourou.broker.services import BrokerServices
+from kourou.broker.part import processors_of
+from kourou.broker.settings import LiveConfig
 from kourou.broker.stats.broker_stats import BrokerStatsManager
 from kourou.broker.storage.disk_threads import DiskThreads
-from kourou.broker.tables import group_processor, topic_processor
+from kourou.broker.storage.record_reads import RecordReader
+from kourou.broker.tables.group_processor import GroupProcessor
 from kourou.broker.tables.offsets import ConsumerOffsetManager
 from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+from kourou.broker.tables.topic_processor import TopicProcessor
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.config.broker import BrokerConfig
 from kourou.protocol.bodies import (
@@ -46,10 +52,14 @@ from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher, run_request
-from kourou.transport.request import Request
+from kourou.transport.request import Processor, Request
 from kourou.transport.settings import ConnectionLimits
 from kourou.transport.tasks import TaskOwner
 from tests.unit.store.message_stores import NOW_MS, StoreKit
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 
 
 def broker_config(**keys: Any) -> BrokerConfig:
@@ -76,12 +86,22 @@ EMPTY_BACKLOG = cast(DiskBacklog, SimpleNamespace(waiting_bytes=0, waiting_messa
 """Nothing waits for a sync."""
 
 
+class CountingDisk(DiskThreads):
+    """Disk threads whose work is counted."""
+
+    jobs = 0
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        self.jobs += 1
+        return await super().run(function, *args, **kwargs)
+
+
 class Tables:
     """Managers on files below `root`, with a clock that stands still."""
 
     def __init__(self, root: Path, **keys: Any) -> None:
         self.clock = FakeClock(NOW_MS)
-        self.config = broker_config(**keys)
+        self.live_config = LiveConfig(broker_config(**keys))
         self.registered: list[TopicConfig | None] = []
         self._root = root
         self.topics = TopicConfigManager(
@@ -96,13 +116,18 @@ class Tables:
         """One of the files of the store."""
         return JsonConfigFile(Files(), self._root / "config" / name)
 
-    def get_config(self) -> BrokerConfig:
+    @property
+    def config(self) -> BrokerConfig:
         """The configuration now in force."""
+        return self.live_config.current
+
+    def get_config(self) -> BrokerConfig:
+        """The same as a function."""
         return self.config
 
     def set_keys(self, **keys: Any) -> None:
         """Change the configuration."""
-        self.config = dataclasses.replace(self.config, **keys)
+        self.live_config.current = dataclasses.replace(self.config, **keys)
 
     def load(self) -> Tables:
         """Load all three."""
@@ -142,15 +167,33 @@ class MemoryBroker(Tables):
             backlog=EMPTY_BACKLOG,
         )
         self.store_work = asyncio.Lock()
-        self.disk = DiskThreads()
-        services = cast(BrokerServices, self)
-        self.dispatch = Dispatcher(
-            client_manage_processor.processors(services)
-            | consumer_manage_processor.processors(services)
-            | lock_processor.processors(services)
-            | topic_processor.processors(services)
-            | group_processor.processors(services)
-        )
+        self.disk = CountingDisk()
+        self.dispatch: Processor = Dispatcher(self.processors())
+
+    def processors(self) -> dict[int, Processor]:
+        """What it answers."""
+        handlers = (ClientManageProcessor, ConsumerManageProcessor, TopicProcessor, GroupProcessor)
+        return processors_of(map(self.wired, handlers)) | lock_processors(self.locks)
+
+    def reopen(self, **settings: Any) -> None:
+        """Close the store and open it again; clients that connect from now on reach it."""
+        self.store = self.store_kit.reopen(self.store, **settings)
+        self.dispatch = Dispatcher(self.processors())
+
+    def wired(self, made: Callable[..., T]) -> T:
+        """Make a service or processor of what its constructor names."""
+        names = inspect.signature(made).parameters
+        return made(**{name: self.live_config if name == "config" else getattr(self, name) for name in names})
+
+    @property
+    def records(self) -> RecordReader:
+        """As BrokerServices has it."""
+        return RecordReader(self.store.log, self.disk, self.requests)
+
+    @property
+    def disk_jobs(self) -> int:
+        """How often something had to wait for the disk."""
+        return self.disk.jobs
 
     def now_ms(self) -> int:
         """As BrokerServices has it."""
@@ -164,9 +207,9 @@ class MemoryBroker(Tables):
         """As BrokerServices has it."""
         run_request(self.tasks, request, work)
 
-    def in_disk_thread(self, function: Callable[[], None]) -> Awaitable[None]:
+    def in_disk_thread(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:
         """As BrokerServices has it."""
-        return asyncio.to_thread(function)
+        return self.disk.run(function, *args)
 
     def closed(self, connection: Connection) -> None:
         """What the controller does when a connection ends."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from kourou.broker.admin.runtime_info import OnDisk, runtime_info
 from kourou.broker.storage.flush_service import flush_all
-from kourou.broker.storage.record_reads import read_records
 from kourou.broker.storage.retention_service import RetentionService
 from kourou.config.properties import parse_properties, properties_dict
 from kourou.errors import RequestError
@@ -81,8 +80,8 @@ class ConfigProcessor:
 
     async def _tell_runtime_info(self, request: Request) -> None:
         services, store = self._services, self._services.store
-        earliest_message_ms = await read_records(
-            services, lambda reads: reads.store_time(store.log.min_phy_offset)
+        earliest_message_ms = await services.records.read(
+            lambda reads: reads.store_time(store.log.min_phy_offset)
         )
         on_disk = await services.in_disk_thread(
             OnDisk.look, services.files, store.log.folders, store.config.queue_folder
@@ -99,7 +98,7 @@ class ConfigProcessor:
     async def _clean_expired(self, request: Request) -> None:
         services = self._services
         async with services.store_work:
-            await flush_all(services)
+            await flush_all(services.store, services.disk)
             kept = [topic for topic in services.store.queues.topics() if services.topics.is_system(topic)]
             expired = services.store.clean_expired_queues(kept)
             if expired:
@@ -123,7 +122,7 @@ class ConfigProcessor:
     async def _clean_unused(self, request: Request) -> None:
         services = self._services
         async with services.store_work:
-            await flush_all(services)
+            await flush_all(services.store, services.disk)
             for topic in services.store.queues.topics():
                 # Only now: the flush has let others work, and one may have made the topic.
                 if self._is_unused(topic):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.delay.delivered_records import mark_of
-from kourou.broker.storage.record_reads import read_records
 from kourou.protocol.layout import Buffer
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
@@ -61,8 +60,7 @@ async def read_records_at(services: BrokerServices, units: Sequence[CqUnit]) -> 
     records = [log.read_nowait(unit.phy_offset, unit.size) if unit.is_message else None for unit in units]
     if None not in records:
         return records
-    return await read_records(
-        services,
+    return await services.records.read(
         lambda reads: [reads.record(unit.phy_offset) if unit.is_message else None for unit in units],
     )
 

@@ -23,7 +23,6 @@ from kourou.broker.delay.deliveries import (
     read_records_at,
     target_of,
 )
-from kourou.broker.storage.record_reads import read_records
 from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.layout import Buffer
 from kourou.protocol.names import (
@@ -180,7 +179,7 @@ class ScheduleService:
             return due_ms
         known = self._from_ahead.get(queue.queue_id)
         if known is None or known[0] != queue_offset:
-            stored_ms = await read_records(self._services, lambda reads: reads.store_time(unit.phy_offset))
+            stored_ms = await self._services.records.read(lambda reads: reads.store_time(unit.phy_offset))
             if stored_ms > start_ms:
                 due_ms = min(due_ms, start_ms + unit.tags_code - stored_ms)
             known = self._from_ahead[queue.queue_id] = (queue_offset, due_ms)

@@ -32,7 +32,13 @@ from kourou.protocol.names import retry_topic
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
 
 _log = logging.getLogger(__name__)
 
@@ -41,21 +47,33 @@ _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 # Where a connection keeps what it was last refused for, so that the log has it once.
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Request code to function."""
-    processor = ClientManageProcessor(services)
-    return {
-        RequestCode.HEART_BEAT: processor.heart_beat,
-        RequestCode.UNREGISTER_CLIENT: processor.unregister_client,
-        RequestCode.CHECK_CLIENT_CONFIG: processor.check_client_config,
-    }
-
-
 class ClientManageProcessor:
     """Keeps the tables of producers and consumers after what clients say."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        producers: ProducerManager,
+        consumers: ConsumerManager,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._producers = producers
+        self._consumers = consumers
+        self._monotonic_ms = monotonic_ms
+
+    def processors(self) -> dict[int, Processor]:
+        """Request code to function."""
+        return {
+            RequestCode.HEART_BEAT: self.heart_beat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister_client,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+        }
 
     # -- 34 --------------------------------------------------------------------------------------
 
@@ -65,7 +83,7 @@ class ClientManageProcessor:
         Groups of one client are taken one by one: a group that is refused does not keep the others out.
         """
         heartbeat = decode_body(request.body, HeartbeatData)
-        channel = ClientChannel.of(request, heartbeat.client_id, self._services.monotonic_ms())
+        channel = ClientChannel.of(request, heartbeat.client_id, self._monotonic_ms())
         refusals: list[RequestError] = []
         # To a client of before V2 the broker says what Apache's says: send everything, always.
         is_sub_change = heartbeat.heartbeat_fingerprint == 0
@@ -90,10 +108,12 @@ class ClientManageProcessor:
         refusals: list[RequestError],
     ) -> bool:
         """Whether the client is to send its subscriptions (again) with the next heartbeat."""
-        services = self._services
-        if services.config.reject_pull_consumer_enable and data.consume_type is ConsumeType.CONSUME_ACTIVELY:
+        if (
+            self._config.current.reject_pull_consumer_enable
+            and data.consume_type is ConsumeType.CONSUME_ACTIVELY
+        ):
             return False
-        group_config = services.groups.find(data.group_name)
+        group_config = self._groups.find(data.group_name)
         if group_config is None:
             return False
         if not heartbeat.without_sub:
@@ -105,25 +125,25 @@ class ClientManageProcessor:
             return False
         self._create_retry_topic(data, group_config)
         is_sub_change = self._is_sub_change(channel, data, heartbeat)
-        services.consumers.register(
+        self._consumers.register(
             channel,
             data,
             notifies=group_config.notify_consumer_ids_changed_enable,
             with_subscriptions=not heartbeat.without_sub,
         )
-        services.consumers.groups[data.group_name].fingerprint = heartbeat.heartbeat_fingerprint
+        self._consumers.groups[data.group_name].fingerprint = heartbeat.heartbeat_fingerprint
         return is_sub_change
 
     def _is_sub_change(self, channel: ClientChannel, data: ConsumerData, heartbeat: HeartbeatData) -> bool:
         """Whether the group's subscriptions may not be this client's: another heartbeat came in between,
         or, which Apache overlooks after a restart, this client has not told them on this connection."""
-        info = self._services.consumers.get(data.group_name)
+        info = self._consumers.get(data.group_name)
         if heartbeat.without_sub and (info is None or channel.connection not in info.subscription_keys):
             return True
         return info is not None and info.fingerprint not in (None, heartbeat.heartbeat_fingerprint)
 
     def _create_retry_topic(self, data: ConsumerData, group_config: SubscriptionGroupConfig) -> None:
-        topics = self._services.topics
+        topics = self._topics
         topics.create_in_send_back(
             retry_topic(data.group_name),
             group_config.retry_queue_nums,
@@ -133,20 +153,19 @@ class ClientManageProcessor:
         )
 
     def _register_producer(self, channel: ClientChannel, data: ProducerData) -> None:
-        services = self._services
-        config = services.config
+        config = self._config.current
         if config.reject_transaction_message and not config.enable_register_producer:
             # Nobody will be called back: only those that are known already are kept.
-            if not services.producers.is_registered(data.group_name, channel.connection):
+            if not self._producers.is_registered(data.group_name, channel.connection):
                 return
-        services.producers.register(data.group_name, channel)
+        self._producers.register(data.group_name, channel)
 
     # -- members that cannot be served, or do not go together ------------------------------------
 
     def _filter_problems(self, data: ConsumerData) -> list[RequestError]:
         """Filters that the broker does not have or understand. Apache takes such a member in, to which
         no pull is ever answered: the queues that it is given stand still."""
-        property_filter = self._services.config.enable_property_filter
+        property_filter = self._config.current.enable_property_filter
         problems = []
         for subscription in data.subscription_data_set:
             try:
@@ -157,8 +176,8 @@ class ClientManageProcessor:
         return problems
 
     def _conflicts(self, channel: ClientChannel, data: ConsumerData, without_sub: bool) -> list[RequestError]:
-        config = self._services.config
-        info = self._services.consumers.get(data.group_name)
+        config = self._config.current
+        info = self._consumers.get(data.group_name)
         if info is None:
             return []
         found = []
@@ -182,14 +201,14 @@ class ClientManageProcessor:
         """35: the client leaves a group. C++ sends the group it does not mean as an empty text."""
         header = request.header(UnregisterClientRequestHeader)
         if header.producer_group:
-            self._services.producers.unregister(header.producer_group, request.connection)
+            self._producers.unregister(header.producer_group, request.connection)
         if header.consumer_group:
-            self._services.consumers.unregister(header.consumer_group, request.connection)
+            self._consumers.unregister(header.consumer_group, request.connection)
         request.reply()
 
     def check_client_config(self, request: Request) -> None:
         """46: whether a consumer may filter as it wants to; clients ask before they start."""
         subscription = decode_body(request.body, CheckClientRequestBody).subscription_data
         if subscription is not None:
-            check_subscription(subscription, property_filter=self._services.config.enable_property_filter)
+            check_subscription(subscription, property_filter=self._config.current.enable_property_filter)
         request.reply()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.groups.client_channel import ClientChannel
-from kourou.broker.storage.record_reads import read_records
 from kourou.errors import CallTimeoutError, RemotingError, RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
@@ -18,35 +17,53 @@ from kourou.protocol.headers import (
 )
 from kourou.protocol.message_id import parse_offset_msg_id
 from kourou.protocol.record import decode_record
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.transport.tasks import TaskOwner
 
 _CALL_TIMEOUT_MS: Final = 10_000
-
-
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = ConsumerCallProcessor(services)
-    return {
-        RequestCode.GET_CONSUMER_RUNNING_INFO: processor.get_consumer_running_info,
-        RequestCode.CONSUME_MESSAGE_DIRECTLY: processor.consume_message_directly,
-    }
 
 
 class ConsumerCallProcessor:
     """Passes calls on to consumers."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        requests: TaskOwner,
+        records: RecordReader,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._requests = requests
+        self._records = records
+
+    def processors(self) -> dict[int, Processor]:
+        """Request code to function."""
+        return {
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.get_consumer_running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_message_directly,
+        }
 
     def get_consumer_running_info(self, request: Request) -> None:
         """GET_CONSUMER_RUNNING_INFO: what the member says of itself."""
         header = request.header(GetConsumerRunningInfoRequestHeader)
         channel = self._channel(header.consumer_group, header.client_id)
         call = _call(request, header.consumer_group, channel, request.ext_fields, request.body)
-        self._services.run(request, call)
+        run_request(self._requests, request, call)
 
     def consume_message_directly(self, request: Request) -> None:
         """CONSUME_MESSAGE_DIRECTLY: have the member consume the stored message of an offset id now."""
@@ -57,7 +74,7 @@ class ConsumerCallProcessor:
                 ResponseCode.SYSTEM_ERROR, "msgId is missing: which message is to be consumed?"
             )
         phy_offset = parse_offset_msg_id(header.msg_id).phy_offset
-        self._services.run(request, self._hand_over(request, header, channel, phy_offset))
+        run_request(self._requests, request, self._hand_over(request, header, channel, phy_offset))
 
     async def _hand_over(
         self,
@@ -66,24 +83,24 @@ class ConsumerCallProcessor:
         channel: ClientChannel,
         phy_offset: int,
     ) -> None:
-        record = await read_records(self._services, lambda reads: reads.record(phy_offset))
+        record = await self._records.read(lambda reads: reads.record(phy_offset))
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {phy_offset}")
         fields = {**request.ext_fields, **self._sys_flags(header, record)}
-        fields["brokerName"] = self._services.config.broker_name or ""
+        fields["brokerName"] = self._config.current.broker_name or ""
         await _call(request, header.consumer_group, channel, fields, record)
 
     def _sys_flags(self, header: ConsumeMessageDirectlyResultRequestHeader, record: bytes) -> dict[str, str]:
         """What 5.x clients want to know of topic and group."""
-        topic_config = self._services.topics.get(header.topic or decode_record(record).topic)
-        group_config = self._services.groups.get(header.consumer_group)
+        topic_config = self._topics.get(header.topic or decode_record(record).topic)
+        group_config = self._groups.get(header.consumer_group)
         return {
             "topicSysFlag": str(0 if topic_config is None else topic_config.topic_sys_flag),
             "groupSysFlag": str(0 if group_config is None else group_config.group_sys_flag),
         }
 
     def _channel(self, group: str, client_id: str) -> ClientChannel:
-        channel = self._services.consumers.find_channel(group, client_id)
+        channel = self._consumers.find_channel(group, client_id)
         if channel is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         return channel

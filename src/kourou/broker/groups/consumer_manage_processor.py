@@ -21,29 +21,46 @@ from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
-
-
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Request code to function."""
-    processor = ConsumerManageProcessor(services)
-    return {
-        RequestCode.GET_CONSUMER_LIST_BY_GROUP: processor.get_consumer_list,
-        RequestCode.QUERY_CONSUMER_OFFSET: processor.query_consumer_offset,
-        RequestCode.UPDATE_CONSUMER_OFFSET: processor.update_consumer_offset,
-    }
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.message_store import MessageStore
 
 
 class ConsumerManageProcessor:
     """Answers consumers about their group."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+
+    def processors(self) -> dict[int, Processor]:
+        """Request code to function."""
+        return {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_consumer_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_consumer_offset,
+        }
 
     def get_consumer_list(self, request: Request) -> None:
         """38: the client ids of a group."""
         group = request.header(GetConsumerListByGroupRequestHeader).consumer_group
-        info = self._services.consumers.get(group)
+        info = self._consumers.get(group)
         if info is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
         request.reply(body=encode_body(GetConsumerListByGroupResponseBody(info.client_ids())))
@@ -51,7 +68,7 @@ class ConsumerManageProcessor:
     def query_consumer_offset(self, request: Request) -> None:
         """14: where a group goes on in a queue; QUERY_NOT_FOUND lets the consumer choose itself."""
         header = request.header(QueryConsumerOffsetRequestHeader)
-        consumer_offset = self._services.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        consumer_offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if consumer_offset < 0:
             consumer_offset = self._first_offset(header)
         request.reply(QueryConsumerOffsetResponseHeader(consumer_offset=consumer_offset))
@@ -68,7 +85,7 @@ class ConsumerManageProcessor:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"
             )
-        queue = self._services.store.queues.find(header.topic, header.queue_id)
+        queue = self._store.queues.find(header.topic, header.queue_id)
         if queue is None:
             return 0
         if queue.min_queue_offset == queue.max_queue_offset:
@@ -86,22 +103,21 @@ class ConsumerManageProcessor:
         unit = queue.unit(0) if queue.min_queue_offset == 0 else None
         if unit is None:
             return False
-        return not unit.is_message or self._services.store.log.read_nowait(*unit[:2]) is not None
+        return not unit.is_message or self._store.log.read_nowait(*unit[:2]) is not None
 
     def update_consumer_offset(self, request: Request) -> None:
         """15: a group has consumed so far; most clients do not wait for the answer."""
-        services = self._services
         header = _update_header(request)
         group, topic = header.consumer_group, header.topic
-        if services.groups.get(group) is None:
+        if self._groups.get(group) is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
-        if services.topics.get(topic) is None:
+        if self._topics.get(topic) is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
-        if services.config.use_server_side_reset_offset:
-            if services.offsets.reset_pending(topic, group, header.queue_id) is not None:
+        if self._config.current.use_server_side_reset_offset:
+            if self._offsets.reset_pending(topic, group, header.queue_id) is not None:
                 request.reply(remark="Offset has been previously reset")
                 return
-        services.offsets.commit(
+        self._offsets.commit(
             group, topic, header.queue_id, header.commit_offset, request.connection.remote_address
         )
         request.reply()

@@ -19,12 +19,11 @@ from kourou.protocol.codes import RequestCode
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
+def lock_processors(locks: RebalanceLockManager) -> dict[int, Processor]:
     """Request code to function."""
-    locks = services.locks
 
     def lock_batch(request: Request) -> None:
         """41: the queues that the client has now; those it does not get are missing in the answer."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from kourou.broker.groups import (
-    client_manage_processor,
-    consumer_call_processor,
-    consumer_manage_processor,
-    lock_processor,
-)
 from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
-from kourou.broker.part import BrokerPart, every
+from kourou.broker.groups.consumers import ConsumerManager
+from kourou.broker.groups.lock_processor import lock_processors
+from kourou.broker.groups.producers import ProducerManager
+from kourou.broker.groups.rebalance_lock import RebalanceLockManager
+from kourou.broker.part import BrokerPart, Handler, every, processors_of
+from kourou.broker.settings import LiveConfig
+from kourou.transport.cycles import Cycles
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
-
-if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
 
 _SCAN_CLIENTS_S: Final = 10.0
 _NOTIFY_HELD_S: Final = 15.0
@@ -26,26 +23,36 @@ _NOTIFY_HELD_S: Final = 15.0
 class GroupsPart(BrokerPart):
     """The clients of one broker."""
 
-    def __init__(self, services: BrokerServices, notifier: ConsumerIdsNotifier) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        cycles: Cycles,
+        producers: ProducerManager,
+        consumers: ConsumerManager,
+        locks: RebalanceLockManager,
+        notifier: ConsumerIdsNotifier,
+        monotonic_ms: Callable[[], int],
+        handlers: Sequence[Handler],
+    ) -> None:
+        self._config = config
+        self._cycles = cycles
+        self._producers = producers
+        self._consumers = consumers
+        self._locks = locks
         self._notifier = notifier
+        self._monotonic_ms = monotonic_ms
+        self._handlers = handlers
 
     def processors(self) -> Mapping[int, Processor]:
-        services = self._services
-        return {
-            **client_manage_processor.processors(services),
-            **consumer_manage_processor.processors(services),
-            **consumer_call_processor.processors(services),
-            **lock_processor.processors(services),
-        }
+        return {**processors_of(self._handlers), **lock_processors(self._locks)}
 
     async def start(self, tasks: TaskOwner) -> None:
         tasks.start(every(_NOTIFY_HELD_S, self._notifier.send_held), "notify-members")
         tasks.start(every(_SCAN_CLIENTS_S, self._scan), "scan-clients")
 
     def _scan(self) -> None:
-        services = self._services
-        services.cycles.open()
-        expired_ms, now_ms = services.config.channel_expired_timeout, services.monotonic_ms()
-        services.producers.scan(now_ms, expired_ms)
-        services.consumers.scan(now_ms, expired_ms)
+        self._cycles.open()
+        expired_ms, now_ms = self._config.current.channel_expired_timeout, self._monotonic_ms()
+        self._producers.scan(now_ms, expired_ms)
+        self._consumers.scan(now_ms, expired_ms)

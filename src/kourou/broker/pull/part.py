@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from kourou.broker.part import BrokerPart, every
-from kourou.broker.pull import query_message_processor
-from kourou.broker.pull.pull_message_processor import PullMessageProcessor
+from kourou.broker.part import BrokerPart, Handler, every, processors_of
+from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
-
-if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
 
 _CHECK_HOLDS_S: Final = 5.0
 
 
 class PullPart(BrokerPart):
-    """Gives messages to consumers, and looks at those that wait for some."""
+    """Gives messages to consumers, and looks at pulls that wait for some."""
 
-    def __init__(self, services: BrokerServices, pulls: PullMessageProcessor) -> None:
-        self._services = services
-        self._pulls = pulls
+    def __init__(self, holds: PullRequestHoldService, handlers: Sequence[Handler]) -> None:
+        self._holds = holds
+        self._handlers = handlers
 
     def processors(self) -> Mapping[int, Processor]:
-        return {**self._pulls.processors(), **query_message_processor.processors(self._services)}
+        return processors_of(self._handlers)
 
     async def start(self, tasks: TaskOwner) -> None:
-        tasks.start(every(_CHECK_HOLDS_S, self._services.holds.check), "check-held-pulls")
+        tasks.start(every(_CHECK_HOLDS_S, self._holds.check), "check-held-pulls")

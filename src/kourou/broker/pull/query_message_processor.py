@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.storage.record_reads import RecordReads, read_records, when_read
+from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers import (
@@ -17,10 +17,15 @@ from kourou.protocol.headers import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.tasks import TaskOwner
 
 _TAG_INDEX: Final = "T"
 # Clients refuse frames above 16 MiB, and 64 large messages are far more.
@@ -29,29 +34,39 @@ _MAX_BODY_BYTES: Final = 15 * 1024 * 1024
 _MAX_WAITING: Final = 100
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = QueryMessageProcessor(services)
-    return {
-        RequestCode.QUERY_MESSAGE: processor.query_message,
-        RequestCode.VIEW_MESSAGE_BY_ID: processor.view_message_by_id,
-    }
-
-
 class QueryMessageProcessor:
     """Looks messages up for tools and clients."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        disk: DiskThreads,
+        requests: TaskOwner,
+        records: RecordReader,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._disk = disk
+        self._requests = requests
+        self._records = records
         # Each may walk for seconds: side by side they would take all disk threads.
         self._one_by_one = asyncio.Lock()
         self._waiting = 0
+
+    def processors(self) -> dict[int, Processor]:
+        """Request code to function."""
+        return {
+            RequestCode.QUERY_MESSAGE: self.query_message,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view_message_by_id,
+        }
 
     def query_message(self, request: Request) -> None:
         """QUERY_MESSAGE: the records indexed under a key; who asks compares the key's text."""
         if self._waiting >= _MAX_WAITING:
             raise RequestError(ResponseCode.SYSTEM_BUSY, f"{_MAX_WAITING} queries by key wait, try later")
-        self._services.run(request, self._query(request, request.header(QueryMessageRequestHeader)))
+        run_request(self._requests, request, self._query(request, request.header(QueryMessageRequestHeader)))
 
     async def _query(self, request: Request, header: QueryMessageRequestHeader) -> None:
         self._waiting += 1
@@ -60,22 +75,22 @@ class QueryMessageProcessor:
                 phy_offsets = await self._indexed(header)
         finally:
             self._waiting -= 1
-        records = await read_records(self._services, lambda reads: _fitting(reads, phy_offsets))
+        records = await self._records.read(lambda reads: _fitting(reads, phy_offsets))
         self._answer_query(request, records)
 
     async def _indexed(self, header: QueryMessageRequestHeader) -> list[int]:
-        index = self._services.store.index
+        index = self._store.index
         if index is None:
             return []
         max_num = header.max_num
         if header.unique_key_query:
-            max_num = self._services.config.default_query_max_num
+            max_num = self._config.current.default_query_max_num
         key = f"{_TAG_INDEX}#{header.key}" if header.index_type == _TAG_INDEX else header.key
         steps = index.query_steps(header.topic, key, max_num, header.begin_timestamp, header.end_timestamp)
-        return sorted(set(await self._services.disk.run_steps(steps)))
+        return sorted(set(await self._disk.run_steps(steps)))
 
     def _answer_query(self, request: Request, records: list[bytes]) -> None:
-        index = self._services.store.index
+        index = self._store.index
         if not records or index is None:
             request.reply(
                 QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0),
@@ -102,7 +117,7 @@ class QueryMessageProcessor:
             else:
                 request.reply(body=record)
 
-        when_read(self._services, request, read, answer)
+        self._records.when_read(request, read, answer)
 
 
 def _fitting(reads: RecordReads, phy_offsets: list[int]) -> list[bytes]:

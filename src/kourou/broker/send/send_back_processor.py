@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.send.inner_message import InnerMessage, put
-from kourou.broker.storage.record_reads import RecordReads, when_read
+from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode, TopicSysFlag
@@ -56,8 +56,7 @@ class SendBackProcessor:
             request.reply()
             return
         self._retry_topic(header, group_config)
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             partial(_record, header.phy_offset),
             partial(self._put, request, header, group_config),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.groups.connection_lists import consumer_connection, producer_connection, producer_table
 from kourou.broker.pull.tag_filter import TAG, TagCodes, subscription_codes
 from kourou.broker.stats.consume_stats import ConsumeStatsView
-from kourou.broker.storage.record_reads import RecordReads, when_read
+from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
     ConsumeQueueData,
@@ -76,8 +76,7 @@ class StatsProcessor:
     def get_topic_stats_info(self, request: Request) -> None:
         """GET_TOPIC_STATS_INFO: the offsets of a topic's queues."""
         config = self._topic_config(request.header(GetTopicStatsInfoRequestHeader).topic)
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             lambda reads: ConsumeStatsView(self._services, reads).topic_stats(config),
             lambda stats: request.reply(body=encode_body(stats)),
@@ -93,8 +92,7 @@ class StatsProcessor:
         """QUERY_CONSUME_TIME_SPAN: where a group is between a topic's first and last message."""
         header = request.header(QueryConsumeTimeSpanRequestHeader)
         config = self._topic_config(header.topic)
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             lambda reads: ConsumeStatsView(self._services, reads).time_spans(config, header.group),
             lambda spans: request.reply(body=encode_body(spans)),
@@ -112,8 +110,7 @@ class StatsProcessor:
         """GET_CONSUME_STATS: a group's progress."""
         header = request.header(GetConsumeStatsRequestHeader)
         topics = self._asked_topics(header)
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             lambda reads: ConsumeStatsView(self._services, reads).group_stats(header.consumer_group, topics),
             lambda stats: request.reply(body=encode_body(stats)),
@@ -129,8 +126,7 @@ class StatsProcessor:
     def get_broker_consume_stats(self, request: Request) -> None:
         """GET_BROKER_CONSUME_STATS: every group's progress."""
         is_order = request.header(GetConsumeStatsInBrokerHeader).is_order
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             lambda reads: ConsumeStatsView(self._services, reads).broker_stats(is_order),
             lambda stats: request.reply(body=encode_body(stats)),
@@ -201,8 +197,7 @@ class StatsProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!",
             )
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             lambda reads: self._queue_units(reads, queue, header),
             lambda body: request.reply(body=encode_body(body)),

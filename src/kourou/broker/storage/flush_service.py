@@ -15,7 +15,14 @@ from kourou.errors import StorageError
 from kourou.store.flusher import Flusher
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.cycles import Cycles
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -28,19 +35,36 @@ lost if the files were moved away; one that was removed or cut short is noticed 
 class FlushService:
     """Flushes one store until stopped."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
-        self._store = services.store
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        cycles: Cycles,
+        commit_cycle: CommitCycle,
+        disk: DiskThreads,
+        tasks: TaskOwner,
+        store_work: asyncio.Lock,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._cycles = cycles
+        self._commit_cycle = commit_cycle
+        self._disk = disk
+        self._tasks = tasks
+        self._store_work = store_work
+        self._monotonic_ms = monotonic_ms
         self._loop = asyncio.get_running_loop()
-        self._flusher = Flusher(services.store, self._post, self._flushed)
-        services.commit_cycle.attach(self._flusher)
+        self._flusher = Flusher(store, self._post, self._flushed)
+        commit_cycle.attach(self._flusher)
 
     def start(self) -> None:
         """Begin the rounds."""
-        self._services.start_task(self._flush_log(), "flush-log")
-        self._services.start_task(self._flush_derived(), "flush-queues")
-        self._services.start_task(self._tell_the_late(), "flush-timeouts")
-        self._services.start_task(self._watch_log(), "watch-log")
+        self._tasks.start(self._flush_log(), "flush-log")
+        self._tasks.start(self._flush_derived(), "flush-queues")
+        self._tasks.start(self._tell_the_late(), "flush-timeouts")
+        self._tasks.start(self._watch_log(), "watch-log")
 
     def stop(self) -> None:
         """End the flusher's thread; what is not durable yet is the store's to flush when it closes."""
@@ -54,25 +78,25 @@ class FlushService:
         try:
             work()
         except Exception as error:
-            self._services.tasks.fail(error)
+            self._tasks.fail(error)
 
     def _flushed(self, phy_offset: int) -> None:
-        self._services.cycles.open()
-        self._services.commit_cycle.flushed(phy_offset)
+        self._cycles.open()
+        self._commit_cycle.flushed(phy_offset)
 
     async def _flush_log(self) -> None:
         while True:
-            await asyncio.sleep(self._services.config.flush_interval_commit_log / 1000)
+            await asyncio.sleep(self._config.current.flush_interval_commit_log / 1000)
             if self._store.log.max_phy_offset > self._store.log.flushed_phy_offset:
                 self._flusher.request_nowait()
 
     async def _tell_the_late(self) -> None:
-        commit_cycle = self._services.commit_cycle
+        commit_cycle = self._commit_cycle
         while True:
             await asyncio.sleep(_LOOK_FOR_LATE_S)
             if commit_cycle.is_waiting:
-                self._services.cycles.open()
-                commit_cycle.expire(self._services.monotonic_ms())
+                self._cycles.open()
+                commit_cycle.expire(self._monotonic_ms())
 
     async def _watch_log(self) -> None:
         while True:
@@ -82,7 +106,7 @@ class FlushService:
     async def look_at_log(self) -> None:
         """Compare names and open files once. If something is lost, senders that wait for a sync are answered:
         none will come."""
-        await self._services.disk.run_steps(self._store.watch.look_steps())
+        await self._disk.run_steps(self._store.watch.look_steps())
         if self._store.appender.is_fenced:
             self._flushed(self._store.log.flushed_phy_offset)
 
@@ -90,7 +114,7 @@ class FlushService:
         loop = asyncio.get_running_loop()
         last_thorough = loop.time()
         while True:
-            config = self._services.config
+            config = self._config.current
             await asyncio.sleep(config.flush_interval_consume_queue / 1000)
             is_due = loop.time() - last_thorough >= config.flush_consume_queue_thorough_interval / 1000
             if is_due:
@@ -99,16 +123,16 @@ class FlushService:
 
     async def flush_derived(self, *, thorough: bool) -> None:
         """One round over queues and index. A disk that fails is heard of; the next round tries again."""
-        async with self._services.store_work:
+        async with self._store_work:
             try:
                 steps = self._store.derived_steps(thorough=thorough)
-                await self._services.disk.run_steps(steps)
+                await self._disk.run_steps(steps)
             except (OSError, StorageError) as error:
                 _log.error("queues and index cannot be written, they stay in memory: %s", error)
 
 
-async def flush_all(services: BrokerServices) -> None:
+async def flush_all(store: MessageStore, disk: DiskThreads) -> None:
     """Make log, queues and index durable, the waiting in threads: whatever takes queues away makes sure
     of that on the loop, and has little left to do then. To be called with `store_work` held."""
-    await services.disk.run_steps(services.store.flush_steps())
-    await services.disk.run_steps(services.store.derived_steps(thorough=True))
+    await disk.run_steps(store.flush_steps())
+    await disk.run_steps(store.derived_steps(thorough=True))

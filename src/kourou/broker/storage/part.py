@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kourou.broker.part import BrokerPart
 from kourou.broker.settings import store_config, store_host
+from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import FlushService
 from kourou.broker.storage.retention_service import RetentionService
@@ -19,9 +20,6 @@ from kourou.store.log.file_preparer import FilePreparer
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import FlushDiskType
 from kourou.transport.tasks import TaskOwner
-
-if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +60,10 @@ async def open_store(
 class StoragePart(BrokerPart):
     """The store, which is open already; closed when all other parts have stopped."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._store = services.store
-        self._disk = services.disk
-        self._commit_cycle = services.commit_cycle
+    def __init__(self, store: MessageStore, disk: DiskThreads, commit_cycle: CommitCycle) -> None:
+        self._store = store
+        self._disk = disk
+        self._commit_cycle = commit_cycle
 
     def config_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
         self._store.appender.max_message_bytes = new.max_message_size
@@ -82,10 +80,18 @@ class StoragePart(BrokerPart):
 class UpkeepPart(BrokerPart):
     """Flushes, deletes old files and prepares new ones, in threads of its own."""
 
-    def __init__(self, services: BrokerServices, retention: RetentionService, preparer: FilePreparer) -> None:
-        self._store = services.store
-        self._disk = services.disk
-        self._flush = FlushService(services)
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        disk: DiskThreads,
+        flush: FlushService,
+        retention: RetentionService,
+        preparer: FilePreparer,
+    ) -> None:
+        self._store = store
+        self._disk = disk
+        self._flush = flush
         self._retention = retention
         self._preparer = preparer
 

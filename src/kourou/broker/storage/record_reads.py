@@ -19,10 +19,12 @@ from kourou.store.log.log_file import LogFile
 from kourou.store.log.message_lookup import decode_sound_record
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT, CqUnit
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.transport.tasks import TaskOwner
 
 T = TypeVar("T")
 
@@ -135,48 +137,47 @@ class RecordReads:
         self._wanted_units.clear()
 
 
-def when_read(
-    services: BrokerServices,
-    request: Request,
-    work: Callable[[RecordReads], T],
-    answer: Callable[[T], None],
-) -> None:
-    """Do `work`, at once if all it reads is in memory, else when it was read; then `answer`."""
-    reads = RecordReads(services.store.log)
-    result = _attempt(reads, work)
-    if result is not None and reads.is_complete:
-        answer(result[0])
-    else:
-        services.run(request, _answer_later(services, reads, work, answer))
+class RecordReader:
+    """Reads records for requests of one broker, from memory at once, else in a disk thread."""
 
+    def __init__(self, log: CommitLog, disk: DiskThreads, requests: TaskOwner) -> None:
+        self._log = log
+        self._disk = disk
+        self._requests = requests
 
-async def read_records(services: BrokerServices, work: Callable[[RecordReads], T]) -> T:
-    """The same for one who can wait: what `work` comes to."""
-    reads = RecordReads(services.store.log)
-    result = _attempt(reads, work)
-    if result is not None and reads.is_complete:
-        return result[0]
-    return await _load_and_do(services, reads, work)
+    def when_read(
+        self, request: Request, work: Callable[[RecordReads], T], answer: Callable[[T], None]
+    ) -> None:
+        """Do `work`, at once if all it reads is in memory, else when it was read; then `answer`."""
+        reads = RecordReads(self._log)
+        result = _attempt(reads, work)
+        if result is not None and reads.is_complete:
+            answer(result[0])
+        else:
+            run_request(self._requests, request, self._answer_later(reads, work, answer))
 
-
-async def _answer_later(
-    services: BrokerServices,
-    reads: RecordReads,
-    work: Callable[[RecordReads], T],
-    answer: Callable[[T], None],
-) -> None:
-    answer(await _load_and_do(services, reads, work))
-
-
-async def _load_and_do(services: BrokerServices, reads: RecordReads, work: Callable[[RecordReads], T]) -> T:
-    while True:
-        loading = asyncio.ensure_future(services.in_disk_thread(reads.load))
-        # Also when this request is given up: the thread still reads from the files until then.
-        loading.add_done_callback(lambda _: reads.release())
-        await asyncio.shield(loading)
+    async def read(self, work: Callable[[RecordReads], T]) -> T:
+        """What `work` comes to, when all it reads was read."""
+        reads = RecordReads(self._log)
         result = _attempt(reads, work)
         if result is not None and reads.is_complete:
             return result[0]
+        return await self._load_and_do(reads, work)
+
+    async def _answer_later(
+        self, reads: RecordReads, work: Callable[[RecordReads], T], answer: Callable[[T], None]
+    ) -> None:
+        answer(await self._load_and_do(reads, work))
+
+    async def _load_and_do(self, reads: RecordReads, work: Callable[[RecordReads], T]) -> T:
+        while True:
+            loading = asyncio.ensure_future(self._disk.run(reads.load))
+            # Also when this request is given up: the thread still reads from the files until then.
+            loading.add_done_callback(lambda _: reads.release())
+            await asyncio.shield(loading)
+            result = _attempt(reads, work)
+            if result is not None and reads.is_complete:
+                return result[0]
 
 
 def _attempt(reads: RecordReads, work: Callable[[RecordReads], T]) -> tuple[T] | None:

@@ -13,8 +13,14 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.tables.config_table import ConfigTable
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -26,20 +32,35 @@ _AFTER_FAILURE_S: Final = 2.0
 class ConfigWriter:
     """Writes the tables of one broker."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        disk: DiskThreads,
+        store_work: asyncio.Lock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._disk = disk
+        self._store_work = store_work
 
-    def start(self) -> None:
+    def start(self, tasks: TaskOwner) -> None:
         """Begin to write what changes."""
-        services = self._services
-        config = (services.topics, services.groups)
-        services.start_task(self._write(config, lambda: _LOOK_S, nullcontext()), "write-config")
-        # Not beside one who takes queues away: he writes what is left of their offsets himself.
-        offsets = self._write((services.offsets,), self._offset_interval_s, services.store_work)
-        services.start_task(offsets, "write-offsets")
+        config = (self._topics, self._groups)
+        tasks.start(self._write(config, lambda: _LOOK_S, nullcontext()), "write-config")
+        # Not concurrently with queue deletion, which rewrites the offsets.
+        offsets = self._write((self._offsets,), self._offset_interval_s, self._store_work)
+        tasks.start(offsets, "write-offsets")
 
     def _offset_interval_s(self) -> float:
-        return self._services.config.flush_consumer_offset_interval / 1000
+        return self._config.current.flush_consumer_offset_interval / 1000
 
     async def _write(
         self,
@@ -51,7 +72,7 @@ class ConfigWriter:
             await asyncio.sleep(interval_s())
             for table in tables:
                 # Of a displaced store the names may mean another one's files.
-                if self._services.store.watch.is_displaced:
+                if self._store.watch.is_displaced:
                     break
                 if table.is_dirty and not await self._persist(table, lock):
                     await asyncio.sleep(_AFTER_FAILURE_S)
@@ -59,7 +80,7 @@ class ConfigWriter:
     async def _persist(self, table: ConfigTable, lock: AbstractAsyncContextManager[None]) -> bool:
         try:
             async with lock:
-                await self._services.disk.run_steps(table.persist_steps())
+                await self._disk.run_steps(table.persist_steps())
         except OSError as error:
             _log.error("%s cannot be written: %s", table.path, error.strerror or error)
             return False
@@ -67,9 +88,9 @@ class ConfigWriter:
 
     def write_all(self) -> None:
         """Write what is not on disk, here and now: the broker stops."""
-        if self._services.store.watch.is_displaced:
+        if self._store.watch.is_displaced:
             return
-        for table in (self._services.topics, self._services.groups, self._services.offsets):
+        for table in (self._topics, self._groups, self._offsets):
             try:
                 if table.is_dirty:
                     table.persist()

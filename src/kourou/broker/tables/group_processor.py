@@ -29,35 +29,46 @@ from kourou.protocol.headers import (
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
 
 _log = logging.getLogger(__name__)
-
-
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Request code to function."""
-    processor = GroupProcessor(services)
-    return {
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: processor.update_group,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: processor.update_group_list,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: processor.get_all_groups,
-        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: processor.get_group,
-        RequestCode.DELETE_SUBSCRIPTIONGROUP: processor.delete_group,
-        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: processor.update_forbidden,
-    }
 
 
 class GroupProcessor:
     """Changes the table of groups, and shows it."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._offsets = offsets
+        self._stats = stats
+
+    def processors(self) -> dict[int, Processor]:
+        """Request code to function."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_group_list,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.update_forbidden,
+        }
 
     def update_group(self, request: Request) -> None:
         """200: make a group or change it."""
         config = decode_body(request.body, SubscriptionGroupConfig)
         check_group_name(config.group_name)
-        self._services.groups.update(config)
+        self._groups.update(config)
         request.reply()
 
     def update_group_list(self, request: Request) -> None:
@@ -66,12 +77,12 @@ class GroupProcessor:
         for config in configs:
             check_group_name(config.group_name)
         for config in configs:
-            self._services.groups.update(config)
+            self._groups.update(config)
         request.reply()
 
     def get_all_groups(self, request: Request) -> None:
         """201: all groups, or of 5.x a page of them."""
-        groups = self._services.groups
+        groups = self._groups
         header = request.header(GetAllSubscriptionGroupRequestHeader)
         page = None
         if (header.group_seq, header.data_version, header.max_group_num) != (None, None, None):
@@ -91,27 +102,26 @@ class GroupProcessor:
     def get_group(self, request: Request) -> None:
         """352: one group."""
         group = request.header(GetSubscriptionGroupConfigRequestHeader).group
-        config = self._services.groups.get(group)
+        config = self._groups.get(group)
         if config is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         request.reply(body=encode_body(config))
 
     def delete_group(self, request: Request) -> None:
         """207: forget a group, and if asked how far it has come."""
-        services = self._services
         header = request.header(DeleteSubscriptionGroupRequestHeader)
         _log.info("%s deletes group %s", request.connection.remote_address, header.group_name)
-        services.groups.delete(header.group_name)
+        self._groups.delete(header.group_name)
         if header.drops_offsets:
-            services.offsets.remove_group(header.group_name)
-        if services.config.auto_delete_unused_stats:
-            services.stats.remove_group(header.group_name)
+            self._offsets.remove_group(header.group_name)
+        if self._config.current.auto_delete_unused_stats:
+            self._stats.remove_group(header.group_name)
         request.reply()
 
     def update_forbidden(self, request: Request) -> None:
         """353: whether a group may read a topic; asked, or changed first."""
         header = request.header(UpdateGroupForbiddenRequestHeader)
-        groups, group, topic = self._services.groups, header.group, header.topic
+        groups, group, topic = self._groups, header.group, header.topic
         if header.readable is not None:
             groups.update_forbidden(group, topic, PermName.READ, is_forbidden=not header.readable)
         readable = not groups.forbidden(group, topic) & PermName.READ

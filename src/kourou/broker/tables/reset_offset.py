@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.groups.client_channel import ClientChannel
-from kourou.broker.storage.record_reads import RecordReads, when_read
+from kourou.broker.storage.record_reads import RecordReads
 from kourou.broker.tables.change_description import queue_words
 from kourou.errors import KourouError, RemotingError, RequestError
 from kourou.protocol.bodies import (
@@ -28,10 +28,20 @@ from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
 from kourou.store.queue.queue_time_search import search_queue_offset
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.admission import Admission
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.pull.long_polling import PullRequestHoldService
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -43,25 +53,45 @@ _NOT_GIVEN: Final = -1
 QueueOffsets = dict[int, int]
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = ResetOffsetProcessor(services)
-    return {
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: processor.reset_offset,
-        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: processor.get_consumer_status,
-    }
-
-
 class ResetOffsetProcessor:
     """Resets offsets of consumer groups."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        admission: Admission,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+        holds: PullRequestHoldService,
+        requests: TaskOwner,
+        records: RecordReader,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._admission = admission
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+        self._holds = holds
+        self._requests = requests
+        self._records = records
+
+    def processors(self) -> dict[int, Processor]:
+        """Request code to function."""
+        return {
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.get_consumer_status,
+        }
 
     def reset_offset(self, request: Request) -> None:
         """INVOKE_BROKER_TO_RESET_OFFSET, the way that is configured."""
         header = request.header(ResetOffsetRequestHeader)
-        if self._services.config.use_server_side_reset_offset:
+        if self._config.current.use_server_side_reset_offset:
             self._reset_by_server(request, header)
         else:
             self._reset_by_clients(request, header)
@@ -69,18 +99,16 @@ class ResetOffsetProcessor:
     # -- by the server ---------------------------------------------------------------------------
 
     def _reset_by_server(self, request: Request, header: ResetOffsetRequestHeader) -> None:
-        services = self._services
-        if services.admission.is_slave:
+        if self._admission.is_slave:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
-        topic_config = services.topics.get(header.topic)
+        topic_config = self._topics.get(header.topic)
         if topic_config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
-        if services.groups.get(header.group) is None:
+        if self._groups.get(header.group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist"
             )
-        when_read(
-            services,
+        self._records.when_read(
             request,
             lambda reads: self._server_targets(reads, header, topic_config),
             lambda targets: self._assign(request, header, targets),
@@ -103,7 +131,7 @@ class ResetOffsetProcessor:
 
     def _offset_at(self, reads: RecordReads, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Where a queue was at a time; its end for a time below 0."""
-        queue = self._services.store.queues.find(topic, queue_id)
+        queue = self._store.queues.find(topic, queue_id)
         if queue is None:
             return 0
         if timestamp_ms < 0:
@@ -111,8 +139,8 @@ class ResetOffsetProcessor:
         return search_queue_offset(queue, timestamp_ms, reads.store_time_or_stop)
 
     def _checked(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        low = self._services.store.min_offset_in_queue(topic, queue_id)
-        high = self._services.store.max_offset_in_queue(topic, queue_id)
+        low = self._store.min_offset_in_queue(topic, queue_id)
+        high = self._store.max_offset_in_queue(topic, queue_id)
         if not low <= queue_offset <= high + 1:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -124,7 +152,7 @@ class ResetOffsetProcessor:
         """Without force a queue that is further back already stays where it is."""
         targets = {}
         for queue_id, queue_offset in found.items():
-            consumer_offset = self._services.offsets.query(header.group, header.topic, queue_id)
+            consumer_offset = self._offsets.query(header.group, header.topic, queue_id)
             targets[queue_id] = queue_offset if consumer_offset < 0 else min(queue_offset, consumer_offset)
         return targets
 
@@ -132,7 +160,7 @@ class ResetOffsetProcessor:
         if not targets:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for queue_id, queue_offset in targets.items():
-            self._services.offsets.assign_reset(header.topic, header.group, queue_id, queue_offset)
+            self._offsets.assign_reset(header.topic, header.group, queue_id, queue_offset)
         _log.info(
             "%s resets %s in %s: %s",
             request.connection.remote_address,
@@ -142,10 +170,10 @@ class ResetOffsetProcessor:
         )
         request.reply(body=encode_body(self._reset_body(header.topic, targets)))
         # Consumers that have read all would hear of it only when their pull has waited long enough.
-        self._services.holds.wake_all()
+        self._holds.wake_all()
 
     def _reset_body(self, topic: str, targets: QueueOffsets) -> ResetOffsetBody:
-        broker_name = self._services.config.broker_name or ""
+        broker_name = self._config.current.broker_name or ""
         return ResetOffsetBody(
             {
                 MessageQueue(topic, broker_name, queue_id): queue_offset
@@ -156,14 +184,13 @@ class ResetOffsetProcessor:
     # -- by the clients --------------------------------------------------------------------------
 
     def _reset_by_clients(self, request: Request, header: ResetOffsetRequestHeader) -> None:
-        topic_config = self._services.topics.get(header.topic)
+        topic_config = self._topics.get(header.topic)
         if topic_config is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}",
             )
-        when_read(
-            self._services,
+        self._records.when_read(
             request,
             lambda reads: self._client_targets(reads, header, topic_config),
             lambda targets: self._tell_clients(request, header, targets),
@@ -174,7 +201,7 @@ class ResetOffsetProcessor:
     ) -> QueueOffsets:
         targets = {}
         for queue_id in range(topic_config.write_queue_nums):
-            consumer_offset = self._services.offsets.query(header.group, header.topic, queue_id)
+            consumer_offset = self._offsets.query(header.group, header.topic, queue_id)
             if consumer_offset < 0:
                 raise RequestError(
                     ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist"
@@ -186,7 +213,7 @@ class ResetOffsetProcessor:
     def _tell_clients(
         self, request: Request, header: ResetOffsetRequestHeader, targets: QueueOffsets
     ) -> None:
-        group = self._services.consumers.get(header.group)
+        group = self._consumers.get(header.group)
         if group is None:
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
@@ -219,7 +246,7 @@ class ResetOffsetProcessor:
     def get_consumer_status(self, request: Request) -> None:
         """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: each member's own offsets of a topic."""
         header = request.header(GetConsumerStatusRequestHeader)
-        group = self._services.consumers.get(header.group)
+        group = self._consumers.get(header.group)
         if group is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
@@ -229,7 +256,7 @@ class ResetOffsetProcessor:
             for channel in group.channels.values()
             if not header.client_addr or channel.client_id == header.client_addr
         ]
-        self._services.run(request, self._ask_all(request, header, asked))
+        run_request(self._requests, request, self._ask_all(request, header, asked))
 
     async def _ask_all(
         self, request: Request, header: GetConsumerStatusRequestHeader, asked: list[ClientChannel]

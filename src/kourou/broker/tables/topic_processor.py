@@ -5,6 +5,7 @@ Not here: the table (topics.py), and the queues and messages of a topic (store).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -31,10 +32,17 @@ from kourou.protocol.headers import (
     GetTopicConfigRequestHeader,
 )
 from kourou.protocol.names import retry_topic
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -42,24 +50,40 @@ _log = logging.getLogger(__name__)
 _POP_RETRY_SEPARATORS: Final = ("_", "+")
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Request code to function."""
-    processor = TopicProcessor(services)
-    return {
-        RequestCode.UPDATE_AND_CREATE_TOPIC: processor.update_topic,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: processor.update_topic_list,
-        RequestCode.GET_ALL_TOPIC_CONFIG: processor.get_all_topics,
-        RequestCode.GET_TOPIC_CONFIG: processor.get_topic,
-        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: processor.get_system_topics,
-        RequestCode.DELETE_TOPIC_IN_BROKER: processor.delete_topic,
-    }
-
-
 class TopicProcessor:
     """Changes the table of topics, and shows it."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+        disk: DiskThreads,
+        requests: TaskOwner,
+        store_work: asyncio.Lock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._stats = stats
+        self._disk = disk
+        self._requests = requests
+        self._store_work = store_work
+
+    def processors(self) -> dict[int, Processor]:
+        """Request code to function."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_topic_list,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topics,
+            RequestCode.GET_TOPIC_CONFIG: self.get_topic,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topics,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+        }
 
     # -- making and changing ---------------------------------------------------------------------
 
@@ -79,7 +103,7 @@ class TopicProcessor:
             attributes=parse_changes(header.attributes),
         )
         self._check(config)
-        self._services.topics.update(config)
+        self._topics.update(config)
         request.reply()
 
     def update_topic_list(self, request: Request) -> None:
@@ -90,26 +114,25 @@ class TopicProcessor:
             self._refuse_system(config.topic_name)
             self._check(config)
         for config in configs:
-            self._services.topics.update(config)
+            self._topics.update(config)
         request.reply()
 
     def _refuse_system(self, topic: str) -> None:
-        services = self._services
-        if services.config.validate_system_topic_when_update_topic and services.topics.is_system(topic):
+        if self._config.current.validate_system_topic_when_update_topic and self._topics.is_system(topic):
             raise _invalid(f"The topic[{topic}] is conflict with system topic.")
 
     def _check(self, config: TopicConfig) -> None:
         for queue_nums in (config.read_queue_nums, config.write_queue_nums):
             check_queue_nums(config.topic_name, queue_nums)
         is_mixed = config.attributes.get("+" + MESSAGE_TYPE) == MIXED_MESSAGE_TYPE
-        if is_mixed and not self._services.config.enable_mixed_message_type:
+        if is_mixed and not self._config.current.enable_mixed_message_type:
             raise _invalid("MIXED message type is not supported.")
 
     # -- showing ---------------------------------------------------------------------------------
 
     def get_all_topics(self, request: Request) -> None:
         """21: all topics, or of 5.x a page of them."""
-        topics = self._services.topics
+        topics = self._topics
         header = request.header(GetAllTopicConfigRequestHeader)
         page = None
         if (header.topic_seq, header.data_version, header.max_topic_num) != (None, None, None):
@@ -128,14 +151,14 @@ class TopicProcessor:
     def get_topic(self, request: Request) -> None:
         """351: one topic."""
         topic = request.header(GetTopicConfigRequestHeader).topic
-        config = self._services.topics.get(topic)
+        config = self._topics.get(topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
         request.reply(body=encode_body(config))
 
     def get_system_topics(self, request: Request) -> None:
         """305: the names that are not the users'."""
-        request.reply(body=encode_body(TopicList(sorted(self._services.topics.system_topics))))
+        request.reply(body=encode_body(TopicList(sorted(self._topics.system_topics))))
 
     # -- deleting --------------------------------------------------------------------------------
 
@@ -146,34 +169,33 @@ class TopicProcessor:
             raise _invalid("The specified topic is blank.")
         self._refuse_system(topic)
         topics = [topic]
-        if self._services.config.clear_retry_topic_when_delete_topic:
+        if self._config.current.clear_retry_topic_when_delete_topic:
             topics += self._pop_retry_topics(topic)
         _log.info("%s deletes %s", request.connection.remote_address, ", ".join(topics))
-        self._services.run(request, self._delete(request, topics))
+        run_request(self._requests, request, self._delete(request, topics))
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         names = [
             retry_topic(group) + separator + topic
-            for group in sorted(self._services.offsets.groups_of(topic))
+            for group in sorted(self._offsets.groups_of(topic))
             for separator in _POP_RETRY_SEPARATORS
         ]
-        return [name for name in names if self._services.topics.get(name) is not None]
+        return [name for name in names if self._topics.get(name) is not None]
 
     async def _delete(self, request: Request, topics: list[str]) -> None:
-        async with self._services.store_work:
-            await flush_all(self._services)
+        async with self._store_work:
+            await flush_all(self._store, self._disk)
             for topic in topics:
                 self._delete_one(topic)
         request.reply()
 
     def _delete_one(self, topic: str) -> None:
-        services = self._services
         # First what may fail: a topic that cannot be deleted stays whole.
-        services.store.delete_topic(topic)
-        services.topics.delete(topic)
-        services.offsets.remove_topic(topic)
-        if services.config.auto_delete_unused_stats:
-            services.stats.remove_topic(topic)
+        self._store.delete_topic(topic)
+        self._topics.delete(topic)
+        self._offsets.remove_topic(topic)
+        if self._config.current.auto_delete_unused_stats:
+            self._stats.remove_topic(topic)
 
 
 def _filter_type(name: str) -> TopicFilterType:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.send.inner_message import put_now
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
-from kourou.broker.storage.record_reads import RecordReads, read_records, when_read
+from kourou.broker.storage.record_reads import RecordReads
 from kourou.broker.transactions.half_message_cache import CachedHalfMessage
 from kourou.broker.transactions.half_message_states import ENDED, OPEN
 from kourou.broker.transactions.half_messages import resumed
@@ -84,8 +84,7 @@ class EndTransactionProcessor:
         if half is not None:
             self._end(request, header, half)
             return
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             lambda reads: reads.record(header.commit_log_offset),
             lambda raw: self._end(request, header, None if raw is None else decode_record(raw)),
@@ -147,7 +146,7 @@ class EndTransactionProcessor:
             unit = reads.unit(self._transactions.half_queue, queue_offset)
             return reads.record(unit.phy_offset) if unit is not None and unit.is_message else None
 
-        raw = await read_records(self._services, read)
+        raw = await self._services.records.read(read)
         if raw is None:
             raise _not_found()
         return decode_record(raw)
@@ -199,8 +198,7 @@ class EndTransactionProcessor:
         if not msg_id:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "msgId is missing: which half message?")
         phy_offset = parse_offset_msg_id(msg_id).phy_offset
-        when_read(
-            self._services,
+        self._services.records.when_read(
             request,
             lambda reads: reads.record(phy_offset),
             lambda raw: self._resume(request, None if raw is None else decode_record(raw)),

@@ -19,7 +19,7 @@ import msgspec
 from kourou.broker.hooks import GivenUpTransaction, TransactionEnd
 from kourou.broker.send.inner_message import InnerMessage
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
-from kourou.broker.storage.record_reads import RecordReads, read_records
+from kourou.broker.storage.record_reads import RecordReads
 from kourou.broker.transactions.half_message_states import ENDED, OPEN
 from kourou.broker.transactions.half_messages import check_times, property_number, real_place, without_mark
 from kourou.broker.transactions.transaction_times import NextStep, TransactionTimes
@@ -99,7 +99,7 @@ class TransactionCheck:
 
     async def _look_at(self, halves: list[int], times: TransactionTimes) -> bool:
         """Do with each what is due, and wait until that is stored; False: no need to look further."""
-        records = await read_records(self._services, lambda reads: self._read(reads, halves))
+        records = await self._services.records.read(lambda reads: self._read(reads, halves))
         turn = _Turn()
         goes_on = True
         try:

@@ -126,9 +126,9 @@ async def test_on_a_queue_whose_beginning_is_cold_the_consumer_says_where_it_beg
     broker = MemoryBroker(tmp_path)
     for number in range(2):
         put(broker.store, b"%d" % number)
-    broker.store = broker.store_kit.reopen(broker.store, read_window_bytes=0)
+    broker.reopen(read_window_bytes=0)
     assert answered(await query(broker)) == 0, "older than the window, but in the page cache"
-    broker.store = broker.store_kit.reopen(broker.store, read_window_bytes=0)
+    broker.reopen(read_window_bytes=0)
     faulty(broker.store_kit).chill()
     assert (await query(broker)).code == ResponseCode.QUERY_NOT_FOUND
     await broker.close()

@@ -84,7 +84,7 @@ async def test_answer_is_no_larger_than_clients_take(tmp_path: Path, monkeypatch
 
 async def test_without_an_index_nothing_is_found(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
-        broker.store = broker.store_kit.reopen(broker.store, index_enable=False)
+        broker.reopen(index_enable=False)
         broker.put(b"one", properties="KEYS\x01k\x02")
         code, _ = await broker.tool().refused(RequestCode.QUERY_MESSAGE, _query("k"))
         assert code == ResponseCode.QUERY_NOT_FOUND

@@ -6,11 +6,9 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from kourou.broker.services import BrokerServices
 from kourou.broker.tables import config_writer
 from kourou.broker.tables.config_writer import ConfigWriter
 from kourou.protocol.bodies import TopicConfig
@@ -23,11 +21,7 @@ class WriterBroker(MemoryBroker):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, flush_consumer_offset_interval=1)
-        self.writer = ConfigWriter(cast(BrokerServices, self))
-
-    def start_task(self, work: object, name: str) -> None:
-        """As BrokerServices has it."""
-        self.tasks.start(work, name)  # type: ignore[arg-type]
+        self.writer = self.wired(ConfigWriter)
 
 
 @pytest.fixture
@@ -74,7 +68,7 @@ async def disk(broker: WriterBroker, monkeypatch: pytest.MonkeyPatch) -> Watched
 async def test_changes_are_written_without_a_stop(
     broker: WriterBroker, disk: WatchedDisk, tmp_path: Path
 ) -> None:
-    broker.writer.start()
+    broker.writer.start(broker.tasks)
     broker.topics.update(TopicConfig(topic_name="T"))
     broker.offsets.commit("CG", "T", 0, 7, "")
     await disk.wait_tried("topics.json", "consumerOffset.json")
@@ -87,7 +81,7 @@ async def test_a_disk_that_fails_is_told_of_and_tried_again(
     broker: WriterBroker, disk: WatchedDisk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk.is_failing = True
-    broker.writer.start()
+    broker.writer.start(broker.tasks)
     broker.topics.update(TopicConfig(topic_name="T"))
     for _ in range(2):
         await disk.wait_tried("topics.json")
@@ -117,7 +111,7 @@ async def test_one_table_that_cannot_be_written_at_a_stop_does_not_keep_the_othe
 
 async def test_offsets_wait_for_one_who_takes_queues_away(broker: WriterBroker, disk: WatchedDisk) -> None:
     async with broker.store_work:
-        broker.writer.start()
+        broker.writer.start(broker.tasks)
         broker.offsets.commit("CG", "T", 0, 7, "")
         for number in range(1, 4):
             broker.topics.update(TopicConfig(topic_name="T", read_queue_nums=number))
