@@ -26,6 +26,7 @@ from kourou.broker.part import BrokerPart
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.part import PullPart
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
+from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.registration.part import OutboundPart, RegistrationPart
 from kourou.broker.registration.registration import Registration
@@ -170,7 +171,24 @@ class RunningBroker:
             hooks=setup.hooks,
         )
         transactions = Transactions(services)
-        pulls = PullMessageProcessor(services)
+        pulls = PullMessageProcessor(
+            config=live_config,
+            store=store,
+            offsets=services.offsets,
+            stats=stats,
+            holds=holds,
+            disk=disk,
+            requests=requests,
+            address=address,
+            hooks=setup.hooks,
+            targets=PullTargets(
+                config=live_config,
+                admission=admission,
+                topics=topics,
+                groups=groups,
+                consumers=services.consumers,
+            ),
+        )
         retention = RetentionService(services)
         sends = SendPart(services, transactions.recent, setup.kernel.kernel)
         handlers: tuple[BrokerPart, ...] = (

@@ -17,7 +17,8 @@ from kourou.store.queue.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
     from kourou.broker.pull.long_polling import Pull
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.store.message_store import MessageStore
 
 _INSIDE: Final = (
     GetMessageStatus.FOUND,
@@ -30,14 +31,20 @@ class FilteredRead:
     """The steps of one pull. `result` is what they have found together."""
 
     def __init__(
-        self, services: BrokerServices, pull: Pull, matcher: RecordMatcher, limits: TransferLimits
+        self,
+        store: MessageStore,
+        disk: DiskThreads,
+        pull: Pull,
+        matcher: RecordMatcher,
+        limits: TransferLimits,
     ) -> None:
-        self._services = services
+        self._store = store
+        self._disk = disk
         self._pull = pull
         self._limits = limits
         self._matcher = matcher
         self._next_offset = pull.header.queue_offset
-        self._end_offset = self._next_offset + services.store.config.max_filter_units
+        self._end_offset = self._next_offset + store.config.max_filter_units
         self._cold_queue: ConsumeQueue | None = None
         self.result: GetMessageResult | None = None
         self.is_done = False
@@ -53,7 +60,7 @@ class FilteredRead:
                 self._cold_queue = queue
                 return
         self._matcher.renew()
-        part = self._services.store.reader.get_message(
+        part = self._store.reader.get_message(
             queue,
             self._next_offset,
             header.max_msg_nums,
@@ -66,7 +73,7 @@ class FilteredRead:
         self._add(part)
 
     def _find_queue(self) -> ConsumeQueue | None:
-        return self._services.store.queues.find(*self._pull.key)
+        return self._store.queues.find(*self._pull.key)
 
     @property
     def _units_left(self) -> int:
@@ -77,13 +84,13 @@ class FilteredRead:
         queue, self._cold_queue = self._cold_queue, None
         units = None
         if queue is not None:
-            units = await self._services.in_disk_thread(queue.read_units, self._next_offset, self._units_left)
+            units = await self._disk.run(queue.read_units, self._next_offset, self._units_left)
             if self._find_queue() is not queue:  # its topic was deleted, and may be there again
                 units = None
         elif (log_file := self._matcher.cold_file) is not None:
             log_file.pin()
             try:
-                await self._services.in_disk_thread(self._matcher.load, log_file)
+                await self._disk.run(self._matcher.load, log_file)
             finally:
                 log_file.unpin()
         else:

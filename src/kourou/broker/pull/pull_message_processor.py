@@ -41,7 +41,14 @@ from kourou.transport.dispatcher import answer_failure
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.hooks import BrokerHooks
+    from kourou.broker.pull.long_polling import PullRequestHoldService
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.tasks import TaskOwner
 
 _COMMIT_OFFSET: Final = PullSysFlag.COMMIT_OFFSET.value
 _SUSPEND: Final = PullSysFlag.SUSPEND.value
@@ -52,17 +59,37 @@ _PULL_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 class PullMessageProcessor:
     """Gives messages to consumers."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
-        self._targets = PullTargets(services)
-        self._lines = ColdPullQueues(services.requests)
-        self._find_queue = services.store.queues.find
-        self._reader = services.store.reader
-        log = services.store.log
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+        holds: PullRequestHoldService,
+        disk: DiskThreads,
+        requests: TaskOwner,
+        address: str,
+        hooks: BrokerHooks,
+        targets: PullTargets,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._offsets = offsets
+        self._stats = stats
+        self._holds = holds
+        self._disk = disk
+        self._address = address
+        self._hooks = hooks
+        self._targets = targets
+        self._lines = ColdPullQueues(requests)
+        self._find_queue = store.queues.find
+        self._reader = store.reader
+        log = store.log
         self._turns = ColdReadThrottle(lambda: log.max_phy_offset)
-        self._large_limits = TransferLimits.of_bytes(services.store.config.max_transfer_bytes)
-        self._stock_limits = transfer_limits(services.config)
-        self._limits_config = services.config
+        self._large_limits = TransferLimits.of_bytes(store.config.max_transfer_bytes)
+        self._stock_limits = transfer_limits(config.current)
+        self._limits_config = config.current
 
     def processors(self) -> dict[int, Processor]:
         """Who handles which request code."""
@@ -73,10 +100,10 @@ class PullMessageProcessor:
 
     def lite_pull(self, request: Request) -> None:
         """LITE_PULL_MESSAGE: the same, but it may be switched off."""
-        if self._services.config.lite_pull_message_enable:
+        if self._config.current.lite_pull_message_enable:
             self.pull(request)
             return
-        remark = f"the broker[{self._services.address}] for lite pull consumer is forbidden"
+        remark = f"the broker[{self._address}] for lite pull consumer is forbidden"
         answer_forbidden(request, PullForbiddenError(ForbiddenType.BROKER_FORBIDDEN, remark))
 
     def pull(self, request: Request) -> None:
@@ -89,14 +116,14 @@ class PullMessageProcessor:
             return
         sys_flag = header.sys_flag
         if sys_flag & _COMMIT_OFFSET:
-            self._services.offsets.commit(
+            self._offsets.commit(
                 header.consumer_group,
                 header.topic,
                 header.queue_id,
                 header.commit_offset,
                 request.connection.remote_address,
             )
-        matcher = None if target.wants is None else RecordMatcher(self._services.store.log, target.wants)
+        matcher = None if target.wants is None else RecordMatcher(self._store.log, target.wants)
         self._serve(request, header, target, matcher, may_wait=sys_flag & _SUSPEND != 0)
 
     def resume(self, held: Pull) -> None:
@@ -125,8 +152,8 @@ class PullMessageProcessor:
         return self._large_limits if header.kourou_large_pull else self._stock_limits_now()
 
     def _stock_limits_now(self) -> TransferLimits:
-        if self._limits_config is not self._services.config:
-            self._limits_config = self._services.config
+        if self._limits_config is not self._config.current:
+            self._limits_config = self._config.current
             self._stock_limits = transfer_limits(self._limits_config)
         return self._stock_limits
 
@@ -140,7 +167,7 @@ class PullMessageProcessor:
         may_wait: bool,
     ) -> None:
         queue = self._find_queue(header.topic, header.queue_id)
-        reset = self._services.offsets.take_reset(header.topic, header.consumer_group, header.queue_id)
+        reset = self._offsets.take_reset(header.topic, header.consumer_group, header.queue_id)
         if reset is not None:
             low, high = (queue.min_queue_offset, queue.max_queue_offset) if queue is not None else (0, 0)
             answer_reset(request, reset, low, high)
@@ -215,17 +242,17 @@ class PullMessageProcessor:
         queue_offset = pull.header.queue_offset
         units = queue.read_units_nowait(queue_offset, wanted)
         if units is None:
-            units = await self._services.in_disk_thread(queue.read_units, queue_offset, wanted)
+            units = await self._disk.run(queue.read_units, queue_offset, wanted)
         result = self._read(pull.header, pull.target, self._limits(pull.header), queue, units)
         self._turns.spend(result.size_bytes)
         await self._load_and_answer(pull, result)
         # Those from memory take no millisecond, which is what this is counted in.
-        self._services.stats.get_latency((perf_counter() - began_s) * 1000)
+        self._stats.get_latency((perf_counter() - began_s) * 1000)
 
     def _serve_filtered(self, pull: Pull, matcher: RecordMatcher, *, may_wait: bool) -> None:
         matcher.rest()
         limits = self._limits(pull.header)
-        read = FilteredRead(self._services, pull, matcher, limits)
+        read = FilteredRead(self._store, self._disk, pull, matcher, limits)
         read.step()
         result = read.result
         if read.is_done and result is not None and result.is_loaded:
@@ -234,7 +261,7 @@ class PullMessageProcessor:
         if result is not None and not result.is_loaded:  # in its line a pull keeps no file
             result.release()
             matcher.rest()
-            read = FilteredRead(self._services, pull, matcher, limits)
+            read = FilteredRead(self._store, self._disk, pull, matcher, limits)
         self._lines.run(pull.request, partial(self._read_on, pull, read))
 
     async def _read_on(self, pull: Pull, read: FilteredRead) -> None:
@@ -252,7 +279,7 @@ class PullMessageProcessor:
         connection = pull.request.connection
         try:
             if not result.is_loaded and not connection.closed:
-                await self._services.in_disk_thread(result.load)
+                await self._disk.run(result.load)
         finally:
             result.release()
         await connection.wait_writable()
@@ -267,11 +294,11 @@ class PullMessageProcessor:
 
     def _hold(self, pull: Pull) -> bool:
         """Let the pull wait; False when too many do."""
-        config = self._services.config
+        config = self._config.current
         timeout_ms = pull.header.suspend_timeout_millis
         if not config.long_polling_enable:
             timeout_ms = config.short_polling_time_mills
-        return self._services.holds.hold(pull, max(0, timeout_ms))
+        return self._holds.hold(pull, max(0, timeout_ms))
 
     def _answer(
         self,
@@ -280,26 +307,25 @@ class PullMessageProcessor:
         target: PullTarget,
         result: GetMessageResult,
     ) -> None:
-        services = self._services
         broker_id = 0
-        if services.config.slave_read_enable:
+        if self._config.current.slave_read_enable:
             broker_id = self._suggested_broker(target.group_config, result)
         topic_sys_flag = target.topic_config.topic_sys_flag
         if result.status is not _FOUND:
             code = pull_code(result.status, header.queue_offset)
             answer_none(request, result, code, broker_id, topic_sys_flag)
-            services.stats.get_missed()
+            self._stats.get_missed()
             return
-        if services.hooks.after_pull:
+        if self._hooks.after_pull:
             self._call_hooks(request, header, result)
         answer_found(request, result, broker_id, topic_sys_flag)
         group, topic = header.consumer_group, header.topic
-        services.offsets.commit_pull(group, topic, header.queue_id, result.next_begin_offset)
-        services.stats.pulled(group, topic, result.message_count, result.size_bytes)
+        self._offsets.commit_pull(group, topic, header.queue_id, result.next_begin_offset)
+        self._stats.pulled(group, topic, result.message_count, result.size_bytes)
 
     def _suggested_broker(self, group_config: SubscriptionGroupConfig, result: GetMessageResult) -> int:
         """Which broker the client should ask next: a slave, for what is no longer in memory here."""
-        store = self._services.store
+        store = self._store
         behind_bytes = store.log.max_phy_offset - result.last_phy_offset
         is_slow = result.last_phy_offset and behind_bytes > self._stock_limits_now().memory_bytes
         return group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
@@ -316,4 +342,4 @@ class PullMessageProcessor:
             result.size_bytes,
             request.connection.remote_address,
         )
-        self._services.hooks.call(self._services.hooks.after_pull, context)
+        self._hooks.call(self._hooks.after_pull, context)

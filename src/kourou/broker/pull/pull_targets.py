@@ -33,7 +33,11 @@ from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX
 from kourou.transport.request import Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.admission import Admission
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.bodies.topics import DataVersion
 
 MAX_KNOWN: Final = 10_000
@@ -83,14 +87,14 @@ class PullTarget:
         self._subscription: SubscriptionData | None = None
         self._message_model: MessageModel | None = None
 
-    def record_permissions(self, services: BrokerServices) -> None:
+    def record_permissions(self, rules: PullTargets) -> None:
         """It was found now that the group may pull."""
-        self.ruling = services.admission.ruling
-        self._groups_version = services.groups.data_version
+        self.ruling = rules.admission.ruling
+        self._groups_version = rules.groups.data_version
 
     def record_subscription(
         self,
-        services: BrokerServices,
+        rules: PullTargets,
         header: PullMessageRequestHeader,
         subscription: SubscriptionData | None,
     ) -> None:
@@ -99,27 +103,27 @@ class PullTarget:
         self._expression = header.subscription
         self._expression_type = header.expression_type
         self._subscription = subscription
-        group = services.consumers.get(header.consumer_group)
+        group = rules.consumers.get(header.consumer_group)
         self._message_model = None if group is None else group.message_model
 
-    def is_allowed(self, services: BrokerServices, header: PullMessageRequestHeader) -> bool:
+    def is_allowed(self, rules: PullTargets, header: PullMessageRequestHeader) -> bool:
         """Whether nothing has changed by which the group may pull; the queue is looked at too."""
         config = self.topic_config
         return (
-            self.ruling is services.admission.ruling
+            self.ruling is rules.admission.ruling
             # Another one with every change of any group, and of what a group is forbidden.
-            and self._groups_version is services.groups.data_version
-            and services.topics.table.get(header.topic) is config
+            and self._groups_version is rules.groups.data_version
+            and rules.topics.table.get(header.topic) is config
             and 0 <= header.queue_id < config.read_queue_nums
         )
 
-    def is_wanted(self, services: BrokerServices, request: Request, header: PullMessageRequestHeader) -> bool:
+    def is_wanted(self, rules: PullTargets, request: Request, header: PullMessageRequestHeader) -> bool:
         """Whether the filter is still that of the consumer."""
         if header.sys_flag & _FILTER_BITS != self._filter_bits:
             return False
         if self._filter_bits:
             return header.subscription == self._expression and header.expression_type == self._expression_type
-        group = services.consumers.groups.get(header.consumer_group)
+        group = rules.consumers.groups.get(header.consumer_group)
         if group is None or group.message_model is not self._message_model:
             return False
         subscription = group.subscriptions.get(header.topic)
@@ -135,8 +139,20 @@ class PullTarget:
 class PullTargets:
     """The targets of one broker."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        admission: Admission,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+    ) -> None:
+        self._config = config
+        self.admission = admission
+        self.topics = topics
+        self.groups = groups
+        self.consumers = consumers
         self._known: dict[tuple[str, str], PullTarget] = {}
 
     def __len__(self) -> int:
@@ -144,30 +160,24 @@ class PullTargets:
 
     def find(self, request: Request, header: PullMessageRequestHeader) -> PullTarget:
         """What the pull is to get; PullForbiddenError or RequestError when it may not be."""
-        services = self._services
         target = self._known.get((header.topic, header.consumer_group))
-        if (
-            target is not None
-            and target.is_allowed(services, header)
-            and target.is_wanted(services, request, header)
-        ):
+        if target is not None and target.is_allowed(self, header) and target.is_wanted(self, request, header):
             return target
         return self._decide(request, header)
 
     def renew(self, request: Request, header: PullMessageRequestHeader, target: PullTarget) -> PullTarget:
         """The target of a pull that has waited: its permissions are checked again, its filter stays."""
-        if target.is_allowed(self._services, header):
+        if target.is_allowed(self, header):
             return target
-        admission = self._services.admission
+        admission = self.admission
         admission.check_parked(request, target.ruling)
         topic_config, group_config = admission.check_pull(header, request.connection.remote_address)
         renewed = PullTarget(topic_config, group_config, target.codes, target.wants)
-        renewed.record_permissions(self._services)
+        renewed.record_permissions(self)
         return renewed
 
     def _decide(self, request: Request, header: PullMessageRequestHeader) -> PullTarget:
-        services = self._services
-        topic_config, group_config = services.admission.check_pull(header, request.connection.remote_address)
+        topic_config, group_config = self.admission.check_pull(header, request.connection.remote_address)
         if header.sys_flag & _CLASS_FILTER:
             raise class_filter_refused(header.topic)
         subscription = None
@@ -175,24 +185,24 @@ class PullTargets:
             wanted = subscription_filter(
                 header.subscription,
                 header.expression_type,
-                property_filter=services.config.enable_property_filter,
+                property_filter=self._config.current.enable_property_filter,
             )
         else:
             subscription = self._subscription(request, header, group_config)
             wanted = self._heartbeat_filter(subscription)
-        if services.config.filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        if self._config.current.filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             group = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-            wanted = MessageFilter(None, RetryFilter(services.consumers, group))
+            wanted = MessageFilter(None, RetryFilter(self.consumers, group))
         target = PullTarget(topic_config, group_config, *wanted)
-        target.record_permissions(services)
+        target.record_permissions(self)
         if _is_ordinary(header, wanted) and (
             subscription is None
             or (
-                subscription is services.consumers.find_subscription(header.consumer_group, header.topic)
+                subscription is self.consumers.find_subscription(header.consumer_group, header.topic)
                 and _is_small(subscription)
             )
         ):
-            target.record_subscription(services, header, subscription)
+            target.record_subscription(self, header, subscription)
             self._remember((header.topic, header.consumer_group), target)
         return target
 
@@ -206,7 +216,7 @@ class PullTargets:
             return subscription_filter(
                 subscription.sub_string,
                 subscription.expression_type,
-                property_filter=self._services.config.enable_property_filter,
+                property_filter=self._config.current.enable_property_filter,
             )
         except RequestError as error:
             if is_tag_type(subscription.expression_type) or error.response_code != _PARSE_FAILED:
@@ -221,7 +231,7 @@ class PullTargets:
         self, request: Request, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig
     ) -> SubscriptionData:
         """What heartbeats said of the topic: that of the client itself, else that of its group."""
-        group = self._services.consumers.get(header.consumer_group)
+        group = self.consumers.get(header.consumer_group)
         if group is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if not group_config.consume_broadcast_enable and group.message_model == MessageModel.BROADCASTING:
