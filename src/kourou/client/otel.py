@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans of what is sent and consumed, and the context that goes with a message.
+"""OpenTelemetry: spans of sends and handlers, and the context that a message carries.
 
     pip install 'kourou[otel]'
 
@@ -7,14 +7,14 @@
 
     PushConsumer("billing", hooks=[ConsumeSpans()])
 
-A producer sends from its own loop, often for many callers at once, so nobody's span is current there:
-`carry` puts the caller's context into the message's properties (`traceparent` and what else the global
-propagator writes). Each attempt to send is a PRODUCER span below it. A message without a context gets that
-of its first attempt. Each call of a handler is a CONSUMER span below the message's, or linked to all of a
-batch. An `async def` handler runs inside its span; a plain one runs in another thread and asks `context_of`.
+A producer sends from its own loop, often for many callers at once, so no caller's span is current there:
+`carry` puts the caller's context into the message's properties (`traceparent` and others that the global
+propagator writes). Each attempt to send is a PRODUCER span below it. A message without a context gets that of
+its first attempt. Each call of a handler is a CONSUMER span below the message's, or linked to all of a batch.
+An `async def` handler runs inside its span; a sync one runs in another thread and calls `context_of`.
 
-OpenTelemetry is imported when one of these is used. Not here: exporters, which the application sets up;
-RocketMQ's own trace (`trace=True`).
+OpenTelemetry is imported on first use. Not here: exporters, which the application sets up; RocketMQ's own
+trace (`trace=True`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAME: Final = "kourou"
 
 
 class _Api:
-    """What is used of OpenTelemetry."""
+    """The used parts of OpenTelemetry."""
 
     def __init__(self) -> None:
         try:
@@ -50,11 +50,11 @@ class _Api:
         self.trace: Any = trace
 
     def sent_in(self, message: Message | MessageExt) -> Any:
-        """The context in the message's properties; an empty one where there is none."""
+        """The context in the message's properties; an empty one if there is none."""
         return self.propagate.extract(dict(message.properties), context=self.context.Context())
 
     def put(self, message: Message, context: Any) -> None:
-        """Let the message carry a context."""
+        """Put a context into the message."""
         fields: dict[str, str] = {}
         self.propagate.inject(fields, context=context)
         for name, value in fields.items():
@@ -62,29 +62,29 @@ class _Api:
                 message.put_user_property(name, value)
 
     def span_context(self, context: Any) -> Any:
-        """That of the span in `context`; not valid where there is none."""
+        """The context of the span in `context`; not valid if there is none."""
         return self.trace.get_current_span(context).get_span_context()
 
     def fail(self, span: Any, description: str, error: BaseException | None = None) -> None:
-        """Note on a span that it ended badly."""
+        """Set the status of a span to an error."""
         if error is not None:
             span.record_exception(error)
         span.set_status(self.trace.Status(self.trace.StatusCode.ERROR, description))
 
 
 def carry(message: Message) -> Message:
-    """Put the current context into a message that is about to be sent; the same message."""
+    """Put the current context into a message before it is sent; returns the message."""
     _Api().put(message, None)
     return message
 
 
 def context_of(message: MessageExt) -> Any:
-    """The context that a message was sent in, for a span of one's own: `start_span(…, context=…)`."""
+    """The context that a message was sent in, for your own spans: `start_span(…, context=…)`."""
     return _Api().sent_in(message)
 
 
 class SendSpans(ProducerHook):
-    """Spans of sends. Without `tracer_provider` the global one makes them."""
+    """A producer hook that creates spans of sends, by default with the global tracer provider."""
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
         self._api = _Api()
@@ -109,12 +109,12 @@ class SendSpans(ProducerHook):
         kind = api.trace.SpanKind.PRODUCER
         span = self._tracer.start_span(f"send {context.topic}", parent, kind, attributes)
         context.notes[_SPAN] = span
-        # What is inside a batch was encoded before: only a message that travels alone can still change.
+        # Messages of a batch are already encoded: only a single message can still change.
         if len(context.messages) == 1 and not api.span_context(parent).is_valid:
             api.put(message, api.trace.set_span_in_context(span))
 
     def after_send(self, context: SendContext) -> None:
-        """End it, with what came of the attempt."""
+        """End the span, with the result of the attempt."""
         span = context.notes.pop(_SPAN)
         if context.result is not None:
             span.set_attribute("messaging.message.id", context.result.msg_id)
@@ -124,14 +124,14 @@ class SendSpans(ProducerHook):
 
 
 class ConsumeSpans(ConsumerHook):
-    """Spans of handlers. Without `tracer_provider` the global one makes them."""
+    """A consumer hook that creates spans of handlers, by default with the global tracer provider."""
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
         self._api = _Api()
         self._tracer = self._api.trace.get_tracer(_NAME, tracer_provider=tracer_provider)
 
     def before_consume(self, context: ConsumeHookContext) -> None:
-        """Start a span and make it current: the handler is called by the same task."""
+        """Start a span and make it current: the same task calls the handler."""
         api, first = self._api, context.messages[0]
         senders = [api.sent_in(message) for message in context.messages]
         is_batch = len(senders) > 1
@@ -161,7 +161,7 @@ class ConsumeSpans(ConsumerHook):
         return [self._api.trace.Link(span) for span in spans if span.is_valid]
 
     def after_consume(self, context: ConsumeHookContext) -> None:
-        """End it, with what came of the handler."""
+        """End the span, with the result of the handler."""
         span = context.notes.pop(_SPAN)
         self._api.context.detach(context.notes.pop(_TOKEN))
         if context.result is not None:
@@ -169,5 +169,5 @@ class ConsumeSpans(ConsumerHook):
         if context.error is not None:
             self._api.fail(span, str(context.error) or "the handler was cancelled", context.error)
         elif context.result is None:
-            self._api.fail(span, "the handler was given up")
+            self._api.fail(span, "the handler was abandoned")
         span.end()

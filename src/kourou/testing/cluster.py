@@ -42,7 +42,6 @@ class Cluster:
 
     @property
     def broker(self) -> Broker:
-        """The first broker."""
         return self.brokers[0]
 
 

@@ -53,7 +53,6 @@ def crash_config(
 
 
 def now_ms() -> int:
-    """The machine's time."""
     return time.time_ns() // 1_000_000
 
 
@@ -153,7 +152,6 @@ class CrashWriter:
 
 
 def main() -> None:
-    """The program."""
     parser = argparse.ArgumentParser(description="write to a store until killed")
     parser.add_argument("root", type=Path)
     parser.add_argument("seed", type=int)

@@ -96,7 +96,6 @@ class FaultyFiles(Files):
         )
 
     def heal(self) -> None:
-        """No fault any more."""
         self._machine.faults.clear()
 
     def crash_at(self, nth: int) -> None:

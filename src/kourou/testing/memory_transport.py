@@ -87,7 +87,6 @@ class MemoryTransport(asyncio.Transport):
         self._lose(None)
 
     def break_off(self, error: Exception | None = None) -> None:
-        """The peer goes away."""
         self._closing = True
         self._lose(error)
 

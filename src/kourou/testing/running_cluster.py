@@ -49,7 +49,6 @@ class BrokerPlace:
 
     @property
     def name(self) -> str:
-        """The broker's name."""
         return self.config.broker_name
 
     async def start(self) -> None:
@@ -149,14 +148,12 @@ class RunningCluster:
         return self.places[index]
 
     async def stop_broker(self, index: int) -> None:
-        """Stop one in order."""
         place = self.place(index)
         async with self._changing:
             place.running()
             await place.thread.run(place.stop)
 
     async def start_broker(self, index: int) -> None:
-        """Start one again."""
         place = self.place(index)
         async with self._changing:
             if place.broker is not None:

@@ -20,7 +20,6 @@ class SparseContent:
 
     @classmethod
     def of(cls, path: Path) -> SparseContent:
-        """Read it."""
         with OpenFile(path, os.open(path, os.O_RDONLY)) as file:
             pieces: list[tuple[int, bytes]] = []
             end = 0

@@ -171,7 +171,6 @@ class TcpProxy:
 
     @property
     def address(self) -> str:
-        """Where clients connect to."""
         return join_address(self._host, self._port)
 
     @property

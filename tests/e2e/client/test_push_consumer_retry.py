@@ -214,7 +214,7 @@ async def test_a_plain_handler_that_blocks_is_sent_back_and_stop_does_not_hang(
             began = loop.time()
         assert loop.time() - began < 5
         assert await stored_offset(running) == 1
-        assert "1 thread left in handlers" in caplog.text
+        assert "1 thread abandoned in handlers" in caplog.text
         release.set()
         await until(lambda: not [t for t in threading.enumerate() if f"{GROUP}-handler" in t.name])
 

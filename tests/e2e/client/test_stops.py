@@ -260,9 +260,9 @@ async def test_a_strategy_that_gives_nonsense_is_told_without_ending_anything(
     async with cluster(tmp_path) as running:
         await make_topic(running, queues=1)
         async with consuming(running, Notes(), strategy=Strange()) as consumer:
-            await until(lambda: "cannot share out" in caplog.text)
+            await until(lambda: "cannot allocate" in caplog.text)
             assert consumer.stats().failure is None
-        told = f"strategy Strange cannot share out topic '{TOPIC}': TypeError("
+        told = f"strategy Strange cannot allocate topic '{TOPIC}': TypeError("
         assert told in caplog.text and "no route" not in caplog.text
 
 

@@ -206,7 +206,7 @@ async def test_a_half_that_is_not_safe_is_rolled_back_and_the_block_not_run() ->
     others = {RequestCode.END_TRANSACTION: end}
     async with scripted(stored(10), others=others) as broker, producing(broker.address) as producer:
         with pytest.raises(
-            SendFailedError, match="the half message is not safe at broker scripted: FLUSH_DISK"
+            SendFailedError, match="broker scripted stored the half message unsafely: FLUSH_DISK"
         ):
             async with producer.transaction(message()):
                 raise AssertionError("the block was run")
@@ -291,7 +291,7 @@ async def test_a_block_that_outlives_its_producer_is_left_to_another(
         with pytest.raises(ClientStateError, match="stopped before transaction .* ended"):
             async with producer.transaction(message()):
                 await producer.stop()
-        assert "stopped with 1 transaction open; brokers will ask" in caplog.text
+        assert "stopped with 1 transaction open; brokers will send checks" in caplog.text
         assert delivered(running) == []
         # The next process of the application answers for it, though it has sent nothing yet.
         check = Check(**{"order-1": COMMIT})

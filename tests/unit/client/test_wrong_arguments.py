@@ -83,12 +83,12 @@ def test_a_message_that_no_broker_takes_is_refused(make: Any, words: str) -> Non
 
 
 def test_levels_of_compression_are_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match="of ZLIB it is from 0 to 9"):
+    with pytest.raises(ValueError, match="for ZLIB it is from 0 to 9"):
         AsyncProducer("g", compress_level=10)
 
 
 def test_a_queue_below_zero_is_none() -> None:
-    with pytest.raises(ValueError, match="has the number -1"):
+    with pytest.raises(ValueError, match="queue_id is -1"):
         QueueChoice(Namespace(""))(Message("T", b"x"), queue=MessageQueue("T", "broker-a", -1))
 
 

@@ -60,7 +60,10 @@ from kourou.transport.client import RemotingClient
 
 
 class FirstOffsets:
-    """Remembers where a broker knows a group in a topic, for one client."""
+    """Serialises the first offset of a group in a topic at each broker, for one client.
+
+    Apache's broker creates a table for it: two concurrent first offsets create two tables, and the offset in
+    one of them is lost. Later offsets may be sent concurrently."""
 
     def __init__(self) -> None:
         self._known: set[tuple[str, str, str]] = set()
@@ -68,7 +71,7 @@ class FirstOffsets:
 
     @asynccontextmanager
     async def turn(self, address: str, group: str, topic: str) -> AsyncIterator[None]:
-        """Within it an offset may be told. Until one was, without an error, there is one at a time."""
+        """Send an offset inside this block. Until one has succeeded, blocks run one at a time."""
         place = address, group, topic
         if place in self._known:
             yield
@@ -102,7 +105,7 @@ class ClientApi:
         self._settings = settings
         self._first_offsets = FirstOffsets()
 
-    # -- the common way --------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------
 
     def command(self, code: int, header: msgspec.Struct | None = None, body: bytes = b"") -> RemotingCommand:
         """A request, signed if there are credentials."""
@@ -120,7 +123,7 @@ class ClientApi:
         body: bytes = b"",
         timeout_ms: int | None = None,
     ) -> RemotingCommand:
-        """Ask and wait; ResponseError for any answer but success."""
+        """Send a request and wait; ResponseError for any response but success."""
         command = self.command(code, header, body)
         timeout_ms = timeout_ms or self._settings.request_timeout_ms
         if self._max_timeout_ms is not None:
@@ -136,8 +139,8 @@ class ClientApi:
     async def _probe(
         self, address: str, code: int, header: msgspec.Struct | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        """The same for what is asked again and again while a client lives. A connection over which nothing
-        comes in all that time is cut, so that everything else that waits for it goes on over a new one."""
+        """The same for periodic requests. A connection that delivers nothing within the timeout is closed, so
+        that other calls that wait on it fail over to a new one."""
         began = asyncio.get_running_loop().time()
         try:
             return await self.call(address, code, header, body)
@@ -148,13 +151,13 @@ class ClientApi:
     async def call_oneway(
         self, address: str, code: int, header: msgspec.Struct | None = None, body: bytes = b""
     ) -> None:
-        """Send a request that wants no answer."""
+        """Send a request that has no response."""
         await self.remoting.send_oneway(address, self.command(code, header, body))
 
     async def call_namesrv(
         self, code: int, header: msgspec.Struct | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        """Ask the name server in use, then the others; NoNameServerError when none answers."""
+        """Call the current name server, then the others; NoNameServerError when none responds."""
         failures: list[str] = []
         for _ in range(max(1, len(self._namesrvs.addresses))):
             address = self._namesrvs.current
@@ -171,8 +174,8 @@ class ClientApi:
         return self._namesrvs.current
 
     async def _not_supported(self, error: ResponseError) -> KourouError:
-        """What to raise where a name server does not know a request: the answer itself, unless it comes from
-        a broker, whose address was given by mistake."""
+        """The error for a request code that a name server does not support: the response itself, unless the
+        address is a broker's, given by mistake."""
         try:
             command = self.command(RequestCode.GET_BROKER_CONFIG)
             answer = await self.remoting.call(error.address, command, self._settings.request_timeout_ms)
@@ -186,7 +189,7 @@ class ClientApi:
     # -- routes ----------------------------------------------------------------------------------
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic is; None when the name server does not know it."""
+        """The route of a topic; None when the name server does not know it."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         try:
             answer = await self.call_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -201,7 +204,7 @@ class ClientApi:
         return decode_body(answer.body, TopicRouteData)
 
     async def topic_names(self) -> list[str]:
-        """All topics that the name server knows, those of the system and of retries included, sorted."""
+        """All topics that the name server knows, including system and retry topics, sorted."""
         answer = await self.call_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(decode_body(answer.body, TopicList).topic_list)
 
@@ -210,10 +213,10 @@ class ClientApi:
         answer = await self.call_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
         return decode_body(answer.body, ClusterInfo)
 
-    # -- who we are ------------------------------------------------------------------------------
+    # -- registration ----------------------------------------------------------------------------
 
     async def heartbeat(self, address: str, data: HeartbeatData) -> int:
-        """Tell a broker what we produce and consume; its version."""
+        """Register the client's groups with a broker; returns its version."""
         return (await self._probe(address, RequestCode.HEART_BEAT, body=encode_body(data))).version
 
     async def unregister(
@@ -224,7 +227,7 @@ class ClientApi:
         producer_group: str | None = None,
         consumer_group: str | None = None,
     ) -> None:
-        """Say goodbye for one group."""
+        """Unregister one group."""
         header = UnregisterClientRequestHeader(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
@@ -233,12 +236,12 @@ class ClientApi:
     async def check_subscription(
         self, address: str, client_id: str, group: str, subscription: SubscriptionData
     ) -> None:
-        """Ask whether a broker takes an expression; ResponseError says why not."""
+        """Check that a broker accepts an expression; ResponseError if not."""
         body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
         await self.call(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
 
     async def consumer_ids(self, address: str, group: str) -> list[str]:
-        """The members of a group, as one broker knows them."""
+        """The members of a group that one broker knows."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=group)
         answer = await self.call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         return decode_body(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list
@@ -248,8 +251,8 @@ class ClientApi:
     async def consumer_offset(
         self, address: str, group: str, queue: MessageQueue, *, only_stored: bool = False
     ) -> int | None:
-        """How far a group is in a queue; None when the broker does not know. For a group without an offset
-        a broker may answer where it has to begin, unless `only_stored`, which Apache 4.9 does not know."""
+        """A group's offset in a queue; None when the broker has none. For a group without an offset a broker
+        may return where it has to begin, unless `only_stored`, which Apache 4.9 ignores."""
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -269,7 +272,7 @@ class ClientApi:
     async def update_consumer_offset(
         self, address: str, group: str, queue: MessageQueue, queue_offset: int
     ) -> None:
-        """Tell a broker how far a group is in a queue; on return it knows."""
+        """Store a group's offset of a queue; on return the broker has it."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=queue_offset
         )
@@ -277,13 +280,13 @@ class ClientApi:
             await self.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=OFFSET_TIMEOUT_MS)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
-        """The next offset to be written."""
+        """The offset that the next message will get."""
         header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         answer = await self.call(address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=SEARCH_TIMEOUT_MS)
         return answer.header(GetMaxOffsetResponseHeader).queue_offset
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
-        """The first offset still there."""
+        """The offset of the first message that still exists."""
         header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         answer = await self.call(address, RequestCode.GET_MIN_OFFSET, header, timeout_ms=SEARCH_TIMEOUT_MS)
         return answer.header(GetMinOffsetResponseHeader).queue_offset
@@ -301,7 +304,7 @@ class ClientApi:
     async def lock(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> list[MessageQueue]:
-        """Hold queues of one broker for this client; those that it holds now."""
+        """Lock queues of one broker for this client; returns the queues that it holds now."""
         body = LockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
         answer = await self.call(
             address, RequestCode.LOCK_BATCH_MQ, body=encode_body(body), timeout_ms=LOCK_TIMEOUT_MS
@@ -311,7 +314,6 @@ class ClientApi:
     async def unlock(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], *, oneway: bool = True
     ) -> None:
-        """Let go of queues."""
         body = UnlockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
         if oneway:
             await self.call_oneway(address, RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body))
@@ -321,21 +323,21 @@ class ClientApi:
             )
 
     async def send_back(self, address: str, header: ConsumerSendMsgBackRequestHeader) -> None:
-        """Have a message come again later."""
+        """Have a message redelivered later."""
         await self.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=SEND_BACK_TIMEOUT_MS)
 
     async def end_transaction(self, address: str, header: EndTransactionRequestHeader) -> None:
-        """Say what became of a transaction; as Java, without an answer."""
+        """End a transaction; without a response, as in Java."""
         await self.call_oneway(address, RequestCode.END_TRANSACTION, header)
 
     async def recall(self, address: str, header: RecallMessageRequestHeader, timeout_ms: int) -> str:
-        """Take a timer message back; its unique id."""
+        """Recall a timer message; returns its unique id."""
         answer = await self.call(address, RequestCode.RECALL_MESSAGE, header, timeout_ms=timeout_ms)
         return answer.header(RecallMessageResponseHeader).msg_id
 
 
 def broker_instead(keys: Mapping[str, str]) -> str:
-    """What an address is that was given as a name server's, by the configuration that it answers with."""
+    """The end of the error for a broker's address given as a name server's; `keys` is its configuration."""
     name, namesrv = keys.get("brokerName", "?"), keys.get("namesrvAddr")
     where = f"its name server is {namesrv}" if namesrv else "it has no name server; a usual port is 9876"
     return f"is broker {name}, not a name server; {where}"

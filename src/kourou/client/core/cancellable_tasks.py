@@ -1,7 +1,8 @@
-"""CancellableTasks: tasks that their owner ends one by one while it goes on itself.
+"""CancellableTasks: tasks that their owner cancels one by one while it keeps running.
 
-TaskOwner takes every cancelled task for a failure, and rightly so. Here those that were cancelled through
-us are no failure; what else ends one, a cancellation from elsewhere included, is told to `failed`.
+TaskOwner treats every cancelled task as a failure. Here a task that was cancelled by `cancel` or `stop` is
+not a failure; any other end with an exception, including a cancellation from elsewhere, is passed to
+`failed`.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class CancellableTasks:
         return task
 
     def cancel(self, task: asyncio.Task[None]) -> None:
-        """End one task; not heard of again."""
+        """Cancel one task; that is not a failure."""
         self._cancelled.add(task)
         task.cancel()
 
     async def stop(self) -> None:
-        """End all tasks and wait for their end."""
+        """Cancel all tasks and wait for them."""
         tasks = list(self._tasks)
         for task in tasks:
             self.cancel(task)

@@ -1,4 +1,4 @@
-"""The kind of `with` block that a client is used in, and the errors where it is the other kind or none."""
+"""The kind of `with` block that a client needs, and the errors for the other kind or none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AsyncBlockOnly:
 
 
 class SyncBlockOnly:
-    """Base of plain clients: an `async with` block raises TypeError, with what to use instead."""
+    """Base of sync clients: an `async with` block raises TypeError, with what to use instead."""
 
     if not TYPE_CHECKING:
 
@@ -36,7 +36,7 @@ class SyncBlockOnly:
 
 
 def _wrong_block(client: object, own: str, other: str) -> TypeError:
-    import kourou  # only on the way to an error
+    import kourou  # needed for errors only
 
     public = kourou.__all__
     # An application may derive its own class.

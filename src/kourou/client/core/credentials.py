@@ -1,10 +1,10 @@
-"""Credentials: who a client is to a cluster that checks, and the signature of each request.
+"""Credentials: the identity of a client, and the signature of each request.
 
-What is signed: the values of all extFields in the order of their names, without `Signature`, then the
-body. HMAC-SHA1 with the secret key over that, in Base64, is the `Signature`; `AccessKey` and
-`SecurityToken` are fields like any other and go in first. Every request is signed, those to the name
-server and one-way ones too; fields that are added after signing make the signature wrong.
-Not here: who checks signatures (the broker).
+Signed are the values of all extFields in the order of their names, without `Signature`, then the body. The
+`Signature` is their HMAC-SHA1 with the secret key, in Base64; `AccessKey` and `SecurityToken` are fields like
+any other and are set first. Every request is signed, including one-way requests and
+those to the name server; fields that are added after signing invalidate the signature.
+Not here: the verification (the broker).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIGNATURE: Final = "Signature"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Access key, secret key, and the token that comes with temporary ones. Secrets are not printed.
+    """Access key, secret key, and the token of temporary keys. Secrets are not printed.
 
     >>> Credentials("ak", "sk")
     Credentials(access_key='ak')
@@ -41,14 +41,14 @@ class Credentials:
             raise ValueError("access_key and secret_key are both needed, and neither may be empty")
 
     def sign(self, ext_fields: dict[str, str], body: bytes | bytearray | memoryview = b"") -> None:
-        """Put access key, token and signature into `ext_fields`, in place of those that are there.
+        """Put access key, token and signature into `ext_fields`, replacing earlier ones.
 
         >>> fields = {"topic": "T", "queueId": "0"}
         >>> Credentials("ak", "sk").sign(fields, b"body")
         >>> fields["Signature"]
         'Hgg5qvd+x4pcTBBxFgXCwTBfD5I='
         """
-        # A request that is sent again carries what it was signed with before.
+        # A request that is sent again still has its previous signature.
         ext_fields.pop(SIGNATURE, None)
         ext_fields.pop(SECURITY_TOKEN, None)
         ext_fields[ACCESS_KEY] = self.access_key

@@ -1,8 +1,8 @@
-"""FailureLog: warnings about failures that may repeat for each message, at a bounded rate.
+"""FailureLog: warnings about failures that may repeat for each message, rate-limited.
 
 The first failure of a kind is logged at once, with its traceback. Repetitions are counted, and `report`,
-called every REPORT_INTERVAL_MS and at the end, sums them up in one line for each kind; at level DEBUG each is
-logged. A kind that has not repeated since the last report is new again.
+called every REPORT_INTERVAL_MS and at the stop, summarises them in one line for each kind; at level DEBUG
+each is logged. A kind that has not repeated since the last report counts as new.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class FailureLog:
         self._kinds: dict[Hashable, _Repeated] = {}
 
     def warn(self, kind: Hashable, what: str, which: str, error: BaseException | None = None) -> None:
-        """Log a failure, or count it where one of its kind was logged. `what` is the same for all of a kind,
-        `which` names the message."""
+        """Log a failure, or count it if one of its kind was logged. `what` is the same for all of a kind,
+        `which` identifies the message."""
         repeated = self._kinds.get(kind)
         if repeated is None:
             self._kinds[kind] = _Repeated(what, self._clock.monotonic_ms())
@@ -61,7 +61,7 @@ class FailureLog:
 
 
 def kind_of(error: BaseException) -> Hashable:
-    """Type and place: two faults of one type in a handler are logged apart."""
+    """Type and line: two faults of one type in a handler are logged separately."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

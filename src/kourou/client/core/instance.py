@@ -38,7 +38,7 @@ _Known: TypeAlias = "frozenset[Feature] | Answer | None"
 
 
 class BrokerFeatures:
-    """Asks the brokers of one client."""
+    """The features of each broker, from its response to a heartbeat."""
 
     def __init__(self, api: ClientApi, client_id: str, request_timeout_ms: int) -> None:
         self._api = api
@@ -46,9 +46,9 @@ class BrokerFeatures:
         self._request_timeout_ms = request_timeout_ms
 
     async def of(self, address: str, max_timeout_ms: int | None = None) -> frozenset[Feature]:
-        """What the broker at `address` offers; it holds for a request that is sent before anything else is
-        waited for. RemotingError when the broker does not answer within the time for a request, or within
-        `max_timeout_ms` if that is less."""
+        """What the broker at `address` offers; valid for a request that is sent before the next `await`.
+        RemotingError when the broker does not respond within the request timeout, or within
+        `max_timeout_ms` if that is shorter."""
         connection = self._api.remoting.open_connection(address)
         if connection is not None:
             known: _Known = connection.state
@@ -68,7 +68,7 @@ class BrokerFeatures:
                         return known
                     # Shielded: others wait for the same answer.
                     answer = await asyncio.shield(known)
-                    # Not left to the callback: an answer that is there already lets nothing else run.
+                    # Not left to the callback: awaiting a response that has arrived does not run it.
                     connection.state = _announced(answer)
         except TimeoutError:
             raise CallTimeoutError(address, RequestCode.HEART_BEAT, timeout_ms) from None
@@ -84,7 +84,7 @@ class BrokerFeatures:
 def _answered(connection: Connection) -> Callable[[Answer], None]:
     def note(answer: Answer) -> None:
         if answer.cancelled() or answer.exception() is not None:
-            connection.state = None  # the next user asks again
+            connection.state = None  # the next caller sends the request again
         else:
             connection.state = _announced(answer.result())
 
@@ -103,24 +103,24 @@ _UNREGISTER_TIMEOUT_S: Final = 3.0
 
 
 class ClientRole(Protocol):
-    """What a client is to brokers."""
+    """What a client registers with brokers."""
 
     def producer_groups(self) -> Iterable[str]:
-        """The groups it sends as."""
+        """Its producer groups."""
 
     def consumer_data(self) -> Iterable[ConsumerData]:
-        """The groups it consumes as, with their subscriptions."""
+        """Its consumer groups, with their subscriptions."""
 
     def topics(self) -> Iterable[str]:
-        """The topics whose routes it needs, besides those it asked for."""
+        """The topics whose routes it needs, besides those already requested."""
 
     def processors(self) -> Mapping[int, Processor]:
-        """Who answers which request of a broker."""
+        """The processors of requests that brokers send, by request code."""
 
 
 class ClientInstance:
-    """Connections of one client, from `start` to `stop`, on the loop that started it. `title` is what users
-    call the client: what it is, and its group."""
+    """Connections of one client, from `start` to `stop`, on the loop that started it. `title` names the
+    client in messages: its kind and its group."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class ClientInstance:
         self._role = role
         self._title = title
         self._default_topic_queue_nums = default_topic_queue_nums
-        # So that all may ask us something, those included that nothing was sent to.
+        # So that all of them can send requests, including brokers that nothing was sent to.
         self._uses_all_brokers = uses_all_brokers
         self._pid = 0
         self._is_stopped = False
@@ -149,7 +149,7 @@ class ClientInstance:
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find a name server, then keep routes and heartbeats up. NoNameServerError says what to do."""
+        """Find a name server, then keep routes and heartbeats current."""
         if self._pid:
             raise ClientStateError("this client was started before; make a new one")
         self._pid = os.getpid()
@@ -192,7 +192,7 @@ class ClientInstance:
         raise NoNameServerError(f"no name server can be reached: {'; '.join(failures)}")
 
     async def stop(self) -> None:
-        """Say goodbye to all brokers and close every connection. May be called twice."""
+        """Unregister from all brokers and close every connection. May be called twice."""
         if not self._pid or self._is_stopped and not self._stop_once.is_begun:
             return  # not started, or its start failed
         self._is_stopped = True
@@ -218,9 +218,9 @@ class ClientInstance:
         return bool(self._pid) and not self._is_stopped
 
     def check_running(self) -> None:
-        """ClientStateError unless it may be used here and now."""
+        """ClientStateError unless the client can be used now, in this process."""
         if self._pid == os.getpid() and not self._is_stopped and self.tasks.failure is None:
-            return  # every send asks
+            return  # the fast path: called for every send
         if not self._pid:
             raise ClientStateError(ASYNC_NOT_STARTED)
         if self._pid != os.getpid():
@@ -236,14 +236,13 @@ class ClientInstance:
             ) from failure
 
     async def wait_failed(self) -> None:
-        """Wait until a background task fails and raise that; after `stop`, return."""
+        """Wait until a background task fails and raise its error; return after `stop`."""
         await self.tasks.wait_failed()
 
     def every(
         self, interval_ms: int, work: Callable[[], Awaitable[None]], name: str, *, first_ms: int | None = None
     ) -> None:
-        """Do `work` again and again until `stop`. What a peer does wrong is logged; a bug of ours fails
-        the client."""
+        """Repeat `work` until `stop`. Errors of a peer are logged; any other exception fails the client."""
         self.tasks.start(self._repeat(interval_ms, first_ms, work, name), name)
 
     async def _repeat(
@@ -260,7 +259,7 @@ class ClientInstance:
     # -- routes and name servers -----------------------------------------------------------------
 
     async def refresh_routes(self) -> None:
-        """Ask for the routes of all topics in use; what fails is logged and tried again."""
+        """Refresh the routes of all topics in use; failures are logged and retried."""
         for topic in dict.fromkeys([*self._role.topics(), *self.routes.topics]):
             try:
                 await self.routes.refresh(topic)
@@ -279,7 +278,6 @@ class ClientInstance:
     # -- heartbeat -------------------------------------------------------------------------------
 
     def heartbeat_data(self) -> HeartbeatData:
-        """What brokers are told."""
         return HeartbeatData(
             client_id=self.client_id,
             producer_data_set=[ProducerData(group) for group in self._role.producer_groups()],
@@ -287,7 +285,7 @@ class ClientInstance:
         )
 
     async def heartbeat(self) -> None:
-        """Tell every known broker who we are; slaves only if we consume."""
+        """Send a heartbeat to every known master, and to slaves if the client consumes."""
         data = self.heartbeat_data()
         if not data.producer_data_set and not data.consumer_data_set:
             return
@@ -300,18 +298,18 @@ class ClientInstance:
         await asyncio.gather(*(self._heartbeat_to(address, data) for address in addresses))
 
     def announce(self, address: str, connection: Connection) -> None:
-        """Tell a broker who we are, ahead of anything else over a new connection: it may ask us about what
-        is sent next, long before the next heartbeat."""
+        """Send a heartbeat first over a new connection: the broker may send requests about the next message
+        long before the next regular heartbeat."""
         command = self.api.command(RequestCode.HEART_BEAT, body=encode_body(self.heartbeat_data()))
         try:
             answer = connection.call_nowait(command, self.settings.request_timeout_ms)
         except RemotingError:
-            return  # it is gone already; whoever uses it will hear
+            return  # already closed; its next user gets the error
         answer.add_done_callback(lambda done: self._announced(address, done))
 
     def _announced(self, address: str, answer: Answer) -> None:
         if answer.cancelled() or answer.exception() is not None:
-            return  # the heartbeat will tell
+            return  # the next heartbeat reports it
         if answer.result().code == ResponseCode.SUCCESS:
             self.broker_versions[address] = answer.result().version
 
@@ -320,7 +318,7 @@ class ClientInstance:
             self.broker_versions[address] = await self.api.heartbeat(address, data)
             self._unreachable.discard(address)
         except KourouError as error:
-            # Told once: routes forget a broker that is gone.
+            # Logged once: routes forget a broker that is gone.
             level = logging.DEBUG if address in self._unreachable else logging.WARNING
             self._unreachable.add(address)
             _log.log(level, "%s: heartbeat to %s: %s", self.client_id, address, error)

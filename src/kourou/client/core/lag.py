@@ -1,12 +1,12 @@
-"""Lag: how far behind a consumer is, as a message it just got shows.
+"""Lag: how far behind a consumer is, judged by the message it has just received.
 
-Recipe: skip unimportant messages when far behind. A consumer that has fallen behind by more than it can
-ever make up for may let go of what is worthless when late, and stays a member of its group:
+Recipe: skip unimportant messages when far behind. A consumer that cannot catch up may drop messages that are
+worthless when late, and stay a member of its group:
 
     def on_price(message):
         behind = lag(message)
         if behind.messages > 100_000 or behind.ms > 60_000:
-            return ConsumeResult.SUCCESS    # an old price: a newer one is on its way
+            return ConsumeResult.SUCCESS    # an old price: a newer one follows
         show(message.body)
         return ConsumeResult.SUCCESS
 
@@ -24,7 +24,7 @@ from kourou.protocol.message import MessageExt
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far behind. `messages`: so many more were in the queue when this one was pulled; `ms`: so long
+    """How far behind. `messages`: how many followed in the queue when this one was pulled; `ms`: how long
     ago it was stored."""
 
     messages: int
@@ -34,8 +34,8 @@ class Lag:
 def lag(message: MessageExt, *, now_ms: int | None = None) -> Lag:
     """How far behind the consumer of `message` is.
 
-    `ms` compares the broker's clock with ours. Of a message that was not pulled from a queue (a reply, the
-    answer to a query) only `ms` is known; `messages` is 0.
+    `ms` compares the broker's clock with the local one. For a message that was not pulled from a queue (a
+    reply, the result of a query) `messages` is 0.
     """
     if now_ms is None:
         now_ms = time.time_ns() // 1_000_000

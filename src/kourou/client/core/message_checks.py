@@ -1,8 +1,8 @@
-"""Checks before anything is sent: what no broker would take is refused here, with the reason.
+"""Checks before anything is sent: what no broker would accept is rejected here, with the reason.
 
-What a Message checks itself when it is made (characters of the topic, reserved and blank properties)
-is looked at again where the answer depends on who sends, or where it could change since.
-Not here: which names and limits there are (protocol/names.py, protocol/properties.py).
+What a Message checks when it is created (characters of the topic, reserved and blank properties) is checked
+again where the result depends on the sender, or may have changed since.
+Not here: the names and limits themselves (protocol/names.py, protocol/properties.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kourou.protocol.properties import (
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """A broker's default too (`maxMessageSize`)."""
-# No character takes more bytes than this in UTF-8: shorter text need not be encoded to be measured.
+# No character has more bytes in UTF-8: short text need not be encoded to be measured.
 _MAX_CHARACTER_BYTES: Final = 4
 
 
@@ -46,7 +46,7 @@ def check_user_property(name: str, value: str) -> None:
 
 
 def check_message(message: Message, *, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
-    """MessageRefusedError if no broker would take the topic or the body."""
+    """MessageRefusedError if no broker would accept the topic or the body."""
     if not isinstance(message, Message):
         raise TypeError(f"send takes a Message, not {type(message).__name__}: Message(topic, body)")
     _refuse(send_topic_problem(message.topic))
@@ -65,7 +65,7 @@ def check_body(topic: str, body: bytes, *, max_message_bytes: int = DEFAULT_MAX_
 
 
 def checked_properties(message: Message) -> str:
-    """The property string to send; MessageRefusedError if it cannot be stored or would be read as another."""
+    """The property string to send; MessageRefusedError if it is too long or could not be read back."""
     try:
         text = encode_properties(message.properties)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Namespace: topics and groups as a client inside a namespace writes them and as brokers know them.
 
 The rules (`ns%topic`, `%RETRY%ns%group`, system names as they are) are protocol/names.py's; here they
-are bound to one client's namespace. A namespace may also hide in the address of the name server:
+are bound to one client's namespace. A namespace may also be part of the name server's address:
 `http://MQ_INST_1234567_abc.example.com:8080` is the namespace `MQ_INST_1234567_abc`.
 """
 
@@ -27,16 +27,16 @@ class Namespace:
     name: str = ""
 
     def wrap(self, resource: str) -> str:
-        """A topic or group as brokers know it; what is inside already stays as it is."""
+        """A topic or group as brokers know it; a name that is already inside stays unchanged."""
         return wrap_namespace(self.name, resource)
 
     def unwrap(self, resource: str) -> str:
-        """A topic or group as its user wrote it; names of other namespaces stay as they are."""
+        """A topic or group as the user wrote it; names of other namespaces stay unchanged."""
         return without_namespace(resource, self.name) if self.name else resource
 
     @classmethod
     def of(cls, name: str | None, namesrv: str = "") -> Namespace:
-        """The one that was asked for, else the one in the name server's address."""
+        """The given namespace, else the one in the name server's address."""
         if name:
             return cls(name)
         found = _INSTANCE.match(namesrv)

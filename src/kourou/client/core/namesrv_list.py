@@ -1,10 +1,10 @@
-"""NamesrvList: where a client's name servers come from, and which one it talks to.
+"""NamesrvList: where a client's name servers come from, and which one it uses.
 
 In this order: what the application gave; `rocketmq.namesrv.addr` of a configuration file; the
 environment's NAMESRV_ADDR; an HTTP address service (`rocketmq.namesrv.domain` and
 `rocketmq.namesrv.domain.subgroup`, in the file or as ROCKETMQ_NAMESRV_DOMAIN and
 ROCKETMQ_NAMESRV_DOMAIN_SUBGROUP). File and service are read again while the client runs.
-A client stays with one server until that fails, as Java's does.
+A client keeps using one server until it fails, as Java's does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class NamesrvList:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All that are known."""
         return tuple(self._addresses)
 
     @property
@@ -64,19 +63,19 @@ class NamesrvList:
         return self._current
 
     def move_on(self, failed: str) -> None:
-        """Use the next one, unless somebody has moved on from `failed` already."""
+        """Use the next one, unless another caller has already moved on from `failed`."""
         if self._current == failed and failed in self._addresses:
             index = self._addresses.index(failed) + 1
             self._current = self._addresses[index % len(self._addresses)]
 
     async def refresh(self) -> None:
-        """Read the list again; one that cannot be read stays as it is. NoNameServerError when there is
-        still none, ConfigError when what the program gave cannot be used."""
+        """Read the list again; on failure the known list is kept. NoNameServerError when there is none yet,
+        ConfigError when an address or file given by the program cannot be used."""
         try:
             found = await self._read()
         except (OSError, ConfigError, RemotingError, ProtocolError) as error:
             if self._settings.namesrv:
-                raise  # given in the program: it never gets better
+                raise  # given in the program: retrying does not help
             if not self._addresses:
                 if self._settings.config_file is not None and isinstance(error, ConfigError):
                     raise
@@ -118,7 +117,7 @@ def _file_text(path: Path) -> str:
 
 
 def _checked(text: str) -> list[str]:
-    # Java's clients take names with and without `http://` in front.
+    # Java's clients accept addresses with and without `http://`.
     addresses = parse_addresses(text.replace("http://", "").replace("https://", ""))
     for address in addresses:
         parse_address(address)

@@ -15,19 +15,20 @@ from kourou.protocol.bodies.route import MASTER_ID
 
 
 class QueueAddresses:
-    """From the routes, and from the name server if they do not know."""
+    """Addresses from the routes, refreshed from the name server where they have none."""
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
         self._registered: set[str] = set()
 
     async def find(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
-        """The address to ask about `queue`, preferably of that broker; NoRouteError when there is none."""
+        """The address for requests about `queue`, preferably of `broker_id`; NoRouteError if there is
+        none."""
         instance = self._instance
         instance.check_running()
         address = instance.routes.any_address(queue.broker_name, broker_id)
         if address is None:
-            # A route from before the broker joined is of no use: ask again.
+            # The route may be older than the broker.
             await instance.routes.refresh(queue.topic)
             address = instance.routes.any_address(queue.broker_name, broker_id)
         if address is None:
@@ -36,7 +37,7 @@ class QueueAddresses:
                 f"the name server knows no broker {queue.broker_name!r} of it; is it running and registered?",
             )
         if address not in self._registered:
-            # A broker takes no offsets of a group that it has not heard of.
+            # A broker rejects offsets of a group that is not registered.
             self._registered.add(address)
             if address not in instance.broker_versions:
                 await instance.heartbeat()
@@ -44,7 +45,7 @@ class QueueAddresses:
 
 
 def time_ms(when: datetime | int) -> int:
-    """A time as RocketMQ counts it; a number is milliseconds already."""
+    """A time in milliseconds since 1970; a number is already in that unit."""
     if isinstance(when, datetime):
         return int(when.timestamp() * 1000)
     if not is_int(when):
@@ -53,7 +54,7 @@ def time_ms(when: datetime | int) -> int:
 
 
 class QueueOffsets:
-    """Offsets of any queue, and how far one group is."""
+    """Offsets of any queue, and the progress of one group."""
 
     def __init__(self, instance: ClientInstance, group: str, addresses: QueueAddresses) -> None:
         self._instance = instance
@@ -61,11 +62,11 @@ class QueueOffsets:
         self._addresses = addresses
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The next offset to be written."""
+        """The offset that the next message will get."""
         return await self._instance.api.max_offset(await self._addresses.find(queue), queue)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The first offset still there."""
+        """The offset of the first message that still exists."""
         return await self._instance.api.min_offset(await self._addresses.find(queue), queue)
 
     async def search(self, queue: MessageQueue, when: datetime | int) -> int:
@@ -74,12 +75,12 @@ class QueueOffsets:
         return await self._instance.api.search_offset(address, queue, time_ms(when))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is; None when it never committed (0 from an Apache 4.9 broker)."""
+        """The committed offset of the group; None when it never committed (0 from an Apache 4.9 broker)."""
         address = await self._addresses.find(queue)
         return await self._instance.api.consumer_offset(address, self._group, queue, only_stored=True)
 
     async def commit(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Set how far the group is; on return the broker has it."""
+        """Commit an offset of the group; on return the broker has it."""
         check_int("queue_offset", queue_offset)
         if queue_offset < 0:
             raise ValueError(f"{queue}: {queue_offset} is not a valid offset to commit")

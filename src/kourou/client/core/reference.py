@@ -1,6 +1,6 @@
-"""docs/client-options.md, made from the options in the code: `python -m kourou.client.core.reference [FILE]`.
+"""docs/client-options.md, generated from the code: `python -m kourou.client.core.reference [FILE]`.
 
-A test compares the file with what this makes.
+A test compares the file with the output.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kourou.client.push.consumer_options import ConsumerOptions
 _INTRODUCTION: Final = """\
 # Options of the Python client
 
-Made from the code by `make docs`; a test keeps it so. All are keyword arguments of the clients, units are \
-in their names, and what RocketMQ calls an option stands in brackets. A mistyped one is refused with the \
-nearest that there is.
+Generated from the code by `make docs`; a test compares them. All options are keyword arguments of the \
+clients. Units are part of their names; RocketMQ's name of an option is in parentheses. A mistyped option is \
+rejected, and the error suggests the nearest one.
 """
 _PARTS: Final[tuple[tuple[str, type[Any]], ...]] = (
     ("Every client", ClientSettings),
@@ -62,7 +62,7 @@ def _default(option: Field[Any]) -> str:
 
 
 def meanings(options: type[Any]) -> dict[str, str]:
-    """The text under each attribute, in one line."""
+    """The docstring of each attribute, as one line."""
     (class_node,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
     assert isinstance(class_node, ast.ClassDef)
     found = {}

@@ -35,7 +35,7 @@ _UNKNOWN: Final = "the name server does not know it; create it with `kourou topi
 def missing_topic_reason(
     topic: str, namesrv: str, brokers: Collection[str], topics: Collection[str], *, to_publish: bool = False
 ) -> str:
-    """Why a topic has no route, with the next step, from the brokers and topics that a name server knows."""
+    """Why a topic has no route, and the next step, given the brokers and topics of a name server."""
     if not brokers:
         return f"no broker is registered with the name server {namesrv}; start one, or check its namesrvAddr"
     is_inner = is_inner_topic(topic)
@@ -48,7 +48,10 @@ def missing_topic_reason(
 
 
 class MissingTopics:
-    """The reasons for topics without a route, as found a moment ago."""
+    """Why topics have no route; each reason is kept for a few seconds, since a program may retry often.
+
+    A name server forgets the topics of a broker that is gone, so a topic may be missing because its broker is
+    down."""
 
     def __init__(self, api: ClientApi) -> None:
         self._api = api
@@ -56,10 +59,11 @@ class MissingTopics:
         self._finding = asyncio.Lock()
 
     async def reason(self, topic: str, *, to_publish: bool = False) -> str:
-        """Why a topic has no route. What cannot be found out is left out."""
-        if is_retry_topic(topic):  # made by the broker a moment after it has heard of the group
+        """Why a topic has no route, as far as it can be determined."""
+        if is_retry_topic(topic):  # created by the broker shortly after the group registers
             return _UNKNOWN
-        # One at a time: of thousands of sends at once the first asks, and the others get its answer.
+        # One at a time: the first of thousands of concurrent sends makes the requests, the others share the
+        # result.
         async with self._finding:
             now = asyncio.get_running_loop().time()
             found_at, reason = self._kept.get((topic, to_publish), (0.0, ""))
@@ -88,7 +92,7 @@ _WRITE: Final = PermName.WRITE.value
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """What is known of one topic. `is_provisional`: the topic is not there yet, a send will create it."""
+    """The route of one topic. `is_provisional`: the topic does not exist yet, a send will create it."""
 
     topic: str
     data: TopicRouteData
@@ -98,7 +102,7 @@ class TopicRoute:
 
     @property
     def is_order_topic(self) -> bool:
-        """Whether the name server fixes its queues, so that order survives a broker's death."""
+        """Whether the name server fixes its queues, so that order survives the loss of a broker."""
         return bool(self.data.order_topic_conf)
 
 
@@ -141,14 +145,14 @@ class Routes:
         self._default_topic_queue_nums = default_topic_queue_nums
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, dict[int, str]] = {}
-        # Those that no topic led to.
+        # Brokers known from the cluster, not from the route of a topic.
         self._without_topic: set[str] = set()
         self._missing = MissingTopics(api)
         self._fetching: dict[tuple[str, bool], asyncio.Task[TopicRoute | None]] = {}
 
     @property
     def topics(self) -> list[str]:
-        """Every topic that was asked for."""
+        """Every topic whose route was requested."""
         return list(self._routes)
 
     @property
@@ -157,12 +161,12 @@ class Routes:
         return self._brokers
 
     def known(self, topic: str) -> TopicRoute | None:
-        """The route as it is known; nobody is asked."""
+        """The known route, without a request."""
         return self._routes.get(topic)
 
     async def get(self, topic: str, *, to_publish: bool = False) -> TopicRoute:
-        """The route of a topic, asked for if it is not known. To publish, one that does not exist gets
-        the queues it would be created with. NoRouteError when there is none."""
+        """The route of a topic, requested if it is not known. To publish, a topic that does not exist gets
+        the queues that it would be created with. NoRouteError when there is no route."""
         route = self._routes.get(topic)
         if route is None or (to_publish and not route.publish_queues):
             route = await self.refresh(topic, to_publish=to_publish)
@@ -170,25 +174,25 @@ class Routes:
             raise NoRouteError(topic, await self._missing.reason(topic, to_publish=to_publish))
         if to_publish and not route.publish_queues:
             raise NoRouteError(
-                topic, "no broker of it may be written to (no master there, or no write permission)"
+                topic, "none of its brokers can be written to (no master, or no write permission)"
             )
         return route
 
     async def refresh(self, topic: str, *, to_publish: bool = False) -> TopicRoute | None:
-        """Ask again. Who asks at the same time shares the answer; a route that is gone is forgotten."""
+        """Request the route again. Concurrent callers share the response; a route that is gone is removed."""
         key = topic, to_publish
         task = self._fetching.get(key)
         if task is None:
             task = asyncio.ensure_future(self._fetch(topic, to_publish=to_publish))
             self._fetching[key] = task
             task.add_done_callback(partial(self._fetched, key))
-        # Shielded: one who gives up must not take the answer from the others.
+        # Shielded: a caller that is cancelled must not cancel the request for the others.
         return await asyncio.shield(task)
 
     def _fetched(self, key: tuple[str, bool], task: asyncio.Task[TopicRoute | None]) -> None:
         del self._fetching[key]
         if not task.cancelled():
-            task.exception()  # seen, though everybody who asked may have given up
+            task.exception()  # retrieved, since all callers may have been cancelled
 
     async def _fetch(self, topic: str, *, to_publish: bool) -> TopicRoute | None:
         data = await self._api.topic_route(topic)
@@ -218,14 +222,14 @@ class Routes:
         return topic_route(topic, data, is_provisional=True)
 
     async def add_all_brokers(self) -> None:
-        """Know every broker that the name server knows, without a topic that leads there."""
+        """Add every broker that the name server knows, whether or not a topic in use is there."""
         brokers = (await self._api.cluster_info()).broker_addr_table
         self._without_topic = set(brokers)
         for broker_name, broker in brokers.items():
             self._brokers[broker_name] = dict(broker.broker_addrs)
 
     def forget_missing_brokers(self) -> None:
-        """Drop the brokers that no route names any more."""
+        """Remove the brokers that are no longer in any route."""
         named = {broker.broker_name for route in self._routes.values() for broker in route.data.broker_datas}
         named |= self._without_topic
         for broker_name in [name for name in self._brokers if name not in named]:
@@ -234,11 +238,11 @@ class Routes:
     # -- addresses -------------------------------------------------------------------------------
 
     def master(self, broker_name: str) -> str | None:
-        """The address of a broker that takes messages."""
+        """The address of a broker's master."""
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def any_address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-        """An address to read from: the asked one, else the next slave, else any."""
+        """An address to read from: that of `broker_id`, else the next slave, else any."""
         addresses = self._brokers.get(broker_name)
         if not addresses:
             return None
@@ -249,7 +253,7 @@ class Routes:
         return next(iter(addresses.values()))
 
     def any_of_topic(self, topic: str) -> str | None:
-        """A broker of the topic, a master if there is one: for questions that any of them can answer."""
+        """A broker of the topic, a master if there is one: for requests that any of them can answer."""
         route = self._routes.get(topic)
         brokers: list[BrokerData] = [] if route is None else route.data.broker_datas
         masters = [b.broker_addrs[MASTER_ID] for b in brokers if MASTER_ID in b.broker_addrs]

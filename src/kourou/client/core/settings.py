@@ -52,7 +52,7 @@ def _options_of(options: type[Any]) -> list[str]:
 
 
 def _shown(default: object) -> str:
-    """The default as it can be written; of an object without such a form its type."""
+    """The default as source text; the type for an object that has none."""
     if isinstance(default, enum.Enum):
         return f"{type(default).__name__}.{default.name}"
     return f"{type(default).__name__}()" if repr(default).startswith("<") else repr(default)
@@ -74,7 +74,7 @@ def check_hooks(hooks: object, kind: type) -> None:
                 )
             if inspect.iscoroutinefunction(method):
                 raise TypeError(
-                    f"{type(hook).__name__}.{name} is async and would not be awaited; make it plain"
+                    f"{type(hook).__name__}.{name} is async and would not be awaited; make it a sync method"
                 )
 
 
@@ -103,34 +103,34 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Where a client connects to, who it is, and how long it waits."""
+    """Where a client connects to, its identity, and its timeouts."""
 
     namesrv: str | Sequence[str] | None = None
     """`host:port`, several as a list or separated by `;`; None: from file, environment or address service."""
     config_file: str | Path | None = None
     """A properties file with RocketMQ's keys (`rocketmq.namesrv.addr` …)."""
     instance_name: str | None = None
-    """Tells clients of one machine apart (`instanceName`); made from process and number if not given."""
+    """Distinguishes clients on one machine (`instanceName`); None: generated from process id and a number."""
     unit_name: str | None = None
     """The unit of a cluster that is split into units (`unitName`)."""
     client_ip: str | None = None
-    """What brokers and tools are told (`clientIP`); found out if not given."""
+    """The address that brokers and tools show (`clientIP`); None: detected."""
     namespace: str | None = None
-    """Put in front of every topic and group on the wire (`namespace`)."""
+    """Prefix of every topic and group on the wire (`namespace`)."""
     credentials: Credentials | None = None
     """`Credentials(access_key, secret_key)`: every request is signed."""
     tls: bool | ClientTlsConfig = False
-    """True: encrypted, any certificate is trusted, as Apache's default is."""
+    """True: encrypted, any certificate is accepted, as by default in Apache's client."""
     connect_timeout_ms: int = 3_000
     """For one attempt to connect."""
     request_timeout_ms: int = 3_000
-    """Of routes, heartbeats and the like (`mqClientApiTimeout`)."""
+    """For requests such as routes and heartbeats (`mqClientApiTimeout`)."""
     start_timeout_ms: int = 10_000
-    """For `start`: a name server has to answer by then."""
+    """For `start`: a name server has to respond within this time."""
     poll_namesrv_interval_ms: int = 30_000
-    """How often routes are asked for again (`pollNameServerInterval`)."""
+    """How often routes are refreshed (`pollNameServerInterval`)."""
     heartbeat_interval_ms: int = 30_000
-    """How often brokers are told that the client is there (`heartbeatBrokerInterval`)."""
+    """How often heartbeats are sent to brokers (`heartbeatBrokerInterval`)."""
     _number: int = field(default_factory=lambda: next(_numbers), repr=False)
 
     def __post_init__(self) -> None:
@@ -144,8 +144,8 @@ class ClientSettings:
                 raise ValueError(f"{name}_timeout_ms is a number of milliseconds above 0")
 
     def client_id(self, *, is_shared: bool = False) -> str:
-        """Who this client is to brokers: `ip@instance`, with the unit. A `shared` one is the same after
-        a restart; others are told apart by process and number."""
+        """The id that brokers know: `ip@instance`, with the unit. A shared id is the same after a restart;
+        other ids contain process id and a number."""
         instance = self.instance_name or DEFAULT_INSTANCE
         if instance == DEFAULT_INSTANCE and not is_shared:
             instance = f"{os.getpid()}#{self._number}"
@@ -153,7 +153,6 @@ class ClientSettings:
         return "@".join(words)
 
     def remoting_config(self) -> RemotingClientConfig:
-        """How connections are made."""
         tls = self.tls if isinstance(self.tls, ClientTlsConfig) else ClientTlsConfig(enable=self.tls)
         return RemotingClientConfig(
             connect_timeout_ms=self.connect_timeout_ms,
@@ -165,8 +164,8 @@ class ClientSettings:
 def split_options(
     keywords: Mapping[str, Any], options_type: type[OptionsT], whose: str
 ) -> tuple[OptionsT, ClientSettings]:
-    """A client's own options, and where to connect. TypeError names a keyword that nobody knows, and the one
-    that was probably meant."""
+    """A client's own options, and the common settings. TypeError names an unknown keyword, and the one that
+    was probably meant."""
     own = {option.name for option in fields(options_type)}  # type: ignore[arg-type]
     check_option_names(keywords, own, options_type, whose)
     options = {name: given for name, given in keywords.items() if name in own}
@@ -177,7 +176,7 @@ def split_options(
 def check_option_names(
     keywords: Iterable[str], own: Iterable[str], options_type: type[Any], whose: str
 ) -> None:
-    """TypeError for a keyword that is neither one of a client's own nor says where to connect."""
+    """TypeError for a keyword that is neither an option of this client nor a common one."""
     names = sorted({*own, *ClientOptions.__annotations__})
     for name in keywords:
         if name not in names:
@@ -187,8 +186,8 @@ def check_option_names(
 
 
 def _option_of_java(name: str, options_type: type[Any]) -> str | None:
-    """The option that RocketMQ calls `name`: each description has RocketMQ's name in brackets."""
-    from kourou.client.core.reference import meanings  # reads source; only on the way to an error
+    """The option that RocketMQ calls `name`: descriptions have RocketMQ's name in parentheses."""
+    from kourou.client.core.reference import meanings  # reads source; needed for errors only
 
     try:
         described = meanings(options_type) | meanings(ClientSettings)
@@ -198,7 +197,7 @@ def _option_of_java(name: str, options_type: type[Any]) -> str | None:
 
 
 def local_ip() -> str:
-    """The address by which this machine goes to others; loopback where it has no other."""
+    """The address of this machine on its default route; loopback if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing: only the route is looked up

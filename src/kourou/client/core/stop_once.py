@@ -19,7 +19,7 @@ _owner: Final[ContextVar[object]] = ContextVar("kourou_handlers_of", default=Non
 
 
 def mark_handlers_of(owner: object) -> None:
-    """This task or thread runs handlers of `owner` from now on."""
+    """Mark this task or thread as one that runs handlers of `owner`."""
     _owner.set(owner)
 
 
@@ -29,7 +29,7 @@ def is_handler_of(owner: object) -> bool:
 
 
 class StopOnce:
-    """One end. `work` is that of the first caller; used on one event loop."""
+    """One stop. `work` is that of the first caller; used on one event loop."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -37,20 +37,19 @@ class StopOnce:
 
     @property
     def is_begun(self) -> bool:
-        """Whether it has begun."""
         return self._task is not None
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Begin unless it has begun; the task, which must not be cancelled."""
+        """Begin unless it has begun; returns the task, which must not be cancelled."""
         if self._task is None:
-            # The end does not run as part of the handler that asks for it.
+            # The stop does not run as part of the handler that requested it.
             context = copy_context()
             context.run(mark_handlers_of, None)
             self._task = asyncio.create_task(work(), name=f"stop {self._name}", context=context)
         return self._task
 
     async def wait(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin unless it has begun, and wait for it; what it raises is raised in each waiter."""
+        """Begin unless it has begun, and wait for it; its exception is raised in each waiter."""
         await asyncio.shield(self.begin(work))
 
 
@@ -59,8 +58,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def signals_call(work: Callable[[], object]) -> Iterator[None]:
-    """Within it the first SIGTERM or Ctrl-C calls `work`, on the loop; those that follow do what they did
-    before, and so do all afterwards. Only in the main thread, where Python hears of signals."""
+    """Inside the block the first SIGTERM or Ctrl-C calls `work`, on the loop; then, and after the block, the
+    previous handlers are in place again. Only in the main thread, where Python handles signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -70,7 +69,7 @@ def signals_call(work: Callable[[], object]) -> Iterator[None]:
         while taken:
             number, before = taken.popitem()
             asyncio.get_running_loop().remove_signal_handler(number)
-            # None: a handler that was not set from Python, and cannot be set back from there.
+            # None: a handler that was not installed from Python, and cannot be restored from it.
             signal.signal(number, signal.SIG_DFL if before is None else before)
 
     def on_signal() -> None:
@@ -80,7 +79,7 @@ def signals_call(work: Callable[[], object]) -> Iterator[None]:
     try:
         for number in _SIGNALS:
             before = signal.getsignal(number)
-            if before is signal.SIG_IGN:  # as under nohup: whoever started us does not want it
+            if before is signal.SIG_IGN:  # as under nohup: to be ignored
                 continue
             try:
                 asyncio.get_running_loop().add_signal_handler(number, on_signal)

@@ -1,9 +1,9 @@
 """Allocation strategies: which queues of a topic each consumer of a group takes.
 
-Every consumer computes its own share, so all must come to shares that fit together: the results are
-those of Apache's Java client, queue for queue, and Java consumers may share a group with ours. Callers
-hand in both lists in order: queues by topic, broker name and queue id (how MessageQueue compares), ids
-as text. Not here: when shares are computed and what a change leads to (the rebalance).
+Every consumer computes its own share, so the shares must be consistent: the results equal those of Apache's
+Java client, queue for queue, and Java consumers may be in the same group. Callers pass both lists sorted:
+queues by topic, broker name and queue id (the order of MessageQueue), ids as text.
+Not here: when shares are computed and how a change is applied (rebalance.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROOM_SEPARATOR: Final = "@"
 
 
 class AllocateStrategy(Protocol):
-    """Gives each consumer its share. `name` is what a 5.x broker is told to compute it by."""
+    """Computes the share of each consumer. `name` identifies the strategy to a 5.x broker."""
 
     @property
     def name(self) -> str:
@@ -31,15 +31,15 @@ class AllocateStrategy(Protocol):
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id`; empty where it is not among `client_ids`.
+        """The share of `client_id`; empty if it is not among `client_ids`.
 
-        ValueError where there are no queues or no ids: then nobody knows enough to share.
+        ValueError if there are no queues or no ids.
         """
         ...
 
 
 def check_strategy(strategy: object) -> None:
-    """TypeError for what is no strategy, with those that there are."""
+    """TypeError for an object that is not a strategy; the message lists the known ones."""
     name, allocate = getattr(strategy, "name", None), getattr(strategy, "allocate", None)
     if isinstance(name, str) and callable(allocate) and not isinstance(strategy, type):
         return
@@ -51,14 +51,13 @@ def check_strategy(strategy: object) -> None:
 
 
 class AllocateAveragely:
-    """Neighbouring queues together, the first consumers one more each where it does not come out even."""
+    """Contiguous ranges of queues; the first consumers get one more each if the division leaves a rest."""
 
     name: Final = "AVG"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id`."""
         index = _index_of(group, client_id, queues, client_ids)
         if index is None:
             return []
@@ -68,22 +67,21 @@ class AllocateAveragely:
 
 
 class AllocateAveragelyByCircle:
-    """One queue to each consumer in turn, as cards are dealt."""
+    """Round robin: one queue to each consumer in turn."""
 
     name: Final = "AVG_BY_CIRCLE"
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id`."""
         index = _index_of(group, client_id, queues, client_ids)
         return [] if index is None else list(queues[index :: len(client_ids)])
 
 
 class AllocateByConfig:
-    """Always the queues this consumer was configured with, whoever else is there.
+    """Always the configured queues, whatever the other consumers have.
 
-    Nothing keeps two consumers from having the same queue, or a queue from having none.
+    Two consumers may have the same queue, and a queue may have no consumer.
     """
 
     name: Final = "CONFIG"
@@ -94,14 +92,13 @@ class AllocateByConfig:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The configured queues."""
         return list(self._queues)
 
 
 class AllocateByMachineRoom:
-    """Only queues in the given machine rooms: those of brokers named `room@name`, shared averagely.
+    """Only queues in the given machine rooms: those of brokers named `room@name`, divided evenly.
 
-    Queues in other rooms go to nobody.
+    Queues in other rooms are not assigned.
     """
 
     name: Final = "MACHINE_ROOM"
@@ -112,13 +109,12 @@ class AllocateByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id`."""
         index = _index_of(group, client_id, queues, client_ids)
         if index is None:
             return []
         here = [queue for queue in queues if machine_room(queue) in self._rooms]
         size, rest = divmod(len(here), len(client_ids))
-        # What is left over is at the end, and goes one each to the first consumers.
+        # The rest is at the end; the first consumers get one each.
         left_over = here[size * len(client_ids) :]
         return here[size * index : size * (index + 1)] + left_over[index : index + 1]
 
@@ -130,9 +126,9 @@ def machine_room(queue: MessageQueue) -> str | None:
 
 
 class AllocateMachineRoomNearby:
-    """Queues to consumers in the same room, by the inner strategy; rooms without consumers to all.
+    """Queues to consumers in the same room, by the inner strategy; queues of rooms without consumers to all.
 
-    `queue_room` and `client_room` say where a queue's broker and a consumer are.
+    `queue_room` and `client_room` return the room of a queue's broker and of a consumer.
     """
 
     def __init__(
@@ -153,7 +149,6 @@ class AllocateMachineRoomNearby:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id`."""
         if _index_of(group, client_id, queues, client_ids) is None:
             return []
         queues_by_room = _by_room(queues, self._queue_room, "queue")
@@ -178,9 +173,9 @@ def _by_room(items: Sequence[T], room_of: Callable[[T], str], kind: str) -> dict
 
 
 class AllocateConsistentHash:
-    """Each queue to the next consumer on a ring of hashes: when one comes or goes, few queues move.
+    """Each queue to the next consumer on a ring of hashes: few queues move when the group changes.
 
-    The price: shares differ in size, and a consumer may get none.
+    In exchange, shares differ in size, and a consumer may get none.
     """
 
     name: Final = "CONSISTENT_HASH"
@@ -193,7 +188,6 @@ class AllocateConsistentHash:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id`."""
         if _index_of(group, client_id, queues, client_ids) is None:
             return []
         ring = {
@@ -221,19 +215,19 @@ def _next_place(places: list[int], key: str) -> int:
 
 
 def _ring_hash(key: str) -> int:
-    # For spreading only: any peer may know it.
+    # For distribution, not for security.
     return int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
 def _queue_key(queue: MessageQueue) -> str:
-    # The text that Java prints for a queue is what it hashes.
+    # Java hashes the queue's toString().
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 
 def _index_of(
     group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> int | None:
-    """Where `client_id` stands among all; None where it is not known yet."""
+    """The position of `client_id` in the list; None if it is not registered yet."""
     if not client_id or not queues or not client_ids:
         raise ValueError(
             f"group {group!r}: nothing to share out: client id {client_id!r}, "

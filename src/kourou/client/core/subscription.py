@@ -23,20 +23,19 @@ _log = logging.getLogger(__name__)
 ExpressionType = Literal["TAG", "SQL92"]
 
 
-# A comma or an operator before a blank: it says more about what was meant.
+# A comma or an operator is found before a blank: it is the better hint at the mistake.
 _UNLIKELY_IN_TAG: Final = re.compile(r"[,<>=]|\s(?!.*[,<>=])")
 _tags_of: Final = PropertyFinder([MessageConst.PROPERTY_TAGS])
 
 
 def now_ms() -> int:
-    """The time of day."""
     return time.time_ns() // 1_000_000
 
 
 def subscription_data(
     topic: str, expression: str = SUB_ALL, expression_type: ExpressionType = "TAG"
 ) -> SubscriptionData:
-    """A subscription as brokers are told it; ValueError for one that selects nothing by accident.
+    """A subscription as it is sent to brokers; ValueError for one that selects nothing by accident.
 
     >>> subscription_data("TopicTest", "TagA || TagB").tags_set
     ['TagA', 'TagB']
@@ -61,7 +60,7 @@ def subscription_data(
 
 
 def warn_of_unlikely_tags(topic: str, data: SubscriptionData) -> None:
-    """Log each tag that was probably meant as a list or as a condition; it is valid, but matches nothing."""
+    """Log each tag that was probably meant as a list or a condition: it is valid, but unlikely to match."""
     for tag in data.tags_set:
         if found := _UNLIKELY_IN_TAG.search(tag):
             _log.warning(
@@ -75,16 +74,16 @@ def warn_of_unlikely_tags(topic: str, data: SubscriptionData) -> None:
 
 @dataclass(slots=True)
 class Subscription:
-    """One topic's subscription and handler; None for the retry topic, whose messages belong to others."""
+    """A topic's subscription and handler; None for the retry topic, whose messages belong to other topics."""
 
     data: SubscriptionData
     handler: Handler | None
     keeps: Callable[[list[MessageExt]], list[MessageExt]]
-    """Leaves the messages that are wanted: the broker knows tags only by a hash."""
+    """Filters messages by tag once more: the broker compares only hashes of tags."""
 
     @classmethod
     def of(cls, data: SubscriptionData, handler: Handler | None) -> Subscription:
-        """The subscription for what brokers are told."""
+        """The subscription for `data`, which is sent to brokers."""
         tags = frozenset(data.tags_set)
         return cls(data, handler, (lambda messages: _with_tags(messages, tags)) if tags else _all_of)
 
@@ -94,7 +93,7 @@ def _all_of(messages: list[MessageExt]) -> list[MessageExt]:
 
 
 def _with_tags(messages: list[MessageExt], tags: frozenset[str]) -> list[MessageExt]:
-    # Found in the bytes: to decode all properties would cost more than the rest of a delivery.
+    # Searched in the bytes: decoding all properties would cost more than the rest of a delivery.
     values = _tags_of.values
     return [
         message
@@ -104,25 +103,25 @@ def _with_tags(messages: list[MessageExt], tags: frozenset[str]) -> list[Message
 
 
 def subscription_refused(data: SubscriptionData, address: str, error: ResponseError) -> ClientError:
-    """What to tell who subscribed with an expression that a broker does not take."""
+    """The error for an expression that a broker rejects."""
     if error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
         next_step = "correct the expression"
     else:
         next_step = "enablePropertyFilter=true at the broker allows SQL92"
     return ClientError(
-        f"topic {data.topic!r}: broker {address} does not take {data.expression_type} "
+        f"topic {data.topic!r}: broker {address} rejects {data.expression_type} "
         f"{data.sub_string!r}: {error.remark} (code {error.code}); {next_step}"
     )
 
 
 class Subscriptions:
-    """Who handles which topic. Topics are as brokers know them, with the namespace."""
+    """The handler of each topic. Topics are as brokers know them, with the namespace."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, Subscription] = {}
         self._handlers: dict[str, Handler] = {}
         self.is_new = True
-        """Whether nothing was ever subscribed to."""
+        """Whether nothing has been subscribed to yet."""
 
     def add(self, shown_topic: str, subscription: Subscription) -> None:
         """Add a topic, or replace its subscription. `shown_topic` is the user's name."""
@@ -141,7 +140,6 @@ class Subscriptions:
             self._handlers[shown_topic] = subscription.handler
 
     def remove(self, shown_topic: str, topic: str) -> None:
-        """Take a topic away."""
         self._by_topic.pop(topic, None)
         self._handlers.pop(shown_topic, None)
 
@@ -150,25 +148,23 @@ class Subscriptions:
         return self._by_topic.get(topic)
 
     def handler(self, shown_topic: str) -> Handler | None:
-        """Who handles messages of a topic. A retried one whose topic is not subscribed to any more goes to
-        the only handler there is, as it would in Java; with several, nobody can tell whose it is."""
+        """The handler of a topic. A retry whose topic is no longer subscribed to goes to the only handler,
+        as in Java; None if there are several."""
         found = self._handlers.get(shown_topic)
         if found is None and len(set(self._handlers.values())) == 1:
             found = next(iter(self._handlers.values()))
         return found
 
     def touch(self, topic: str) -> None:
-        """Make the subscription newer than the broker's copy, so that it takes over the next heartbeat's."""
+        """Make the subscription newer than the broker's copy, so that the next heartbeat replaces that."""
         if (subscription := self._by_topic.get(topic)) is not None:
             subscription.data.sub_version = now_ms()
 
     @property
     def topics(self) -> list[str]:
-        """All topics."""
         return list(self._by_topic)
 
     def data(self) -> list[SubscriptionData]:
-        """As brokers are told."""
         return [subscription.data for subscription in self._by_topic.values()]
 
     def __iter__(self) -> Iterator[Subscription]:

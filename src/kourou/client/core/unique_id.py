@@ -1,9 +1,9 @@
-"""UniqueIds: the ids that this process gives its messages, as Apache's Java client makes them.
+"""UniqueIds: the ids of messages sent by this process, in the format of Apache's Java client.
 
-The layout is in protocol/message_id.py. Where Java has the hash of its class loader there is a number
-drawn at random here: containers share addresses and process ids, and two ids must differ all the same.
-After a fork, parent and child go on with different ids.
-Not here: taking ids apart (protocol/message_id.py: parse_unique_id).
+The layout is in protocol/message_id.py. In place of Java's class loader hash there is a random number:
+containers share addresses and process ids, and their ids must still differ. After a fork, parent and child
+generate different ids.
+Not here: parsing ids (protocol/message_id.py: parse_unique_id).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _known: Final[weakref.WeakSet[UniqueIds]] = weakref.WeakSet()
 
 
 class UniqueIds:
-    """Makes unique ids; any thread may ask for one.
+    """Generates unique ids; thread-safe.
 
     >>> ids = UniqueIds(ip="127.0.0.1")
     >>> first, second = ids.next_id(), ids.next_id()
@@ -44,17 +44,17 @@ class UniqueIds:
         _known.add(self)
 
     def next_id(self) -> str:
-        """An id that no other message has: 32 characters, 56 with an IPv6 address."""
+        """A new unique id: 32 characters, 56 with an IPv6 address."""
         now_ms = self._now_ms()
         if now_ms != self._head_ms:
-            # All but the counter is the same for a millisecond, and costs more than the rest of an id.
+            # Everything but the counter is constant for a millisecond, and expensive to compute.
             self._head = self._generate()[:-_COUNTER_CHARS]
             self._head_ms = now_ms
         number = next(self._counter)
         return self._head + _BYTES_IN_HEX[number >> 8 & 0xFF] + _BYTES_IN_HEX[number & 0xFF]
 
     def _begin(self) -> None:
-        """Start over as the process that this is now."""
+        """Start over for the current process."""
         self._generate = UniqueIdGenerator(
             ip=self._ip, pid=os.getpid(), class_loader_hash=secrets.randbits(32), now_ms=self._now_ms
         )
@@ -65,7 +65,7 @@ class UniqueIds:
 
 @cache
 def shared_unique_ids() -> UniqueIds:
-    """The one that all clients of this process share."""
+    """The generator that all clients of this process share."""
     return UniqueIds()
 
 

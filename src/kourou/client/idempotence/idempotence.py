@@ -1,15 +1,15 @@
-"""@idempotent: a handler that does its work once for each business event, however often it is delivered.
+"""@idempotent: makes a handler do its work once for each business event, however often it is delivered.
 
-A message can come twice because its send was repeated after a lost answer (then under two unique ids),
-because an acknowledgement was lost, or because a queue moved to another consumer. So messages are told
-apart by their business key, and what was done is kept in a store (idempotence_stores.py):
+A message can be delivered twice because its send was repeated after a lost response (then with two unique
+ids), because an acknowledgement was lost, or because a queue moved to another consumer. So messages are
+identified by their business key, and finished keys are kept in a store (idempotence_stores.py):
 
-    new ── claim ──► in progress ── finish ──► done      done: the message is passed over
+    new ── claim ──► in progress ── finish ──► done      done: the message is skipped
      ▲                   │                               in progress: MessageInProgressError, delivered again
-     └──── release ◄─────┘ the handler failed, or its lease ran out because its process died
+     └──── release ◄─────┘ the handler failed, or its lease expired because its process died
 
-Between the handler's last effect and `finish` a crash still repeats the message. Where that must not
-be, the effect and the key go into one transaction of one database: DbApiStore.
+A crash between the handler's last effect and `finish` still repeats the message. To exclude that, put the
+effect and the key into one transaction of one database: DbApiStore.
 Not here: the stores themselves.
 """
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_LEASE_SECONDS: Final = 900.0
 """As long as a handler may take by default (`consumeTimeout`, 15 minutes)."""
-# Room for a line of text in any store; longer keys are hashed.
+# Fits any store; longer keys are hashed.
 _MAX_KEY_CHARACTERS: Final = 250
 
 P = ParamSpec("P")
@@ -44,74 +44,70 @@ C_co = TypeVar("C_co", covariant=True)
 
 
 class KeyedMessage(Protocol):
-    """What is needed of a message: both Message and MessageExt have it."""
+    """The attributes of a message that are used: Message and MessageExt have them."""
 
     topic: str
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The business keys."""
-        ...
+    def keys(self) -> tuple[str, ...]: ...
 
-    def get_property(self, name: str) -> str | None:
-        """One property."""
-        ...
+    def get_property(self, name: str) -> str | None: ...
 
 
 M = TypeVar("M", bound=KeyedMessage)
 
 
 class Claim(enum.Enum):
-    """What a store says to a claim."""
+    """The result of a claim."""
 
     CLAIMED = "claimed"
-    """The key is new, or was left behind: whoever asked may work now."""
+    """The key is new, or its lease has expired: the caller may work now."""
     IN_PROGRESS = "in progress"
-    """Somebody else is at work on it."""
+    """Another handler is working on it."""
     DONE = "done"
     """The work is done."""
 
 
 class IdempotenceStore(Protocol):
-    """Where keys are kept. Any thread may call; what is said here holds across processes if they share it."""
+    """Stores keys. Thread-safe; the guarantees hold across processes that share the store."""
 
     @property
     def is_blocking(self) -> bool:
-        """Whether calls wait for a disk or a peer, and so must stay off the event loop."""
+        """Whether calls block on a disk or a peer, and so must not run on the event loop."""
         ...
 
     def claim(self, key: str, owner: str, lease_seconds: float) -> Claim:
-        """Take `key` for `owner` if it is free, or if the lease of who has it is over. Atomic."""
+        """Claim `key` for `owner` if it is free, or if its lease has expired. Atomic."""
         ...
 
     def finish(self, key: str) -> None:
-        """The work of `key` is done, whoever has it now."""
+        """Mark the work of `key` as done, whatever its owner."""
         ...
 
     def release(self, key: str, owner: str) -> None:
-        """Give `key` back, if `owner` has it still."""
+        """Release `key`, if `owner` still has it."""
         ...
 
 
 class TransactionalStore(Protocol[C_co]):
-    """Keeps the key in the same transaction as the handler's own work."""
+    """Stores the key in the same transaction as the handler's own work."""
 
     def run_once(self, key: str, work: Callable[[C_co], R], is_done: Callable[[R], bool]) -> R | None:
-        """Call `work` with a connection unless `key` is there; commit both, or neither if it is not done."""
+        """Call `work` with a connection unless `key` exists; commit both, or neither if it is not done."""
         ...
 
 
 def business_key(message: KeyedMessage) -> str:
-    """The keys that the message was sent with; NoBusinessKeyError where there are none."""
+    """The keys of the message; NoBusinessKeyError if it has none."""
     if not message.keys:
         raise _no_key(message)
     return KEY_SEPARATOR.join(message.keys)
 
 
 def unique_id_key(message: KeyedMessage) -> str:
-    """The id that the producer's client gave the message.
+    """The unique id that the producer's client gave the message.
 
-    A send that is repeated by the application has another one: this tells deliveries apart, not events.
+    A send that the application repeats has another id: this identifies messages, not business events.
     """
     unique_id = message.get_property(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
     if not unique_id:
@@ -120,7 +116,7 @@ def unique_id_key(message: KeyedMessage) -> str:
 
 
 class HandlerDecorator(Protocol):
-    """Decorates a handler of one message, plain or async."""
+    """Decorates a sync or async handler of one message."""
 
     @overload
     def __call__(
@@ -133,10 +129,10 @@ class HandlerDecorator(Protocol):
 
 
 class TransactionDecorator(Protocol[C_co]):
-    """Decorates a plain handler of one message and a connection."""
+    """Decorates a sync handler of one message and a connection."""
 
     def __call__(self, handler: Callable[[M, C_co], R], /) -> Callable[[M], R | None]:
-        """The handler that a consumer is given."""
+        """The handler for a consumer."""
         ...
 
 
@@ -173,14 +169,14 @@ def idempotent(
     charged for order-1
     >>> charge(Message("Orders", b"{}", keys=["order-1"]))
 
-    The handler may be `async`; then a store that blocks works in threads. If it raises, or returns
-    something else than None or success, the key is given back, so that the next delivery works. Messages
-    that are passed over count as consumed.
+    The handler may be `async`; then a store that blocks is called in threads. If it raises, or returns
+    anything but None or SUCCESS, the key is released, so that the next delivery is handled. Skipped messages
+    count as consumed.
 
-    `key` says what tells messages apart: by default their keys. `scope` tells handlers that share a
-    store apart, and should be the consumer group; by default it is the handler's own name, so that renaming
-    the function forgets what was done. The topic is part of the key as well.
-    A process that dies at work holds a key for `lease_seconds`: longer than any handler takes.
+    `key` returns the business key of a message: by default its keys. `scope` distinguishes handlers that
+    share a store, and should be the consumer group; by default it is the handler's name, so that renaming the
+    function forgets what was done. The topic is part of the stored key as well. A process that dies in a
+    handler holds the key for `lease_seconds`, which must be longer than any handler takes.
     """
     if handler or store is None:
         raise TypeError(
@@ -194,7 +190,7 @@ def idempotent(
             stacklevel=2,
         )
     if lease_seconds <= 0:
-        raise ValueError(f"lease_seconds is {lease_seconds}; a handler needs time to work in")
+        raise ValueError(f"lease_seconds is {lease_seconds}; it must be above 0")
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
         name_of = functools.partial(_stored_key, scope or _name_of(handler), key)
@@ -208,7 +204,7 @@ def idempotent(
 
 
 def means_done(result: object) -> bool:
-    """Whether a handler that returned this will not get the message again."""
+    """Whether a handler that returned `result` has consumed the message."""
     return result is None or result is ConsumeResult.SUCCESS
 
 
@@ -250,7 +246,7 @@ class _Guard:
                 claim = await call(self._store.claim, key, owner, self._lease_seconds)
                 result = await handler(message, *context) if _may_work(key, claim) else None
             except BaseException:
-                # Also where the claim itself was cancelled, and went through all the same.
+                # Also if the claim itself was cancelled, but succeeded nevertheless.
                 await call(self._release, key, owner)
                 raise
             if claim is Claim.CLAIMED:
@@ -269,8 +265,8 @@ class _Guard:
         try:
             self._store.release(key, owner)
         except Exception:
-            # What the handler raised is the news; this only means that the next delivery waits longer.
-            _log.exception("%s: cannot be given back; it is free after %s s", key, self._lease_seconds)
+            # The handler's exception matters more; this only delays the next delivery.
+            _log.exception("%s cannot be released; its lease expires after %s s", key, self._lease_seconds)
 
 
 def _in_transaction(
@@ -281,13 +277,13 @@ def _in_transaction(
     if handler_of(handler).is_async:
         raise TypeError(
             f"{_name_of(handler)} is async, and a database transaction of this store is not; "
-            "make it a plain function, or use another store"
+            "make it a sync function, or use another store"
         )
 
     def handle_once(message: Any) -> Any:
         return store.run_once(name_of(message), lambda connection: handler(message, connection), means_done)
 
-    # Not `wraps`: the consumer's handler takes the message alone.
+    # Not `wraps`: the consumer's handler takes only the message.
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(handler, name) and name != "__annotations__":
             setattr(handle_once, name, getattr(handler, name))
@@ -298,7 +294,7 @@ def _may_work(key: str, claim: Claim) -> bool:
     if claim is Claim.IN_PROGRESS:
         raise MessageInProgressError(key)
     if claim is Claim.DONE:
-        _log.debug("%s was done before; passed over", key)
+        _log.debug("%s is already done; skipped", key)
     return claim is Claim.CLAIMED
 
 
@@ -312,7 +308,7 @@ def _stored_key(scope: str, key: Callable[[Any], str], message: KeyedMessage | l
 
 
 def _own_topic(message: KeyedMessage) -> str:
-    """The topic that the message was sent to: a retry is the same message."""
+    """The topic that the message was sent to, for a retry too."""
     if is_retry_topic(message.topic) or is_dlq_topic(message.topic):
         return message.get_property(MessageConst.PROPERTY_RETRY_TOPIC) or message.topic
     return message.topic
@@ -339,7 +335,7 @@ async def _at_once(function: Callable[..., R], *args: object) -> R:
 
 
 async def _in_thread(function: Callable[..., R], *args: object) -> R:
-    """Call in a thread. A cancellation takes effect when the thread has ended: it cannot be stopped."""
+    """Call in a thread. A cancellation takes effect when the call has returned."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *args))
     try:
         return await asyncio.shield(work)

@@ -1,13 +1,13 @@
 """DbApiStore: keys of @idempotent in a table of the database that the handler itself works on.
 
-Key and work are one transaction: both are there, or neither, whatever crashes when. It takes any driver
-that follows DB-API 2 (PEP 249); two deliveries at once are kept apart by the table's primary key.
+Key and work are one transaction: both are stored, or neither, whenever a crash happens. It works with any
+DB-API 2 driver (PEP 249); the table's primary key serialises concurrent deliveries.
 
     CREATE TABLE kourou_idempotence (
         key_hash CHAR(64) PRIMARY KEY, message_key VARCHAR(255) NOT NULL, done_ms BIGINT NOT NULL)
 
-The hash is what counts: databases differ in whether `A` and `a` are the same text, and messages do not.
-Not here: stores for handlers whose work is elsewhere (idempotence_stores.py).
+The hash is the key: some databases compare text without case.
+Not here: stores for handlers whose work is not in a database (idempotence_stores.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 _COLUMNS: Final = ("key_hash", "message_key", "done_ms")
 _SHOWN_CHARACTERS: Final = 255
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-# PEP 249's ways to write parameters: what stands for column number n, named so.
+# PEP 249's parameter styles: the marker of the column with a number and a name.
 _MARKERS: Final[dict[str, Callable[[int, str], str]]] = {
     "qmark": lambda number, name: "?",
     "numeric": lambda number, name: f":{number}",
@@ -45,15 +45,15 @@ class Connection(Protocol):
         ...
 
     def commit(self) -> Any:
-        """End the transaction and keep it."""
+        """Commit the transaction."""
         ...
 
     def rollback(self) -> Any:
-        """End the transaction and undo it."""
+        """Roll back the transaction."""
         ...
 
     def close(self) -> Any:
-        """Close the connection, or give it back to its pool."""
+        """Close the connection, or return it to its pool."""
         ...
 
 
@@ -61,7 +61,7 @@ ConnectionT = TypeVar("ConnectionT", bound=Connection)
 
 
 class DbApiStore(Generic[ConnectionT]):
-    """Keys beside the handler's own rows. The handler gets the connection, and leaves commit to the store.
+    """Keys beside the handler's own rows. The handler gets the connection; the store commits.
 
     >>> import sqlite3, tempfile
     >>> from kourou import Message
@@ -81,8 +81,8 @@ class DbApiStore(Generic[ConnectionT]):
     >>> shop.close()
     >>> folder.cleanup()
 
-    `connect` is called for each message and its connection closed afterwards, which for a pool means given
-    back. It must not commit by itself. `paramstyle` is the driver's; it is looked up where it can be.
+    `connect` is called for each message, and its connection closed afterwards, which returns a pooled one. It
+    must not use autocommit. `paramstyle` is the driver's; it is detected if possible.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class DbApiStore(Generic[ConnectionT]):
         self._now = now
 
     def create_table(self) -> None:
-        """Create the table unless it is there. Who lacks the rights has it created as the head of
-        this module shows."""
+        """Create the table unless it exists. Without the permission, have it created by the statement at the
+        head of this module."""
         self._execute_alone(
             f"CREATE TABLE IF NOT EXISTS {self._table} (key_hash CHAR(64) PRIMARY KEY, "
             "message_key VARCHAR(255) NOT NULL, done_ms BIGINT NOT NULL)"
         )
 
     def forget_older_than(self, seconds: float) -> None:
-        """Delete the keys of work that was done longer ago: more than any message is kept for."""
-        # A number of our own making needs no parameter, and parameters differ between drivers.
+        """Delete keys that were finished longer ago: choose more than the retention of messages."""
+        # An integer needs no parameter, whose style differs between drivers.
         self._execute_alone(
             f"DELETE FROM {self._table} WHERE done_ms < {int((self._now() - seconds) * 1000)}"
         )
@@ -133,7 +133,7 @@ class DbApiStore(Generic[ConnectionT]):
                 connection.rollback()
             return result
         except BaseException:
-            # The first error is the cause: a connection that broke cannot be rolled back either.
+            # The first error is the cause: a broken connection cannot be rolled back either.
             with contextlib.suppress(Exception):
                 connection.rollback()
             raise
@@ -141,24 +141,24 @@ class DbApiStore(Generic[ConnectionT]):
             connection.close()
 
     def _insert(self, connection: ConnectionT, key: str) -> bool:
-        """Put `key` into the transaction; False where it is there already."""
+        """Insert `key` in the transaction; False if it exists already."""
         paramstyle = self._paramstyle or _paramstyle_of(connection)
         _refuse_autocommit(connection)
         values = (_hash(key), _shown(key), int(self._now() * 1000))
         try:
             connection.cursor().execute(*insert_statement(self._table, paramstyle, values))
         except Exception as error:
-            # Every driver has a class of this name, and none shares it with another. Some raise another one.
+            # Every driver has its own class of this name, and some raise others.
             if any(kind.__name__ == "IntegrityError" for kind in type(error).__mro__):
                 return False
             if self._has(connection, key, paramstyle):
                 return False
-            error.add_note(f"Is the table {self._table} there? DbApiStore.create_table() creates it.")
+            error.add_note(f"Does the table {self._table} exist? DbApiStore.create_table() creates it.")
             raise
         return True
 
     def _has(self, connection: ConnectionT, key: str, paramstyle: str) -> bool:
-        """Whether the key is there, after a statement that failed; False if that cannot be asked either."""
+        """Whether the key exists, after a failed statement; False if that query fails too."""
         marker = _MARKERS[paramstyle](1, _COLUMNS[0])
         parameters: Parameters = {_COLUMNS[0]: _hash(key)} if paramstyle in _BY_NAME else (_hash(key),)
         try:
@@ -179,7 +179,7 @@ class DbApiStore(Generic[ConnectionT]):
 
 
 def insert_statement(table: str, paramstyle: str, values: tuple[Any, ...]) -> tuple[str, Parameters]:
-    """The statement that puts a key into the table, and its parameters, in a driver's style.
+    """The statement that inserts a key, and its parameters, in a driver's style.
 
     >>> insert_statement("t", "pyformat", ("h", "k", 1))[0]
     'INSERT INTO t (key_hash, message_key, done_ms) VALUES (%(key_hash)s, %(message_key)s, %(done_ms)s)'
@@ -191,7 +191,7 @@ def insert_statement(table: str, paramstyle: str, values: tuple[Any, ...]) -> tu
 
 
 def _paramstyle_of(connection: object) -> str:
-    """What the driver's own package says: `sqlite3`, `psycopg2`, `mysql.connector` …"""
+    """The parameter style of the driver's package: `sqlite3`, `psycopg2`, `mysql.connector` …"""
     module = type(connection).__module__
     while module:
         paramstyle = getattr(sys.modules.get(module), "paramstyle", None)
@@ -209,8 +209,8 @@ def _refuse_autocommit(connection: object) -> None:
     is_alone = getattr(connection, "isolation_level", "") is None and hasattr(connection, "in_transaction")
     if is_alone or getattr(connection, "autocommit", None) is True:
         raise ValueError(
-            "the connection commits each statement by itself, so key and work would not be one transaction; "
-            "let connect() return one with autocommit off"
+            "the connection is in autocommit mode, so key and work would not be one transaction; "
+            "let connect() return a connection with autocommit off"
         )
 
 

@@ -1,11 +1,11 @@
 """Stores for @idempotent: in memory, in an SQLite file, in Redis.
 
                  shared by               survives            a message repeats when
-    MemoryStore  threads of one process  nothing             the process ends, or the key fell out
+    MemoryStore  threads of one process  nothing             the process ends, or the key is evicted
     SqliteStore  processes of a machine  a restart           a crash comes after the work, before `finish`
     RedisStore   machines                as much as Redis    the same, or Redis forgets
 
-Where a message must never repeat, see idempotence_database.py.
+For messages that must never repeat, see idempotence_database.py.
 Not here: when a key is claimed, finished and released (idempotence.py).
 """
 
@@ -23,13 +23,14 @@ from typing import Any, Final, Protocol, Self
 from kourou.client.idempotence.idempotence import Claim
 
 DEFAULT_DONE_SECONDS: Final = 7 * 24 * 3600.0
-"""For how long a finished key is remembered: longer than any broker keeps a message by default."""
+"""How long a finished key is kept: longer than a broker keeps messages by default."""
 _DONE: Final = "done"
 _CLAIMS_PER_CLEANING: Final = 1_000
 
 
 class MemoryStore:
-    """Keys of this process: the `max_keys` used last, for `done_seconds`. For tests, and for what may repeat.
+    """Keys in memory: the `max_keys` most recently used, for `done_seconds`. For tests, or if repeats are
+    harmless.
 
     >>> store = MemoryStore()
     >>> store.claim("order-1", "me", 60), store.claim("order-1", "you", 60)
@@ -52,14 +53,14 @@ class MemoryStore:
         self._done_seconds = done_seconds
         self._now = now
         self._lock = threading.Lock()
-        # Key to owner (or done) and the time it is forgotten; last used last.
+        # Key to owner (or done) and expiry; least recently used first.
         self._keys: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def claim(self, key: str, owner: str, lease_seconds: float) -> Claim:
-        """Take `key` for `owner` if it is free."""
+        """Claim `key` for `owner` if it is free."""
         with self._lock:
             now = self._now()
             state, expires = self._keys.get(key, ("", now))
@@ -70,12 +71,12 @@ class MemoryStore:
             return Claim.CLAIMED
 
     def finish(self, key: str) -> None:
-        """The work of `key` is done."""
+        """Mark the work of `key` as done."""
         with self._lock:
             self._put(key, _DONE, self._now() + self._done_seconds)
 
     def release(self, key: str, owner: str) -> None:
-        """Give `key` back, if `owner` has it still."""
+        """Release `key`, if `owner` still has it."""
         with self._lock:
             if self._keys.get(key, ("", 0.0))[0] == owner:
                 del self._keys[key]
@@ -87,7 +88,7 @@ class MemoryStore:
             pass
 
     def _forget_one(self) -> bool:
-        """Forget the finished key that was used longest ago. Those in progress stay: they are few."""
+        """Evict the least recently used finished key. Keys in progress stay: they are few."""
         for key, (state, _) in self._keys.items():
             if state == _DONE:
                 del self._keys[key]
@@ -126,7 +127,7 @@ class SqliteStore:
         self._open()
 
     def claim(self, key: str, owner: str, lease_seconds: float) -> Claim:
-        """Take `key` for `owner` if it is free."""
+        """Claim `key` for `owner` if it is free."""
         now = self._now()
         with self._lock:
             connection = self._connection_here()
@@ -144,7 +145,7 @@ class SqliteStore:
         return Claim.DONE if found == (_DONE,) else Claim.IN_PROGRESS
 
     def finish(self, key: str) -> None:
-        """The work of `key` is done."""
+        """Mark the work of `key` as done."""
         with self._lock:
             self._connection_here().execute(
                 "INSERT OR REPLACE INTO idempotence VALUES (?, ?, ?)",
@@ -152,7 +153,7 @@ class SqliteStore:
             )
 
     def release(self, key: str, owner: str) -> None:
-        """Give `key` back, if `owner` has it still."""
+        """Release `key`, if `owner` still has it."""
         with self._lock:
             self._connection_here().execute(
                 "DELETE FROM idempotence WHERE message_key = ? AND state = ?", (key, owner)
@@ -171,7 +172,7 @@ class SqliteStore:
 
     def _open(self) -> None:
         self._pid = os.getpid()
-        # Without isolation level each statement is a transaction of its own. The lock keeps threads apart.
+        # Without isolation level each statement is a transaction. The lock serialises threads.
         self._connection = sqlite3.connect(
             self._path, timeout=self._busy_timeout_seconds, isolation_level=None, check_same_thread=False
         )
@@ -196,23 +197,19 @@ class SqliteStore:
 
 
 class RedisClient(Protocol):
-    """What is used of `redis.Redis`."""
+    """The methods of `redis.Redis` that are used."""
 
     def set(self, name: str, value: str, *, px: int, nx: bool = False) -> Any:
         """SET name value PX px [NX]."""
         ...
 
-    def get(self, name: str) -> Any:
-        """GET name."""
-        ...
+    def get(self, name: str) -> Any: ...
 
-    def eval(self, script: str, numkeys: int, *keys_and_args: str) -> Any:
-        """EVAL script."""
-        ...
+    def eval(self, script: str, numkeys: int, *keys_and_args: str) -> Any: ...
 
 
 class RedisStore:
-    """Keys in Redis, through the client that is handed in: `RedisStore(redis.Redis(...))`.
+    """Keys in Redis, through the given client: `RedisStore(redis.Redis(...))`.
 
     As safe as that Redis is: one that evicts keys, or loses writes at failover, lets messages repeat.
     """
@@ -221,7 +218,7 @@ class RedisStore:
     RELEASE_SCRIPT: Final = (
         "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
     )
-    """Deletes a key only if it still has the value given: reading and deleting apart would race."""
+    """Deletes a key only if it has the given value: separate reading and deleting would race."""
 
     def __init__(
         self, client: RedisClient, *, prefix: str = "kourou:done:", done_seconds: float = DEFAULT_DONE_SECONDS
@@ -231,20 +228,20 @@ class RedisStore:
         self._done_seconds = done_seconds
 
     def claim(self, key: str, owner: str, lease_seconds: float) -> Claim:
-        """Take `key` for `owner` if it is free."""
+        """Claim `key` for `owner` if it is free."""
         name = self._prefix + key
         if self._client.set(name, owner, px=_ms(lease_seconds), nx=True):
             return Claim.CLAIMED
-        # Redis answers with bytes or, if the client is told to decode, with text.
+        # Redis returns bytes or, with decode_responses, text.
         state = self._client.get(name)
         return Claim.DONE if state in (_DONE, _DONE.encode()) else Claim.IN_PROGRESS
 
     def finish(self, key: str) -> None:
-        """The work of `key` is done."""
+        """Mark the work of `key` as done."""
         self._client.set(self._prefix + key, _DONE, px=_ms(self._done_seconds))
 
     def release(self, key: str, owner: str) -> None:
-        """Give `key` back, if `owner` has it still."""
+        """Release `key`, if `owner` still has it."""
         self._client.eval(self.RELEASE_SCRIPT, 1, self._prefix + key, owner)
 
 

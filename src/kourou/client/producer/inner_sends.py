@@ -1,6 +1,6 @@
-"""InnerSends: the few messages that a consumer sends itself: copies for the retry topic, traces.
+"""InnerSends: the few messages that a consumer sends: copies for the retry topic, traces.
 
-One attempt each, to the topic's queues in turn. What an application sends goes through a producer.
+One attempt each, to the topic's queues in turn. Messages of the application go through a producer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC, CLIENT_INNER_PROD
 from kourou.protocol.properties import encode_properties
 
 _TIMEOUT_MS: Final = 5_000
-# Stored, whatever a flush or a replica did not do in time.
+# Stored, whether or not it was flushed and replicated in time.
 _STORED: Final = frozenset(
     {
         ResponseCode.SUCCESS,
@@ -47,7 +47,7 @@ class InnerSends:
         reconsume_times: int = 0,
         max_reconsume_times: int | None = None,
     ) -> None:
-        """Send once; on return a broker has it. KourouError says why not."""
+        """Send once; on return a broker has stored it. KourouError on failure."""
         queues = (await self._instance.routes.get(topic, to_publish=True)).publish_queues
         queue = queues[next(self._turns) % len(queues)]
         address = self._instance.routes.master(queue.broker_name)

@@ -27,9 +27,9 @@ from kourou.protocol.properties import (
     properties_to_bytes,
 )
 
-# Of an entry of a batch, besides body and properties.
+# Overhead of a batch entry, besides body and properties.
 _ENTRY_BYTES: Final = 22
-# Room for what a message gets before it is sent: its unique id.
+# Reserve for the unique id, which is added before the send.
 _ADDED_BYTES: Final = 80
 _ALONE: Final = (
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -41,7 +41,10 @@ _ALONE: Final = (
 
 
 def plan_batches(messages: Sequence[Message], max_batch_bytes: int) -> list[list[int]]:
-    """The positions in `messages` of those that travel together. A larger message goes alone.
+    """The positions in `messages` of those that share a request. A message larger than the limit goes alone.
+
+    Messages of a batch have the same topic and the same `wait_store_msg_ok`. Delayed messages, replies and
+    messages for a retry topic are sent alone.
 
     >>> a, b = Message("A", b"1"), Message("B", b"2")
     >>> plan_batches([a, b, a], 1000)
@@ -65,9 +68,9 @@ def plan_batches(messages: Sequence[Message], max_batch_bytes: int) -> list[list
 
 
 def entry_bytes(message: Message) -> int:
-    """At most so many bytes a message takes in a batch."""
+    """An upper bound of the bytes that a message takes in a batch."""
     properties = sum(len(name) + len(value) + 2 for name, value in message.properties.items())
-    # Not ASCII takes up to three bytes a character; one too many is better than a batch too large.
+    # Other characters take up to three bytes; an estimate too high is better than a batch too large.
     if not all(value.isascii() and name.isascii() for name, value in message.properties.items()):
         properties *= 3
     return _ENTRY_BYTES + _ADDED_BYTES + len(message.body) + properties
@@ -85,14 +88,14 @@ _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE.value
 _SEND_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2.value
 _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _MESSAGE_TYPE: Final = MessageConst.PROPERTY_MESSAGE_TYPE
-# Text up to this length is short enough in any script: the limit at four bytes a character.
+# Text up to this length is within the limit even at four bytes a character.
 _SHORT_TEXT: Final = MAX_SENT_PROPERTIES_BYTES // 4
-# Topics that were looked at already; a producer with more looks again.
+# Limit of cached topics; others are checked again for each message.
 _MAX_TOPICS: Final = 10_000
 
 
 class Outgoing:
-    """Makes the requests of one producer."""
+    """Builds the requests of one producer."""
 
     def __init__(self, namespace: Namespace, options: ProducerOptions, ids: UniqueIds) -> None:
         self._namespace = namespace
@@ -107,7 +110,7 @@ class Outgoing:
     def request(
         self, message: Message, *, extra: str = "", sys_flag: int = 0, body: bytes | None = None
     ) -> SendRequest:
-        """The request of one message. `body` is its body if that is compressed already."""
+        """The request of one message. `body`: the body, if it is already compressed."""
         topic = self._checked_topic(message)
         uniq_key = self.uniq_key(message)
         if self._instance_id:
@@ -120,7 +123,7 @@ class Outgoing:
             sys_flag |= self._options.compression.sys_flag
         properties = _encoded(message)
         return SendRequest(
-            # Most messages have no type: one look at the text is less than one into the properties.
+            # Most messages have no type: a search in the text is cheaper than a lookup in the properties.
             _code_of(message) if _MESSAGE_TYPE in properties else _SEND,
             topic,
             body,
@@ -133,7 +136,7 @@ class Outgoing:
         )
 
     def batch(self, messages: Sequence[Message]) -> SendRequest:
-        """The request of messages that may travel together; bodies of batches are not compressed."""
+        """The request of a batch; bodies of batches are not compressed."""
         first = messages[0]
         topic = self._checked_topic(first)
         entries = []
@@ -156,12 +159,12 @@ class Outgoing:
         )
 
     def compressed(self, body: bytes) -> bytes:
-        """The body as it travels: itself, where compressing makes it no smaller."""
+        """The body to send: compressed, if that makes it smaller."""
         smaller = compress(body, self._options.compression, self._options.compress_level)
         return smaller if len(smaller) < len(body) else body
 
     def uniq_key(self, message: Message) -> str:
-        """The message's id, given to it if it has none."""
+        """The message's unique id, generated if it has none."""
         uniq_key = message.get_property(_UNIQ_KEY)
         if uniq_key is None:
             uniq_key = self._ids.next_id()
@@ -169,7 +172,7 @@ class Outgoing:
         return uniq_key
 
     def _checked_topic(self, message: Message) -> str:
-        """The topic as brokers know it, of a message that they would take."""
+        """The topic as brokers know it; MessageRefusedError for a message that no broker would accept."""
         if type(message) is Message and 0 < len(message.body) <= self._max_message_bytes:
             topic = self._topics.get(message.topic)
             if topic is not None:
@@ -187,7 +190,7 @@ class Outgoing:
 
 
 def _encoded(message: Message) -> str:
-    """The property string. What is odd about it is found out by the check, which takes longer."""
+    """The property string. The slow path reports what is wrong with it."""
     try:
         text = message.encode_properties()
     except ValueError:

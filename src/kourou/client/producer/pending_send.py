@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 class InFlight:
-    """Counts sends under way. On one loop."""
+    """Bounds sends in flight, by count and bytes, on one loop. Waiters are served in order; a message larger
+    than the limit of bytes is sent alone."""
 
     __slots__ = ("_idle", "_loop", "_waiters", "count", "max_bytes", "max_count", "size_bytes")
 
@@ -53,7 +54,7 @@ class InFlight:
         self.size_bytes = 0
 
     def try_enter(self, size_bytes: int) -> bool:
-        """Get in if there is room and nobody waits."""
+        """Enter if there is room and no other send waits."""
         if self._waiters or (self.count and not self._has_room(size_bytes)):
             return False
         self.count += 1
@@ -61,7 +62,7 @@ class InFlight:
         return True
 
     async def enter(self, size_bytes: int, deadline: float) -> None:
-        """Get in, at the latest at `deadline` of the loop's clock; then TimeoutError."""
+        """Enter, at the latest at `deadline` of the loop's clock; then TimeoutError."""
         if self.try_enter(size_bytes):
             return
         waiter = (self._loop.create_future(), size_bytes)
@@ -71,14 +72,13 @@ class InFlight:
                 await waiter[0]
         except BaseException:
             if waiter[0].done() and not waiter[0].cancelled():
-                self.leave(size_bytes)  # let in and given up in the same moment
+                self.leave(size_bytes)  # admitted and cancelled at the same time
             elif waiter in self._waiters:
                 self._waiters.remove(waiter)
                 self._let_in()  # a smaller one behind may fit now
             raise
 
     def leave(self, size_bytes: int) -> None:
-        """One send is over."""
         self.count -= 1
         self.size_bytes -= size_bytes
         if self._waiters:
@@ -90,7 +90,7 @@ class InFlight:
                     waiter.set_result(None)
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until nothing is in flight."""
         while self.count:
             waiter = self._loop.create_future()
             self._idle.append(waiter)
@@ -111,7 +111,7 @@ class InFlight:
 
 
 class QueuedSend(Protocol):
-    """What goes through a send_queue."""
+    """A send in a BrokerSendQueue."""
 
     def write_to(self, connection: Connection) -> None:
         """Send it now. Never raises."""
@@ -124,7 +124,10 @@ class QueuedSend(Protocol):
 
 
 class BrokerSendQueue:
-    """Sends to one address. `announce` is called with each new connection, before anything is sent."""
+    """Sends to one address, in order. `announce` is called with each new connection, before anything is sent.
+
+    While the connection is open and writable, a send is written at once. Otherwise it waits in the queue for
+    the connection, or until the broker reads again; a send whose time is over leaves by itself."""
 
     __slots__ = (
         "_connection",
@@ -147,23 +150,23 @@ class BrokerSendQueue:
         self.address = address
         self._announce = announce
         self.answers = 0
-        """How many sends were answered: whether the broker is alive."""
+        """How many sends were answered: shows whether the broker is alive."""
         self._remoting = remoting
         self._tasks = tasks
         self._connection: Connection | None = None
         self.waiting: dict[QueuedSend, None] = {}
-        """Those that are not written yet, in order."""
+        """Sends that are not written yet, in order."""
         self._draining = False
 
     def ready(self) -> Connection | None:
-        """The connection, if it is open, takes bytes, and nobody waits for it."""
+        """The connection, if it is open, writable, and no send waits for it."""
         connection = self._connection
         if connection is None or connection.closed or connection.is_write_paused or self._draining:
             return None
         return connection
 
     def wait(self, send: QueuedSend) -> None:
-        """Write `send` when those before it are written."""
+        """Write `send` after those before it."""
         send.wait_in(self.waiting)
         if not self._draining:
             self._draining = True
@@ -180,7 +183,7 @@ class BrokerSendQueue:
         try:
             connection = await self._remoting.connection(self.address)
         except Exception as error:
-            # Those that try again, and have no other broker, wait here once more.
+            # A retry without another broker waits here again.
             for send in self._take_all():
                 send.attempt_failed(error)
             return
@@ -212,7 +215,7 @@ RETRY_CODES: Final = frozenset(
         ResponseCode.GO_AWAY,
     )
 )
-"""Answers after which another broker is asked (`retryResponseCodes`)."""
+"""Responses after which another broker is tried (`retryResponseCodes`)."""
 
 _CONTAINER_HINT: Final = (
     "that is the address the broker advertises; if clients cannot reach it (a container's address?), "
@@ -221,7 +224,7 @@ _CONTAINER_HINT: Final = (
 
 
 def is_retriable(error: Exception) -> bool:
-    """Whether another broker, or another moment, may take the message."""
+    """Whether another broker, or a later attempt, may accept the message."""
     if isinstance(error, ResponseError):
         return error.code in RETRY_CODES
     if isinstance(error, RemotingError):
@@ -230,12 +233,12 @@ def is_retriable(error: Exception) -> bool:
 
 
 def is_route_stale(error: Exception) -> bool:
-    """Whether the broker may be gone, so that the name server is worth asking."""
+    """Whether the broker may be gone, so that the route should be refreshed."""
     return isinstance(error, ConnectError | ConnectionLostError | NoRouteError)
 
 
 def describe_attempt(broker_name: str, address: str, error: Exception) -> str:
-    """One attempt, as a user reads it."""
+    """One failed attempt, for an error message."""
     if isinstance(error, ResponseError):
         return f"broker {broker_name} at {address} answered code {error.code}: {error.remark}"
     hint = f" ({_CONTAINER_HINT})" if isinstance(error, ConnectError) else ""
@@ -243,17 +246,17 @@ def describe_attempt(broker_name: str, address: str, error: Exception) -> str:
 
 
 ChooseQueue = Callable[[Sequence[MessageQueue]], MessageQueue]
-"""How the sender of a message chooses its queue."""
+"""The caller's choice of a queue for a message."""
 
 
 class PendingSend:
-    """A message (or a batch) for one broker or another, until `deadline`. Its own sink for answers."""
+    """A message or a batch to be sent before `deadline`. It is also the sink for the response."""
 
-    # Most sends are answered at the first attempt: what they do not need is not set for each of them.
+    # Most sends succeed at the first attempt: class attributes spare them these assignments.
     _timer: asyncio.TimerHandle | None = None
     _place: dict[QueuedSend, None] | None = None
     attempts: list[str] | None = None
-    """What was tried and failed, as a user reads it."""
+    """Failed attempts, for the error message."""
     may_be_stored = False
     """Whether an attempt was written and not answered."""
     queue: MessageQueue | None = None
@@ -261,7 +264,7 @@ class PendingSend:
     connection: Connection | None = None
     context: SendContext | None = None
     half_stored: SendResult | None = None
-    """The result of a broker that stored it less safely than wished."""
+    """The result of a broker that stored it, but did not flush or replicate it in time."""
     written_at = 0.0
     answers_before = 0
     is_over = False
@@ -304,7 +307,7 @@ class PendingSend:
             self._sends.timed_out(self)
 
     def stop_waiting(self) -> None:
-        """Its time is watched elsewhere, or does not matter any more."""
+        """The deadline is watched elsewhere, or no longer matters."""
         self._place = None
         if self._timer is not None:
             self._timer.cancel()
@@ -322,21 +325,20 @@ class PendingSend:
         self.stop_waiting()
         self._sends.failed(self, error)
 
-    # -- a sink for the answer -------------------------------------------------------------------
+    # -- sink for the response -------------------------------------------------------------------
 
     def done(self) -> bool:
-        """Whether no answer is wanted any more."""
+        """Whether a response is no longer needed."""
         return self.is_over
 
     def set_answer(self, head: CommandHead, body: bytes) -> None:
-        """The broker answered."""
         try:
             self._sends.answered(self, head)
         except Exception as error:
             self._sends.fail(self, error)
 
     def set_exception(self, error: Exception) -> None:
-        """The broker did not answer in time, or the connection is gone."""
+        """The broker did not respond in time, or the connection is gone."""
         try:
             self._sends.failed(self, error)
         except Exception as failure:

@@ -47,7 +47,7 @@ from kourou.protocol.headers.send import RecallMessageRequestHeader
 from kourou.protocol.message import Message, MessageExt
 from kourou.transport.request import Processor
 
-# To compress less than this takes less time than to ask a thread.
+# Compressing less than this is faster than handing it to a thread.
 _COMPRESS_IN_THREAD_BYTES: Final = 64 * 1024
 
 
@@ -59,9 +59,9 @@ class AsyncProducer(AsyncBlockOnly):
             result = await producer.send(Message("TopicTest", b"hello", tags="TagA"))
             print(result.msg_id, result.queue)
 
-    `group` names the producers that do the same work. All options are keywords: those of ProducerOptions
+    `group` identifies producers that do the same work. All options are keywords: those of ProducerOptions
     (`send_timeout_ms`, `retry_times`, …) and those of every client, ClientSettings (`namesrv`, …).
-    Made and used on one event loop; one producer serves any number of tasks.
+    Created and used on one event loop; any number of tasks may share it.
     """
 
     _is_transactional = False
@@ -92,7 +92,7 @@ class AsyncProducer(AsyncBlockOnly):
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find a name server. Routes and brokers are looked for when they are needed."""
+        """Find a name server. Routes and brokers are looked up when they are needed."""
         self._now = asyncio.get_running_loop().time
         await self._instance.start()
         try:
@@ -111,8 +111,8 @@ class AsyncProducer(AsyncBlockOnly):
             self._hooks = (*self._hooks, ProducerTrace(self._group, trace))
 
     async def stop(self) -> None:
-        """Wait for what is in flight, at most `send_timeout_ms`, say goodbye and close all connections.
-        What comes later is refused. May be called twice."""
+        """Wait for sends in flight, at most `send_timeout_ms`, unregister and close all connections.
+        Later sends are rejected. May be called twice."""
         if self._sends is None:
             return
         self._is_stopping = True
@@ -139,7 +139,7 @@ class AsyncProducer(AsyncBlockOnly):
                 await self._trace.stop()
 
     def _is_ours(self) -> bool:
-        """Whether there is work to wait for: not in a process that was forked off, nor after a failure."""
+        """Whether there is work to wait for: not in a forked child, nor after a failure."""
         try:
             self._instance.check_running()
         except ClientStateError:
@@ -159,8 +159,8 @@ class AsyncProducer(AsyncBlockOnly):
         await self.stop()
 
     async def wait_failed(self) -> None:
-        """Wait until something fails in the background and raise that; return after `stop`. Sends do not
-        need it: a producer that has failed says so at the next call."""
+        """Wait until a background task fails and raise its error; return after `stop`. Not needed for sends:
+        the next call of a failed producer raises the error."""
         await self._instance.wait_failed()
 
     def _running(self) -> Sends:
@@ -169,7 +169,7 @@ class AsyncProducer(AsyncBlockOnly):
             raise ClientStateError("this client is stopping; make a new one")
         return self._sends
 
-    # -- who we are ------------------------------------------------------------------------------
+    # -- identity --------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         namesrvs = ";".join(self._instance.namesrvs.addresses) or "not started"
@@ -182,16 +182,16 @@ class AsyncProducer(AsyncBlockOnly):
 
     @property
     def client_id(self) -> str:
-        """Who this producer is to brokers."""
+        """The client id that brokers know."""
         return self._instance.client_id
 
     @property
     def options(self) -> ProducerOptions:
-        """How it sends."""
+        """The options of this producer."""
         return self._options
 
     def producer_groups(self) -> Iterable[str]:
-        """For the instance: the group it sends as."""
+        """For the instance: the producer group."""
         return (self._wire_group,)
 
     def consumer_data(self) -> Iterable[ConsumerData]:
@@ -199,11 +199,11 @@ class AsyncProducer(AsyncBlockOnly):
         return ()
 
     def topics(self) -> Iterable[str]:
-        """For the instance: topics are known when something is sent to them."""
+        """For the instance: routes are requested when something is sent."""
         return ()
 
     def processors(self) -> Mapping[int, Processor]:
-        """For the instance: what brokers may ask of a producer."""
+        """For the instance: the requests that brokers send to a producer."""
         return {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.handle_reply}
 
     # -- send ------------------------------------------------------------------------------------
@@ -218,15 +218,16 @@ class AsyncProducer(AsyncBlockOnly):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
-        """Send one message and wait until a broker has it.
+        """Send one message and wait until a broker has stored it.
 
-        Without a choice the queues of the topic take turns, and another broker is tried when one fails.
-        A chosen queue is the only one that is tried: `queue` itself, the one that `selector` gives for
+        By default the queues of the topic take turns, and another broker is tried when one fails. A queue
+        that you choose is the only one that is tried: `queue` itself, the one that `selector` returns for
         `arg`, or the one that messages with this `sharding_key` share.
 
-        Raises MessageRefusedError for what no broker would take, NoRouteError, ResponseError for an
-        answer that another broker would give too, SendFailedError for all else; `timeout_ms` (else
-        `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored nevertheless.
+        Raises MessageRefusedError for a message that no broker would accept, NoRouteError, ResponseError
+        for a response that another broker would give too, SendFailedError otherwise; `timeout_ms`
+        (default: `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored
+        nevertheless.
         """
         sends = self._running()
         choose = self._choice(message, queue, selector, arg, sharding_key)
@@ -245,9 +246,9 @@ class AsyncProducer(AsyncBlockOnly):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[SendResult]:
-        """As `send`, without waiting: the future gets the result. Many sends travel together this way.
+        """Like `send`, without waiting: the future gets the result. Many sends share a write this way.
 
-        TooManyRequestsError when `max_in_flight` sends are under way: await some of them first.
+        TooManyRequestsError when `max_in_flight` sends are in flight: await some of them first.
         Messages to one queue are written in the order of these calls.
         """
         sends = self._running()
@@ -271,7 +272,7 @@ class AsyncProducer(AsyncBlockOnly):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Send a message without asking whether it arrived. Errors are those of finding a broker."""
+        """Send a message without waiting for a response. Only finding a broker can fail."""
         sends = self._running()
         choose = self._choice(message, queue, selector, arg, sharding_key)
         timeout_ms, deadline = self._deadline(timeout_ms)
@@ -287,11 +288,11 @@ class AsyncProducer(AsyncBlockOnly):
     async def send_many(
         self, messages: Iterable[Message], *, timeout_ms: int | None = None
     ) -> list[SendResult]:
-        """Send messages in batches, and wait until brokers have them all; one result for each, in order.
+        """Send messages in batches, and wait until brokers have stored them; one result for each, in order.
 
-        A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed
-        messages travel alone. Nothing is sent if one message is refused. PartlySentError says which
-        messages were stored if not all were.
+        A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed messages
+        are sent alone. Nothing is sent if one message is rejected. PartlySentError lists what was stored if
+        not all were.
         """
         sends = self._running()
         messages = _listed(messages)
@@ -349,9 +350,9 @@ class AsyncProducer(AsyncBlockOnly):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> MessageExt:
-        """Send a message and wait for the reply of who consumes it (see `reply_to`).
+        """Send a message and wait for the reply of its consumer (see `reply_to`).
 
-        SendFailedError: it was not sent. NoReplyError: it was, and nobody replied in time.
+        SendFailedError: it was not sent. NoReplyError: it was sent, but no reply arrived in time.
         """
         sends = self._running()
         choose = self._choice(message, queue, selector, arg, sharding_key)
@@ -371,7 +372,7 @@ class AsyncProducer(AsyncBlockOnly):
     async def _register_for_reply(
         self, wire_topic: str, topic: str, timeout_ms: int, deadline: float
     ) -> None:
-        """Let the brokers know us that a reply may come through."""
+        """Register with the brokers that may deliver the reply."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._requests.prepare(wire_topic)
@@ -386,10 +387,10 @@ class AsyncProducer(AsyncBlockOnly):
     # -- other -----------------------------------------------------------------------------------
 
     async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
-        """Take a timer message back before its time, by `SendResult.recall_handle`; its message id.
+        """Recall a timer message before its time, by `SendResult.recall_handle`; returns its message id.
 
-        ResponseError when the broker does not have it any more, or is older than version 5. `timeout_ms`
-        (else `send_timeout_ms`) bounds the whole call.
+        ResponseError when the broker no longer has it, or is older than version 5. `timeout_ms` (default:
+        `send_timeout_ms`) bounds the whole call.
         """
         self._running()
         timeout_ms, deadline = self._deadline(timeout_ms)
@@ -412,14 +413,14 @@ class AsyncProducer(AsyncBlockOnly):
         return await self._instance.api.recall(address, header, left_ms)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be sent to: one of them may be given as `queue` of a send."""
+        """The queues of a topic that can be sent to; `send` accepts one of them as `queue`."""
         self._running()
         route = await self._instance.routes.get(self._namespace.wrap(topic), to_publish=True)
         return self._choice.shown(topic, route.publish_queues)
 
     async def flush(self) -> None:
-        """Wait until nothing is in flight: each send has its result or its error, which is told where it
-        was sent. Takes no longer than the sends' own timeouts."""
+        """Wait until no send is in flight. Errors are raised by the sends themselves. Takes no longer than
+        their timeouts."""
         await self._running().in_flight.wait_idle()
 
     def stats(self) -> ProducerStats:
@@ -441,14 +442,14 @@ class AsyncProducer(AsyncBlockOnly):
         return timeout_ms, self._now() + timeout_ms / 1000
 
     async def _compressed_early(self, message: Message) -> bytes | None:
-        """A large body, compressed while the loop goes on."""
+        """A large body, compressed in a thread."""
         if not self._options.compress_over_bytes <= len(message.body) <= self._options.max_message_bytes:
-            return None  # as it is, or refused in a moment
+            return None  # not compressed, or rejected later
         return await asyncio.to_thread(self._outgoing.compressed, message.body)
 
 
 def is_large(message: Message) -> bool:
-    """Whether to compress it takes long enough to ask a thread."""
+    """Whether the body is large enough to be compressed in a thread."""
     return isinstance(message, Message) and len(message.body) >= _COMPRESS_IN_THREAD_BYTES
 
 
@@ -485,7 +486,7 @@ def _all_or_raise(
     if len(stored) < len(results):
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, Exception):
-                raise result  # somebody cancelled us
+                raise result  # this call was cancelled
         topics = ", ".join(dict.fromkeys(message.topic for message in messages))
         raise PartlySentError(topics, results, timeout_ms)
     return stored

@@ -1,7 +1,7 @@
 """The producer groups in use in this process, and a warning where one is used in two ways.
 
-A broker asks any producer of the group about a half message. One without a listener cannot answer, so a
-group that is used with and without transactions leaves half messages waiting.
+A broker sends the check of a half message to any producer of the group. One without a listener cannot answer,
+so half messages of a group that is used with and without transactions may stay pending.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def enter_group(group: str, *, transactional: bool) -> None:
         is_mixed = _in_use[group, not transactional] > 0
     if is_mixed:
         _log.warning(
-            "producer group %r is used with and without transactions in this process: a broker may ask the "
-            "producer that has no check about a half message, and get no answer; use two groups",
+            "producer group %r is used with and without transactions in this process: a broker may send the "
+            "check of a half message to the producer that cannot answer it; use two groups",
             group,
         )
 

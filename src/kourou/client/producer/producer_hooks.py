@@ -1,7 +1,7 @@
-"""ProducerHook: where an application looks in on what its producer sends.
+"""ProducerHook: lets an application observe what its producer sends.
 
-A hook's methods are called on the producer's loop, once per attempt, and must be quick. What they raise
-is logged and changes nothing. Not here: trace and telemetry, which are hooks (producer_trace.py).
+A hook's methods are called on the producer's loop, once per attempt, and must be quick. Their exceptions are
+logged and change nothing. Not here: trace and telemetry, which are hooks (producer_trace.py, otel.py).
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ ContextT = TypeVar("ContextT")
 
 @dataclass(slots=True, kw_only=True)
 class SendContext:
-    """One attempt to send. `result` and `error` are None before it; of a one-way send, always."""
+    """One attempt to send. `result` and `error` are None before it, and always for a one-way send."""
 
     producer_group: str
     client_id: str
     messages: Sequence[Message]
-    """One, or those of a batch."""
+    """One message, or those of a batch."""
     queue: MessageQueue
     broker_address: str
     attempt: int
-    """1 for the first."""
+    """The number of the attempt, from 1."""
     is_oneway: bool = False
     is_half: bool = False
     result: SendResult | None = None
     error: Exception | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    """For the hook's own use, from before to after."""
+    """For the hook's own data, kept from `before_send` to `after_send`."""
 
     @property
     def topic(self) -> str:
-        """Where the messages go, without namespace."""
+        """The topic of the messages, without namespace."""
         return self.messages[0].topic
 
 
 @dataclass(slots=True, kw_only=True)
 class EndTransactionContext:
-    """A transaction that is about to be ended, by its producer or because a broker asked."""
+    """A transaction that is about to be ended, by its producer or in response to a broker's check."""
 
     producer_group: str
     client_id: str
@@ -62,7 +62,7 @@ class EndTransactionContext:
 
 
 class ProducerHook:
-    """Override what is of interest.
+    """Base class of hooks; override the methods that you need.
 
     >>> class Log(ProducerHook):
     ...     def after_send(self, context: SendContext) -> None:
@@ -70,26 +70,26 @@ class ProducerHook:
     """
 
     def before_send(self, context: SendContext) -> None:
-        """An attempt is about to be made. A message that travels alone may still get user properties."""
+        """Called before an attempt. A message that is not in a batch may still get user properties."""
 
     def after_send(self, context: SendContext) -> None:
-        """The attempt ended with `context.result` or `context.error`; one-way: it is written."""
+        """Called after an attempt, with `context.result` or `context.error`; one-way: after it is written."""
 
     def end_transaction(self, context: EndTransactionContext) -> None:
-        """A transaction is about to be ended."""
+        """Called before a transaction is ended."""
 
 
 NO_HOOKS: Final[tuple[ProducerHook, ...]] = ()
 
 
 def checked_hooks(hooks: Sequence[ProducerHook]) -> tuple[ProducerHook, ...]:
-    """The same; TypeError for what cannot be called around sends."""
+    """The hooks as a tuple; TypeError for an object that is not a producer hook."""
     check_hooks(hooks, ProducerHook)
     return tuple(hooks)
 
 
 def call_hooks(methods: Sequence[Callable[[ContextT], None]], context: ContextT) -> None:
-    """Call each; what one raises is logged."""
+    """Call each; exceptions are logged."""
     for method in methods:
         try:
             method(context)

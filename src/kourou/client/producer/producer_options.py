@@ -1,4 +1,4 @@
-"""ProducerOptions: what a producer may be told besides where to connect; defaults are Java's."""
+"""ProducerOptions: the options of a producer besides the common ones; defaults are Java's."""
 
 from __future__ import annotations
 
@@ -48,36 +48,36 @@ class ProducerOptions:
     """How a producer sends."""
 
     send_timeout_ms: int = 3_000
-    """For a whole send: waiting for room, route, connection and answer, all attempts together."""
+    """For a whole send: waiting for room, route, connection and response, all attempts together."""
     attempt_timeout_ms: int | None = None
-    """For one attempt (`sendMsgMaxTimeoutPerRequest`); None: as long as the send has time."""
+    """For one attempt (`sendMsgMaxTimeoutPerRequest`); None: the remaining time of the send."""
     retry_times: int = 2
-    """Attempts after the first (`retryTimesWhenSendFailed`)."""
+    """Retries after the first attempt (`retryTimesWhenSendFailed`)."""
     retry_another_broker_when_not_store_ok: bool = False
     """Whether to try another broker when one has stored the message, but not flushed or replicated it
-    in time. The message may then be there twice."""
+    in time. The message may then be stored twice."""
     compress_over_bytes: int = 4 * 1024
-    """Bodies from this size on are compressed, if that makes them smaller; those of batches are not."""
+    """Bodies of at least this size are compressed, if that makes them smaller; batches are not."""
     compression: CompressionType = CompressionType.ZLIB
-    """How: a `CompressionType`; LZ4 and ZSTD need `kourou[compression]` and a 5.x consumer."""
+    """A `CompressionType` of `kourou.client`; LZ4 and ZSTD need `kourou[compression]` and a 5.x consumer."""
     compress_level: int = 5
-    """0 to 9 of ZLIB, to 16 of LZ4, to 22 of ZSTD."""
+    """From 0 to 9 for ZLIB, 16 for LZ4, 22 for ZSTD."""
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
-    """A larger body is refused before it is sent (`maxMessageSize`)."""
+    """A larger body is rejected before it is sent (`maxMessageSize`)."""
     max_batch_bytes: int = 1024 * 1024
-    """`send_many` makes batches up to this size."""
+    """Size limit of the batches of `send_many`."""
     default_topic_queue_nums: int = 4
-    """Queues of a topic that a broker makes because it was sent to."""
+    """Number of queues of a topic that the first send creates."""
     create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
-    """The topic after whose pattern a broker makes topics."""
+    """The topic that brokers use as a template for new topics."""
     send_latency_fault: bool = False
-    """Whether brokers that failed or were slow are avoided for a while (`sendLatencyFaultEnable`)."""
+    """Whether to avoid brokers that failed or were slow for a while (`sendLatencyFaultEnable`)."""
     max_in_flight: int = 10_000
-    """Sends under way (`backPressureForAsyncSendNum`): then `send` waits for room, `send_nowait` raises."""
+    """Limit of sends in flight (`backPressureForAsyncSendNum`): then `send` waits, `send_nowait` raises."""
     max_in_flight_bytes: int = 100 * 1024 * 1024
-    """Their bodies together (`backPressureForAsyncSendSize`)."""
+    """Limit of their bodies in total (`backPressureForAsyncSendSize`)."""
     hooks: Sequence[ProducerHook] = NO_HOOKS
-    """Called around each send and at the end of transactions."""
+    """`ProducerHook`s of `kourou.client`, called around each send and at the end of transactions."""
     trace: bool = False
     """Whether to write Apache's trace of each send (`enableMsgTrace`)."""
 
@@ -96,9 +96,9 @@ class ProducerOptions:
         most = _MAX_LEVELS[self.compression]
         if not 0 <= self.compress_level <= most:
             name = self.compression.name
-            raise ValueError(f"compress_level is {self.compress_level}; of {name} it is from 0 to {most}")
+            raise ValueError(f"compress_level is {self.compress_level}; for {name} it is from 0 to {most}")
 
 
 def split_keywords(keywords: ProducerKeywords) -> tuple[ProducerOptions, ClientSettings]:
-    """How to send, and where to connect. TypeError names a keyword that nobody knows."""
+    """The producer's own options, and the common settings. TypeError names an unknown keyword."""
     return split_options(keywords, ProducerOptions, "a producer")

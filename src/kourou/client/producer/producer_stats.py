@@ -1,4 +1,4 @@
-"""What a producer counts, for its user to read."""
+"""The counters of a producer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ProducerCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStats:
-    """How a producer has done since its start.
+    """The counters of a producer since its start.
 
-    `sent` and `failed` are messages, `retried` attempts after the first, `oneway` messages whose fate
-    nobody knows. `in_flight` is now. A transaction is counted when its end is sent, answers to checks
-    are `transaction_checks`.
+    `sent` and `failed` count messages, `retried` attempts after the first, `oneway` messages without a
+    response. `in_flight` is the current number. A transaction is counted when its end is sent;
+    `transaction_checks` counts responses to checks.
     """
 
     sent: int

@@ -25,24 +25,24 @@ from kourou.protocol.properties import MessageConst
 from kourou.protocol.tags import java_hash_code
 
 QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
-"""Chooses one of the queues for a message, by what the sender gave as argument: a selector says its type."""
+"""Chooses one of the queues for a message; the third argument is the caller's `arg`."""
 
 
 def select_by_hash(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
-    """Equal arguments give the same queue, the one that Java's SelectMessageQueueByHash gives.
+    """The same queue for equal arguments, as long as the number of queues does not change.
 
-    As long as the number of queues stays the same, that is.
+    It is the queue that Java's SelectMessageQueueByHash chooses.
     """
     return queues[abs(java_hash_of(arg)) % len(queues)]
 
 
 def select_by_random(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
-    """Any queue."""
+    """A random queue."""
     return random.choice(queues)
 
 
 def select_by_machine_room(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
-    """Any queue in the room (or one of the rooms) named by `arg`; rooms are those of `room@name` brokers."""
+    """A random queue in the room, or one of the rooms, in `arg`; a broker named `room@name` is in a room."""
     rooms = (arg,) if isinstance(arg, str) else arg
     if not isinstance(rooms, Collection):
         raise TypeError(f"a machine room is text, and several are a list; {arg!r} is neither")
@@ -57,7 +57,7 @@ def select_by_machine_room(queues: Sequence[MessageQueue], message: Message, arg
 
 
 def java_hash_of(value: object) -> int:
-    """`hashCode` of what `value` would be in Java: String, Boolean, Integer, Long beyond 32 bits; 0 of None.
+    """Java's `hashCode` of `value` as String, Boolean, Integer, or Long beyond 32 bits; 0 for None.
 
     >>> java_hash_of("order-1"), java_hash_of(7), java_hash_of(True), java_hash_of(1 << 32)
     (-1207111310, 7, 1231, 1)
@@ -70,7 +70,7 @@ def java_hash_of(value: object) -> int:
         return 1231 if value else 1237
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
         return value if -(1 << 31) <= value < 1 << 31 else _long_hash(value)
-    raise TypeError(f"{value!r} has no hash that Java would agree on; give text, or a number of 64 bits")
+    raise TypeError(f"{value!r} has no equivalent hash in Java; give text, or a number of 64 bits")
 
 
 def _long_hash(value: int) -> int:
@@ -78,10 +78,10 @@ def _long_hash(value: int) -> int:
     return folded - (1 << 32) if folded & 0x80000000 else folded
 
 
-# A send that took so long (or longer) makes its broker avoided for as long as stands below it.
+# A broker is avoided for the time in the second row after a send of at least the latency in the first.
 _LATENCY_MS: Final = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
 _AVOIDED_MS: Final = (0, 0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)
-# What a send that failed counts as: how long it took says nothing then.
+# The latency that a failed send counts as.
 _ISOLATION_LATENCY_MS: Final = 10_000
 
 
@@ -93,22 +93,22 @@ class _Fault:
 
 
 class LatencyFaults:
-    """What is known of each broker's last sends. `now` counts seconds."""
+    """The latency and failures of recent sends, by broker. `now` returns seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._faults: dict[str, _Fault] = {}
 
     def update(self, broker_name: str, latency_ms: float, *, isolate: bool, reachable: bool = True) -> None:
-        """Note how a send to `broker_name` went: `isolate` if it failed.
+        """Record the result of a send to `broker_name`; `isolate` if it failed.
 
-        A time to avoid it is only ever extended. A broker that is not `reachable` stays so until
-        somebody says otherwise here.
+        The time for which a broker is avoided is only ever extended. A broker that is not `reachable` stays
+        so until the next update.
         """
         avoided_ms = avoided_for_ms(_ISOLATION_LATENCY_MS if isolate else latency_ms)
         fault = self._faults.get(broker_name)
         if fault is None:
-            # Known brokers that answer fast are the rule: they cost one entry and no clock.
+            # Fast brokers are the usual case: they cost one entry, and no reading of the clock.
             fault = self._faults[broker_name] = _Fault(latency_ms, 0.0, reachable)
         fault.latency_ms = latency_ms
         fault.is_reachable = reachable
@@ -116,17 +116,17 @@ class LatencyFaults:
             fault.available_at = max(fault.available_at, self._now() + avoided_ms / 1000)
 
     def is_available(self, broker_name: str) -> bool:
-        """Whether the time to avoid it, if there was one, is over."""
+        """Whether the broker is not to be avoided at present."""
         fault = self._faults.get(broker_name)
         return fault is None or not fault.available_at or self._now() >= fault.available_at
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Whether a connection to it was possible when it was last tried."""
+        """Whether the last attempt to connect succeeded."""
         fault = self._faults.get(broker_name)
         return fault is None or fault.is_reachable
 
     def unreachable_brokers(self) -> list[str]:
-        """Those to probe: nothing is sent to them until they are said to be reachable."""
+        """The brokers to probe: nothing is sent to them until they are reachable again."""
         return [name for name, fault in self._faults.items() if not fault.is_reachable]
 
     def forget(self, broker_name: str) -> None:
@@ -135,7 +135,7 @@ class LatencyFaults:
 
 
 def avoided_for_ms(latency_ms: float) -> int:
-    """For how long a broker is avoided after a send of that latency.
+    """How long a broker is avoided after a send of that latency.
 
     >>> [avoided_for_ms(latency_ms) for latency_ms in (5, 549, 550, 1_800, 10_000, 60_000)]
     [0, 0, 2000, 5000, 10000, 30000]
@@ -144,19 +144,19 @@ def avoided_for_ms(latency_ms: float) -> int:
 
 
 class QueuePicker:
-    """Takes a topic's queues in turn, each topic for itself, from a random start.
+    """Round robin over the queues of each topic, from a random start.
 
-    Without `faults` only a retry is special: it goes to another broker than the last attempt, if there
-    is one. With them, brokers that are to be avoided come last.
+    A retry goes to another broker than the last attempt, if there is one. With `faults`, brokers to be
+    avoided are chosen last.
     """
 
     def __init__(self, faults: LatencyFaults | None = None) -> None:
         self._faults = faults
-        # One counter for all topics would, with two topics sent to by turns, reach every second queue only.
+        # With one counter for all topics, alternating sends to two topics would use only every second queue.
         self._counters: dict[str, int] = {}
 
     def pick(self, queues: Sequence[MessageQueue], last_broker: str | None = None) -> MessageQueue:
-        """The queue for the next attempt; `last_broker` is where the attempt before it went, if any."""
+        """The queue for the next attempt; `last_broker` is that of the previous attempt, if any."""
         if self._faults is None:
             found = self._next_where(queues, last_broker, _any) if last_broker else None
             return found or self._next(queues)
@@ -188,7 +188,7 @@ def _any(broker_name: str) -> bool:
 
 
 class QueueChoice:
-    """Turns what a sender says into a function of the topic's queues."""
+    """Turns the caller's arguments into a function of the topic's queues."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -201,7 +201,7 @@ class QueueChoice:
         arg: object = None,
         sharding_key: str | None = None,
     ) -> ChooseQueue | None:
-        """None where the sender leaves it to us. A sharding key becomes a property of the message."""
+        """None if the caller does not choose. A sharding key becomes a property of the message."""
         if queue is None and selector is None and sharding_key is None:
             return None
         if (queue is not None) + (selector is not None) + (sharding_key is not None) > 1:
@@ -228,7 +228,7 @@ class QueueChoice:
                 f"the message is for topic {message.topic!r}, the chosen queue is of topic {topic!r}"
             )
         if queue_id < 0:
-            raise ValueError(f"the chosen queue has the number {queue_id}; it must be at least 0")
+            raise ValueError(f"queue_id is {queue_id}; it must be at least 0")
         chosen = self._wrapped(queue)
         return lambda queues: chosen
 

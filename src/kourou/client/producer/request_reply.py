@@ -1,8 +1,8 @@
-"""Request and reply: a message that waits for an answer, and the answer to one.
+"""Request and reply: a message whose sender waits for a reply, and the reply.
 
-A request is an ordinary message with a correlation id and the requester's client id. The consumer's
-reply goes to `<cluster>_REPLY_TOPIC`; the broker that takes it calls the requester, so every broker of
-the cluster has to know the requester before it asks.
+A request is an ordinary message with a correlation id and the requester's client id. The consumer's reply
+goes to `<cluster>_REPLY_TOPIC`; the broker that stores it sends it to the requester, so the requester has to
+be registered with every broker of the cluster first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TTL: Final = MessageConst.PROPERTY_MESSAGE_TTL
 
 
 def reply_to(request: MessageExt, body: bytes) -> Message:
-    """The reply to a request, for any producer to send; MessageRefusedError if `request` is no request.
+    """The reply to a request, for any producer to send; MessageRefusedError if `request` is not a request.
 
     In a handler: `await producer.send(reply_to(message, b"pong"))`.
     """
@@ -64,7 +64,7 @@ class Requests:
         self._known_topics: set[str] = set()
 
     async def prepare(self, topic: str) -> None:
-        """Make ourselves known to every broker that a reply may come through."""
+        """Register with every broker that may deliver the reply."""
         if topic in self._known_topics:
             return
         routes = self._instance.routes
@@ -73,12 +73,12 @@ class Requests:
             try:
                 await routes.refresh(reply_topic(cluster))
             except KourouError:
-                pass  # the brokers of the topic itself are known, and most often they are all
+                pass  # the brokers of the topic itself are known, usually all of them
         await self._instance.heartbeat()
         self._known_topics.add(topic)
 
     def expect(self, timeout_ms: int) -> tuple[str, str, asyncio.Future[MessageExt]]:
-        """A new request: its correlation id, the properties that say so, and the reply to come."""
+        """A new request: its correlation id, its properties, and the future reply."""
         correlation_id = str(uuid.uuid4())
         properties = encode_properties(
             {_CORRELATION_ID: correlation_id, _REPLY_TO: self._instance.client_id, _TTL: str(timeout_ms)}
@@ -88,23 +88,23 @@ class Requests:
         return correlation_id, properties, future
 
     def forget(self, correlation_id: str) -> None:
-        """Nobody waits for this reply any more."""
+        """Stop waiting for this reply."""
         self._waiting.pop(correlation_id, None)
 
     def fail_all(self, error: Exception) -> None:
-        """No reply will come any more."""
+        """Fail all requests that wait."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(error)
         self._waiting.clear()
 
     def handle_reply(self, request: Request) -> None:
-        """PUSH_REPLY_MESSAGE_TO_CLIENT: a broker brings a reply."""
+        """PUSH_REPLY_MESSAGE_TO_CLIENT: a broker delivers a reply."""
         reply = _reply_of(request)
         waiting = self._waiting.pop(reply.properties.get(_CORRELATION_ID, ""), None)
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
-        # A reply that comes too late is taken all the same, as Java does: its sender is not to try again.
+        # A late reply is accepted too, as in Java, so that its sender does not retry.
         request.reply()
 
 
@@ -137,7 +137,7 @@ def _reply_of(request: Request) -> MessageExt:
 
 
 def _host(text: str) -> bytes:
-    """`ip:port` as a record has it; some brokers write `/ip:port`."""
+    """`ip:port` in the format of a record; some brokers send `/ip:port`."""
     try:
         return encode_host(*parse_address(text.lstrip("/")))
     except (ValueError, KourouError):

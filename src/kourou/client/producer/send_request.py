@@ -1,8 +1,8 @@
-"""SendRequest: one message, or one batch, on its way; and the bytes of the request that carries it.
+"""SendRequest: one message or one batch to send; SendFrames: the bytes of its request.
 
-The header of a send (SEND_MESSAGE_V2 and its kin) is made for every message and every attempt, so it is
-put together from pieces that stay the same for a queue, and written as JSON without a detour. Only a
-signed request goes the way of all others. Not here: who sends it (sends.py).
+The header of a send (SEND_MESSAGE_V2 and its variants) is encoded for every attempt of every message, so it
+is composed of parts that are constant for a queue, and written directly as JSON. A signed request takes the
+slow path, as all others do. Not here: sending it (sends.py).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _HEADER: Final = (
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
 )
 _TAILS: Final = (b'"j":"0","k":"false","m":"false"', b'"j":"0","k":"false","m":"true"')
-# More queues than a client writes to; beyond, the pieces are made anew.
+# More queues than a client writes to; beyond that the cache is cleared.
 _MAX_PIECES: Final = 10_000
 
 
 class SendRequest:
-    """What a broker is sent, whichever it is. `topic` has its namespace, `body` is as it travels.
+    """The content of a request, the same for every broker. `topic` has its namespace, `body` is compressed.
 
     `extra_properties` are those at the end of `properties` that the message itself does not have.
     """
@@ -79,13 +79,13 @@ class SendRequest:
         self.batch = batch
 
     def set_properties(self, properties: str) -> None:
-        """The property string of the message."""
+        """Replace the property string."""
         self.properties = properties
         self.raw_properties = _json(properties)
 
 
 class SendFrames:
-    """Writes the requests of one producer."""
+    """Encodes the requests of one producer."""
 
     __slots__ = ("_create_topic_key", "_credentials", "_group", "_pieces", "_queue_nums")
 
@@ -121,7 +121,7 @@ class SendFrames:
         return _pack_prefix(4 + size + len(request.body), size) + header
 
     def _piece(self, queue: MessageQueue) -> bytes:
-        """The fields that are the same for all messages to a queue."""
+        """The fields that are constant for a queue."""
         if len(self._pieces) >= _MAX_PIECES:
             self._pieces.clear()
         fields = {
@@ -161,6 +161,6 @@ class SendFrames:
         raw = encode_json_head(
             request.code, LanguageCode.PYTHON.value, CURRENT_VERSION, opaque, command_flag, None, fields
         )
-        # Its length covers the body, which is written after it.
+        # The length includes the body, which is written after it.
         frame = encode_frame(SerializeType.JSON.value, raw)
         return _pack_prefix(4 + len(raw) + len(request.body), len(raw)) + frame[8:]

@@ -20,10 +20,10 @@ from kourou.protocol.headers.send import SendMessageResponseHeader
 
 
 class SendStatus(enum.Enum):
-    """How safe a stored message is; RocketMQ's words.
+    """How safely a message is stored; RocketMQ's names.
 
-    All but SEND_OK: the broker has the message, but did not flush or replicate it in the time that it
-    is configured to wait for that.
+    Other than SEND_OK: the broker has stored the message, but did not flush or replicate it within the time
+    that it is configured to wait.
     """
 
     SEND_OK = enum.auto()
@@ -38,13 +38,13 @@ SEND_STATUSES: Final[dict[int, SendStatus]] = {
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
 }
-"""The response codes that say that a message is stored."""
+"""The response codes of a stored message."""
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where a message is. `msg_id` is the id that consumers see, `offset_msg_id` leads to the record.
+    """Where a message is stored. `msg_id` is the id that consumers see, `offset_msg_id` locates the record.
 
-    `recall_handle` takes a timer message back, as long as it waits; None for all other messages.
+    `recall_handle` recalls a timer message before its time; None for all other messages.
     """
 
     status: SendStatus
@@ -66,8 +66,8 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
 def send_result(
     answer: CommandHead, status: SendStatus, queue: MessageQueue, msg_id: str, topic: str
 ) -> SendResult:
-    """Read an answer that says that a message is stored; `topic` as the user knows it. HeaderFieldError
-    if it does not say where."""
+    """The result in the response for a stored message; `topic` is the user's name. HeaderFieldError if the
+    position is missing."""
     header = decode_ext(answer, SendMessageResponseHeader)
     if header.queue_id != queue.queue_id or topic != queue.topic:
         queue = MessageQueue(topic, queue.broker_name, header.queue_id)
@@ -85,7 +85,7 @@ def send_result(
 
 
 def split_result(batch: SendResult, msg_ids: list[str]) -> list[SendResult]:
-    """The results of the messages of one batch, in their order: a broker stores them one after the other."""
+    """The results of the messages of a batch, in order: a broker stores them consecutively."""
     offset_ids = batch.offset_msg_id.split(",")
     if len(offset_ids) != len(msg_ids):  # stored as one record (a topic with queue.type=BatchCQ)
         offset_ids = [batch.offset_msg_id] * len(msg_ids)
@@ -104,7 +104,7 @@ def split_result(batch: SendResult, msg_ids: list[str]) -> list[SendResult]:
 
 
 def broker_of_handle(recall_handle: str) -> str:
-    """The name of the broker that gave the handle; ValueError if it is none.
+    """The name of the broker that issued the handle; ValueError for any other text.
 
     >>> import base64
     >>> broker_of_handle(base64.urlsafe_b64encode(b"v1 Orders broker-a 1700000000000 7F00").decode())

@@ -1,10 +1,10 @@
-"""Sends: brings messages to brokers, many at a time, each within its own time.
+"""Sends: delivers messages to brokers, many at a time, each within its own timeout.
 
-The usual way costs no task and no turn of the loop: the route is known, the connection is open, the
-request is written with all others of the pass, and the answer is given to the sender's future. What has
-to wait (for a route, for a connection, for a broker that reads slowly) waits in order, so that messages
-of one sender to one queue stay in order unless an attempt fails.
-Not here: what is in a request (outgoing.py), what is worth a retry (pending_send.py).
+The fast path needs no task and no iteration of the loop: the route is known, the connection is open, the
+request is written together with others, and the response resolves the caller's future. A send that has to
+wait (for a route, a connection, or a broker that reads slowly) waits in order, so that messages of one caller
+to one queue stay in order unless an attempt fails.
+Not here: the content of a request (outgoing.py), which failures are retried (pending_send.py).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from kourou.transport.connection import Connection
 
 _OK: Final = SendStatus.SEND_OK
 _PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
-# So long before its deadline a send is over: a timer may ring a little early.
+# Tolerance for timers, which may fire slightly before the deadline.
 _TICK_S: Final = 0.001
-# A thousand sends that fail together ask the name server once.
+# A thousand sends that fail together cause one request to the name server.
 _REFRESH_INTERVAL_S: Final = 1.0
 
 
@@ -93,9 +93,9 @@ class Sends:
         deadline: float,
         size_bytes: int,
     ) -> asyncio.Future[SendResult]:
-        """Bring a request, already counted as in flight, to a broker."""
+        """Send a request that already counts as in flight."""
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        # A queue that its sender chose has no other in its place.
+        # A queue chosen by the caller cannot be replaced by another.
         attempts = 1 if choose is not None else 1 + self._options.retry_times
         send = PendingSend(
             self, request, messages, choose, future, timeout_ms, deadline, attempts, size_bytes
@@ -126,7 +126,7 @@ class Sends:
                 self._call_before(send, queue, send_queue.address)
         except NoRouteError as error:
             self.failed(send, error)
-        except Exception as error:  # of the sender's selector
+        except Exception as error:  # raised by the caller's selector
             self.fail(send, error)
         else:
             connection = send_queue.ready()
@@ -188,7 +188,7 @@ class Sends:
                 await routes.refresh(topic, to_publish=True)
             route = await routes.get(topic, to_publish=True)
         except Exception as error:
-            # A name server that is gone must not stop the sends to brokers that are known.
+            # Without a name server, sends to known brokers still work.
             route, problem = routes.known(topic), error
         waiting = self._without_route.pop(topic)
         for send in waiting:
@@ -200,7 +200,7 @@ class Sends:
                 self._fail_without_route(send, problem or NoRouteError(topic, "it has no queue to write to"))
 
     def _fail_without_route(self, send: PendingSend, problem: Exception) -> None:
-        """There is no route. If a broker was tried before, that is the larger part of the story."""
+        """There is no route. If a broker was tried before, the error lists that attempt too."""
         if send.attempts:
             self._record_attempt(send, str(problem))
             self._give_up(send, problem)
@@ -210,7 +210,6 @@ class Sends:
     # -- how an attempt ends ---------------------------------------------------------------------
 
     def answered(self, send: PendingSend, answer: CommandHead) -> None:
-        """A broker answered."""
         queue, send_queue = send.queue, send.send_queue
         assert queue is not None and send_queue is not None
         send_queue.answers += 1
@@ -233,7 +232,7 @@ class Sends:
         self._finish(send, result)
 
     def failed(self, send: PendingSend, error: Exception) -> None:
-        """An attempt did not succeed: try again, or give up."""
+        """An attempt failed: retry, or fail the send."""
         queue = send.queue
         broker_name = "unknown" if queue is None else queue.broker_name
         address = "unknown" if send.send_queue is None else send.send_queue.address
@@ -254,7 +253,7 @@ class Sends:
             self._retry(send, refresh=is_route_stale(error))
 
     def timed_out(self, send: PendingSend) -> None:
-        """The time is over, and `send` is not written: nothing of it is anywhere."""
+        """The deadline has passed before `send` was written."""
         if send.send_queue is None or send.queue is None:
             self._record_attempt(send, "no answer from the name server")
         else:
@@ -296,7 +295,7 @@ class Sends:
         self.fail(send, error)
 
     def fail(self, send: PendingSend, error: Exception) -> None:
-        """The message is not sent, or stored less safely than wished."""
+        """End the send with `error`, or with the result of a broker that stored the message less safely."""
         if send.half_stored is not None:
             self._finish(send, send.half_stored)
             return
@@ -315,7 +314,7 @@ class Sends:
     async def send_oneway(
         self, request: SendRequest, messages: Sequence[Message], choose: ChooseQueue | None
     ) -> None:
-        """Write a request that no broker answers. On return it is collected for writing."""
+        """Write a request that has no response. On return it is in the write buffer."""
         route = await self._instance.routes.get(request.topic, to_publish=True)
         queue = self._picker.pick(route.publish_queues) if choose is None else choose(route.publish_queues)
         send_queue = self._send_queue(queue)
@@ -333,10 +332,10 @@ class Sends:
         if context is not None:
             call_hooks(self._after, context)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- stop ------------------------------------------------------------------------------------
 
     async def close(self, timeout_ms: int) -> None:
-        """Wait for what is under way, not longer than `timeout_ms`; nothing is tried again after that."""
+        """Wait for sends in flight, at most `timeout_ms`; afterwards nothing is retried."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self.in_flight.wait_idle()
@@ -346,7 +345,7 @@ class Sends:
             self._is_closed = True
 
     def fail_waiting(self) -> None:
-        """The client is stopped: tell those whose attempt nobody makes any more."""
+        """The client is stopped: fail the sends that still wait."""
         places = [
             *self._without_route.values(),
             *(send_queue.waiting for send_queue in self._send_queues.values()),
@@ -387,13 +386,13 @@ class Sends:
 
 
 def _close_if_silent(send: PendingSend, error: CallTimeoutError) -> None:
-    """Nothing was heard in all that time: the broker hangs, or the connection is dead and nobody said so."""
+    """Close a connection that delivered nothing since the send: the broker hangs, or it is dead."""
     send_queue, connection = send.send_queue, send.connection
     if send_queue is not None and connection is not None and send_queue.answers == send.answers_before:
         connection.close(f"no answer to a send within {error.timeout_ms} ms")
 
 
 def _encode_again(request: SendRequest, messages: Sequence[Message]) -> None:
-    """A hook may have given the message a property."""
+    """Encode the properties again: a hook may have added one."""
     if not request.batch:
         request.set_properties(messages[0].encode_properties() + request.extra_properties)

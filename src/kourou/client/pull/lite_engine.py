@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class LiteEngine:
-    """What runs between start and stop. Made on the loop, with an instance that is started."""
+    """Everything that runs between start and stop. Created on the loop, with a started instance."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class LiteEngine:
             taken=self._taken,
             dropped=self._dropped,
         )
-        # Not a task of the instance: that would take its cancellation at the end for a failure.
+        # Not a task of the instance, which would treat its cancellation at the stop as a failure.
         self._tasks = CancellableTasks(instance.tasks.fail)
         self._is_balancing = False
         self._failed: asyncio.Task[None] | None = None
@@ -80,27 +80,28 @@ class LiteEngine:
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to pull. An error says which expression a broker does not take, or which file is bad."""
+        """Begin to pull. Errors name the expression that a broker rejects, or the file that cannot be
+        read."""
         await self.offsets.load()
         for data in self._subscriptions.data():
             await self.check_subscription(data)
         if self._options.auto_commit:
             self.instance.every(self._options.auto_commit_interval_ms, self._auto_commit, "offsets")
-        # A poll that waits hears of a failure at once.
+        # A waiting poll raises a failure at once.
         self._failed = asyncio.create_task(self.instance.wait_failed(), name="lite pull: failures")
         self._failed.add_done_callback(lambda _: self.pulls.wake())
         if len(self._subscriptions.topics):
             self.start_balancing()
 
     def start_balancing(self) -> None:
-        """Share queues with the group, from now on."""
+        """Begin to share queues with the group."""
         if not self._is_balancing:
             self._is_balancing = True
             self._tasks.start(self.rebalancer.keep_balanced(), f"rebalance {self._group}")
         self.rebalancer.wake()
 
     async def check_subscription(self, data: SubscriptionData) -> None:
-        """Ask a broker whether it takes an expression that is no tag; ClientError when it does not."""
+        """Check that a broker accepts an SQL92 expression; ClientError if not."""
         address = self.instance.routes.any_of_topic(data.topic)
         if data.expression_type == "TAG" or address is None:
             return
@@ -110,8 +111,8 @@ class LiteEngine:
             raise subscription_refused(data, address, error) from error
 
     async def stop(self, *, is_all_done: bool) -> None:
-        """Pull nothing more and commit, if that is automatic: everything that was polled, or, unless all
-        is done with, what came before the last poll."""
+        """Stop pulling and commit, if that is automatic: everything that was polled, or only what was polled
+        before the last poll unless `is_all_done`."""
         self._is_stopping = True
         self.rebalancer.stop()
         await self._tasks.stop()
@@ -122,16 +123,16 @@ class LiteEngine:
         self.pulls.wake()
 
     async def wait_ended(self) -> None:
-        """After the instance's stop: nothing of ours is left on the loop."""
+        """Call it after the instance's stop; on return no task is left."""
         if self._failed is not None:
             await asyncio.wait([self._failed])
             if not self._failed.cancelled():
-                self._failed.exception()  # seen: the calls before have told it
+                self._failed.exception()  # retrieved; earlier calls have raised it
 
     # -- queues ----------------------------------------------------------------------------------
 
     async def _start_offset(self, queue: MessageQueue) -> int:
-        await self._addresses.find(queue)  # so that the routes know where to ask
+        await self._addresses.find(queue)  # so that the routes know the broker
         return await self._start.find(queue)
 
     def _taken(self, assigned: AssignedQueue) -> None:
@@ -141,15 +142,14 @@ class LiteEngine:
     def _dropped(self, assigned: AssignedQueue) -> None:
         lite = self.pulls.remove(assigned.queue)
         if lite is not None and self._options.auto_commit:
-            # The rebalancer stores this for the next owner.
+            # The rebalancer stores this for the next member.
             assigned.pulled_offset = lite.done_offset
 
     async def assign(self, wanted: Mapping[MessageQueue, SubscriptionData]) -> None:
-        """Pull exactly these queues."""
         left = [queue for queue in self.pulls.queues if queue not in wanted]
         if left and self._options.auto_commit:
-            noted = self._record_offsets(handed=False)
-            await self.offsets.persist([queue for queue in left if queue in noted])
+            recorded = self._record_offsets(handed=False)
+            await self.offsets.persist([queue for queue in left if queue in recorded])
         for queue in left:
             self.pulls.remove(queue)
         for queue, data in wanted.items():
@@ -161,7 +161,7 @@ class LiteEngine:
         await self.instance.heartbeat()
 
     def lite_queue(self, queue: MessageQueue) -> LiteQueue:
-        """One that is ours; ClientStateError for others."""
+        """The state of an assigned queue; ClientStateError for others."""
         lite = self.pulls.queues.get(queue)
         if lite is None:
             raise ClientStateError(
@@ -172,7 +172,7 @@ class LiteEngine:
     # -- polls -----------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int) -> list[MessageExt]:
-        """The next messages; empty when none came in time."""
+        """The next messages; empty after the timeout."""
         for lite in self.pulls.queues.values():
             lite.finish_polled()
         messages = self.pulls.take_nowait()
@@ -201,14 +201,14 @@ class LiteEngine:
     # -- offsets ---------------------------------------------------------------------------------
 
     def _record_offsets(self, *, handed: bool) -> list[MessageQueue]:
-        """Note how far each queue is; those of which that is known."""
-        noted = []
+        """Record the offset of each queue; returns the queues whose offset is known."""
+        recorded = []
         for queue, lite in self.pulls.queues.items():
             queue_offset = lite.polled_offset if handed else lite.done_offset
             if queue_offset is not None:
                 self.offsets.update(queue, queue_offset)
-                noted.append(queue)
-        return noted
+                recorded.append(queue)
+        return recorded
 
     async def _auto_commit(self) -> None:
         await self.offsets.persist(self._record_offsets(handed=False))
@@ -231,13 +231,13 @@ class LiteEngine:
         )
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What is stored of a queue."""
+        """The stored offset of a queue."""
         if self._options.model == "broadcasting":
             return await self.offsets.read(queue)
         return await self.queue_offsets.committed(queue)
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """An operator wants us elsewhere, in those queues that are ours."""
+        """Continue at other offsets, in the queues that are assigned; requested by an operator."""
         moved: list[MessageQueue] = []
         for queue, queue_offset in offsets.items():
             lite = self.pulls.queues.get(queue)
@@ -250,12 +250,11 @@ class LiteEngine:
         await self.offsets.persist(moved)
 
     def progress(self) -> Iterable[LiteQueue]:
-        """Every queue, in order."""
         return [self.pulls.queues[queue] for queue in sorted(self.pulls.queues)]
 
 
 class LiteCalls(GroupCalls[LiteEngine]):
-    """Answers for one lite pull consumer."""
+    """Handles requests for one lite pull consumer."""
 
     def __init__(
         self,

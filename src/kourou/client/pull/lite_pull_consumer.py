@@ -1,10 +1,10 @@
-"""AsyncLitePullConsumer: the application polls, the consumer pulls ahead and remembers how far it is.
+"""AsyncLitePullConsumer: the application polls, the consumer pulls ahead and tracks its offsets.
 
-Two ways, not both in one consumer: `subscribe`, and the queues of a topic are shared with the other members
-of the group; or `assign`, and the application says which queues it reads.
+Either `subscribe`: the queues of a topic are shared with the other members of the group; or `assign`: the
+application chooses the queues it reads. One consumer cannot do both.
 
-Delivery is at least once. With `auto_commit` what a poll brought counts as done with when the next poll
-comes: a program that crashes in between gets it again. Hence one task or thread polls, not several.
+Delivery is at least once. With `auto_commit` the messages of a poll count as consumed when the next poll
+begins: a program that crashes in between gets them again. Hence only one task or thread may poll.
 Not here: what runs in the background (lite_engine.py).
 """
 
@@ -44,12 +44,12 @@ from kourou.transport.request import Processor
 _log = logging.getLogger(__name__)
 
 TopicListener: TypeAlias = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
-"""Called with a topic and its queues when they have changed."""
+"""Called with a topic and its queues when these have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LitePullStats:
-    """What a lite pull consumer has done, and holds."""
+    """The counters of a lite pull consumer. `in_hand`: pulled and not yet polled."""
 
     queues: int
     polled: int
@@ -59,7 +59,7 @@ class LitePullStats:
 
 @lists_options(LitePullOptions, ClientSettings)
 class AsyncLitePullConsumer(AsyncBlockOnly):
-    """Polls; for asyncio. Without it: `LitePullConsumer`.
+    """Polls messages; for asyncio. The sync client is `LitePullConsumer`.
 
         async with AsyncLitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
             await consumer.subscribe("TopicTest", "TagA || TagB")
@@ -109,11 +109,11 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         self._engine = engine
 
     async def stop(self) -> None:
-        """Commit what was polled, if that is automatic, and disconnect. May be called twice."""
+        """Commit what was polled, if `auto_commit` is on, and disconnect. May be called twice."""
         await self._stop(is_all_done=True)
 
     async def stop_unfinished(self) -> None:
-        """The same, but what the last poll brought is not committed: it comes again. A `with` block that
+        """The same, but messages of the last poll are not committed, and delivered again. A `with` block that
         is left by an exception does this."""
         await self._stop(is_all_done=False)
 
@@ -145,8 +145,8 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         await self._stop(is_all_done=kind is None)
 
     async def wait_failed(self) -> None:
-        """Wait until something fails in the background and raise that; return after `stop`. `poll` tells of
-        a failure by itself."""
+        """Wait until a background task fails and raise its error; return after `stop`. `poll` raises it
+        too."""
         await self._instance.wait_failed()
 
     # -- which queues ----------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         (`TagA || TagB`), or with `expression_type="SQL92"` a condition on properties. All members of a
         group have to subscribe to the same. Before or after `start`."""
         if self._assigned is not None:
-            raise ClientStateError("this consumer got its queues by `assign`, so it cannot subscribe")
+            raise ClientStateError("this consumer uses `assign`, so it cannot subscribe")
         check_topic(topic)
         data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
         warn_of_unlikely_tags(topic, data)
@@ -174,7 +174,7 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
             engine.start_balancing()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Let go of a topic; its queues go to other members at once."""
+        """Unsubscribe from a topic; its queues go to other members at once."""
         self._subscriptions.remove(topic, self._namespace.wrap(topic))
         if self._engine is not None:
             engine = self._running()
@@ -188,10 +188,10 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         *,
         expression_type: ExpressionType = "TAG",
     ) -> None:
-        """Read exactly these queues, whatever other consumers read. Queues that it has already go on where
-        they are. Before or after `start`."""
+        """Read exactly these queues, whatever other consumers read. Queues that were already assigned keep
+        their position. Before or after `start`."""
         if self._subscriptions.topics:
-            raise ClientStateError("this consumer has subscribed, so its queues are shared out to it")
+            raise ClientStateError("this consumer has subscribed, so it cannot use `assign`")
         self._assigned = {
             inner: subscription_data(inner.topic, expression, expression_type)
             for inner in map(self._inner, queues)
@@ -207,14 +207,14 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         return [] if engine is None else [self._shown(lite.queue) for lite in engine.progress()]
 
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic that can be read; NoRouteError when nobody knows it."""
+        """The readable queues of a topic; NoRouteError when it does not exist."""
         self._instance.check_running()
         route = await self._instance.routes.get(self._namespace.wrap(topic))
         return [self._shown(queue) for queue in route.subscribe_queues]
 
     async def on_topic_change(self, topic: str, listener: TopicListener) -> None:
-        """Have `listener(topic, queues)` called when the queues of `topic` are others than now; it may be
-        async. Looked at every `topic_check_interval_ms`; for `assign`, to keep up with a topic that grows."""
+        """Call `listener(topic, queues)` when the queues of `topic` change; it may be async. Checked every
+        `topic_check_interval_ms`; for `assign`, to follow a topic that grows."""
         self._running()
         self._listeners[topic] = (listener, await self.fetch_queues(topic))
 
@@ -233,14 +233,14 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
                 result = listener(topic, queues)
                 if inspect.isawaitable(result):
                     await result
-            except Exception:  # a user's own function
+            except Exception:  # raised by user code
                 _log.exception("group %s: the listener of topic %s failed", self.group, topic)
 
     # -- messages --------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages, at most `pull_batch_size`, all of one queue; empty when none came in
-        `timeout_ms` (`poll_timeout_ms` unless given). What the poll before brought counts as done with."""
+        """The next messages, at most `pull_batch_size`, all of one queue; empty when none arrived within
+        `timeout_ms` (default: `poll_timeout_ms`). Messages of the previous poll now count as consumed."""
         engine = self._running()
         if timeout_ms is not None:
             check_int("timeout_ms", timeout_ms, at_least=0)
@@ -258,11 +258,11 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         )
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Let nothing of these queues be polled until `resume`. What is in hand is kept."""
+        """Poll nothing of these queues until `resume`. Messages already pulled are kept."""
         self._pause(queues, is_paused=True)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Poll these queues again."""
         self._pause(queues, is_paused=False)
 
     def _pause(self, queues: Iterable[MessageQueue], *, is_paused: bool) -> None:
@@ -273,7 +273,7 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
     # -- offsets ---------------------------------------------------------------------------------
 
     async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Go on at another offset; ValueError when the queue does not reach so far."""
+        """Continue at another offset; ValueError when the queue does not contain it."""
         engine, inner = self._running(), self._inner(queue)
         check_int("queue_offset", queue_offset)
         engine.lite_queue(inner)
@@ -286,20 +286,20 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         engine.pulls.seek(engine.lite_queue(inner), queue_offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go to the first message that is still there."""
+        """Continue at the first message that still exists."""
         engine, inner = self._running(), self._inner(queue)
         queue_offset = await engine.queue_offsets.min_offset(inner)
         engine.pulls.seek(engine.lite_queue(inner), queue_offset)
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go behind the last message, to what comes from now on."""
+        """Continue after the last message, with new ones."""
         engine, inner = self._running(), self._inner(queue)
         queue_offset = await engine.queue_offsets.max_offset(inner)
         engine.pulls.seek(engine.lite_queue(inner), queue_offset)
 
     async def seek_to_time(self, queue: MessageQueue, when: datetime | int) -> None:
-        """Go to the first message stored at or after a time; a number is milliseconds since 1970.
-        Apache's 4.9 goes to the one before, where that is nearer in time."""
+        """Continue at the first message stored at or after a time; a number is milliseconds since 1970.
+        Apache 4.9 returns the previous one if that is nearer in time."""
         engine, inner = self._running(), self._inner(queue)
         queue_offset = await engine.queue_offsets.search(inner, when)
         engine.pulls.seek(engine.lite_queue(inner), queue_offset)
@@ -309,23 +309,23 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
         return await self._running().queue_offsets.search(self._inner(queue), when)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store how far the group is: everything that was polled, or these offsets (of the next message
-        each). On return it is stored."""
+        """Commit everything that was polled, or these offsets (each of the next message to consume). On
+        return they are stored."""
         inner = None if offsets is None else {self._inner(queue): each for queue, each in offsets.items()}
         await self._running().commit(inner)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is, as it is stored; None when it never committed."""
+        """The stored offset of the group; None when it never committed."""
         return await self._running().committed(self._inner(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset up to which the queue was polled; None as long as it is not known."""
+        """The offset up to which the queue was polled; None until it is known."""
         return self._running().lite_queue(self._inner(queue)).polled_offset
 
     # -- while it runs ---------------------------------------------------------------------------
 
     def stats(self) -> LitePullStats:
-        """What was polled so far, and what is in hand."""
+        """Counters of polled and of pulled, unpolled messages."""
         engine = self._engine
         if engine is None:
             return LitePullStats(0, 0, 0, 0)
@@ -339,7 +339,7 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
 
     @property
     def client_id(self) -> str:
-        """Who this consumer is to brokers."""
+        """The client id that brokers know."""
         return self._instance.client_id
 
     def _running(self) -> LiteEngine:
@@ -362,17 +362,16 @@ class AsyncLitePullConsumer(AsyncBlockOnly):
 
 
 class _Role:
-    """What the consumer is to brokers."""
+    """What the consumer registers with brokers."""
 
     def __init__(self, consumer: AsyncLitePullConsumer) -> None:
         self._consumer = consumer
 
     def producer_groups(self) -> Iterable[str]:
-        """None: it sends nothing."""
         return ()
 
     def subscriptions(self) -> list[SubscriptionData]:
-        """What is subscribed to, or the topics of the queues that were assigned."""
+        """The subscriptions, or those of the assigned queues."""
         assigned = self._consumer._assigned
         if assigned is None:
             return self._consumer._subscriptions.data()
@@ -392,11 +391,10 @@ class _Role:
         ]
 
     def topics(self) -> Iterable[str]:
-        """All that are subscribed to, or have queues that were assigned."""
+        """All topics that are subscribed to, or have assigned queues."""
         return [data.topic for data in self.subscriptions()]
 
     def processors(self) -> Mapping[int, Processor]:
-        """Who answers brokers."""
         consumer = self._consumer
         calls = LiteCalls(
             consumer._wire_group, consumer.options, lambda: consumer._engine, self.subscriptions

@@ -1,4 +1,4 @@
-"""LitePullOptions: what a lite pull consumer may be told besides where to connect; defaults are Java's."""
+"""LitePullOptions: the options of a lite pull consumer besides the common ones; defaults are Java's."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ class LitePullOptions:
     model: Model = "clustering"
     """`clustering`: the group shares the messages; `broadcasting`: each consumer gets all of them."""
     consume_from: ConsumeFrom = "last"
-    """Where a group begins that has no offset yet."""
+    """Where a group without an offset begins."""
     strategy: AllocateStrategy = AllocateAveragely()
-    """How a group shares out queues: a strategy of `kourou.client`."""
+    """How queues are assigned within a group: a strategy of `kourou.client`."""
     auto_commit: bool = True
-    """Whether what was polled is committed by itself, when a later poll shows that it is done with."""
+    """Whether polled messages are committed automatically, once a later poll has begun."""
     auto_commit_interval_ms: int = 5_000
-    """How often."""
+    """How often they are committed."""
     poll_timeout_ms: int = 5_000
-    """How long `poll` waits unless it is told otherwise."""
+    """The default timeout of `poll`."""
     pull_batch_size: int = 10
-    """How many messages a pull, and so a poll, brings at most."""
+    """Maximum number of messages of a pull, and so of a poll."""
     pull_threshold_all: int = 10_000
-    """Messages in hand of all queues at which nothing more is pulled (`pullThresholdForAll`)."""
+    """Pulled, unpolled messages of all queues at which pulling stops (`pullThresholdForAll`)."""
     pull_threshold_messages: int = 1_000
     """The same for each queue (`pullThresholdForQueue`)."""
     pull_threshold_bytes: int = 100 * 1024 * 1024
     """The same in bytes (`pullThresholdSizeForQueue`, there in MiB)."""
     max_span: int = 2_000
-    """From the first message in hand to the last, per queue (`consumeMaxSpan`)."""
+    """Limit of the span of pulled, unpolled offsets, per queue (`consumeMaxSpan`)."""
     suspend_ms: int = 20_000
     """How long a broker holds a pull until there are messages (`brokerSuspendMaxTimeMillis`)."""
     suspended_pull_timeout_ms: int = 30_000
-    """How long such a pull may take in all (`consumerTimeoutMillisWhenSuspend`)."""
+    """Timeout of such a pull (`consumerTimeoutMillisWhenSuspend`)."""
     topic_check_interval_ms: int = 30_000
-    """How often topics with a listener are looked at (`topicMetadataCheckIntervalMillis`)."""
+    """How often topics with a listener are checked (`topicMetadataCheckIntervalMillis`)."""
     rebalance_interval_ms: int = 20_000
-    """How often queues are shared out anew, besides when the group changes."""
+    """How often queues are reassigned, besides when the group changes."""
     offset_store_dir: str | Path | None = None
-    """Where a broadcasting consumer keeps its offsets; None: `.rocketmq_offsets` at home."""
+    """Where a broadcasting consumer stores its offsets; None: `~/.rocketmq_offsets`."""
 
     def __post_init__(self) -> None:
         check_field_types(self)
@@ -82,13 +82,11 @@ class LitePullOptions:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if self.suspended_pull_timeout_ms <= self.suspend_ms:
-            raise ValueError(
-                "suspended_pull_timeout_ms is the time for suspend_ms and the way: make it longer"
-            )
+            raise ValueError("suspended_pull_timeout_ms must be longer than suspend_ms")
         self.shared()
 
     def shared(self) -> ConsumerOptions:
-        """What rebalance needs to know, and every consumer has."""
+        """The options that rebalancing needs."""
         return ConsumerOptions(
             model=self.model,
             consume_from=self.consume_from,
@@ -104,5 +102,5 @@ class LitePullOptions:
 
 
 def split_lite_keywords(keywords: LitePullKeywords) -> tuple[LitePullOptions, ClientSettings]:
-    """How to pull, and where to connect. TypeError names a keyword that nobody knows."""
+    """The consumer's own options, and the common settings. TypeError names an unknown keyword."""
     return split_options(keywords, LitePullOptions, "a lite pull consumer")

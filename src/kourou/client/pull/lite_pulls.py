@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Batch(NamedTuple):
-    """What one pull brought; the queue goes on at `next_offset`."""
+    """The messages of one pull; the queue continues at `next_offset`."""
 
     messages: list[MessageExt]
     next_offset: int
@@ -36,7 +36,7 @@ class _Batch(NamedTuple):
 
 
 class LiteQueue:
-    """One queue, from its assignment to its end."""
+    """One queue, from its assignment to its removal."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class LiteQueue:
         self.queue = queue
         self.subscription = subscription
         self.alive = alive
-        """Tells whoever assigned it that it is looked after."""
+        """Reports to the assigner that the queue is still being pulled."""
         self.pull_offset: int | None = None
-        """Where to pull next; None: where the group is has to be asked."""
+        """Where to pull next; None: the group's offset has to be requested."""
         self.polled_offset: int | None = None
         """Everything below was polled."""
         self.done_offset: int | None = None
-        """Everything below was polled, and a later poll shows that it is done with."""
+        """Everything below was polled, and a later poll has begun."""
         self.is_paused = False
         self.is_dropped = False
         self.epoch = 0
-        """Counts seeks: what was asked for before one is not wanted after it."""
+        """Counts seeks: results of pulls from before a seek are discarded."""
         self.count = 0
         self.size_bytes = 0
         self._limits = limits
@@ -71,7 +71,7 @@ class LiteQueue:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a poll may take messages of it."""
+        """Whether it has messages for a poll."""
         return bool(self._batches) and not self.is_paused
 
     @property
@@ -84,11 +84,11 @@ class LiteQueue:
         return self._limits.problem(self.count, self.size_bytes, span) is not None
 
     def begin(self, queue_offset: int) -> None:
-        """Go on at an offset; nothing of the queue is in hand."""
+        """Continue at an offset; no messages are held."""
         self.pull_offset = self.polled_offset = self.done_offset = queue_offset
 
     def add(self, messages: list[MessageExt], next_offset: int) -> None:
-        """Take in what a pull brought; there may be nothing left of it after filtering."""
+        """Add the messages of a pull; there may be none left after filtering."""
         self.pull_offset = next_offset
         if messages:
             size_bytes = sum(message.store_size for message in messages)
@@ -96,22 +96,22 @@ class LiteQueue:
             self.count += len(messages)
             self.size_bytes += size_bytes
         elif self._batches:
-            # Nothing to poll there, so it is passed together with what comes before it.
+            # Nothing to poll there, so the offset advances with the batch before it.
             self._batches[-1] = self._batches[-1]._replace(next_offset=next_offset)
         else:
             self.polled_offset = next_offset
 
     def moved(self, next_offset: int) -> None:
-        """The broker says to go on elsewhere: an operator reset the group, or messages are gone there."""
+        """Continue at the broker's offset: an operator reset the group, or messages were deleted."""
         if self.polled_offset is not None and next_offset <= self.polled_offset:
-            # What is in hand comes again.
+            # The messages held are delivered again.
             self._clear()
             self.begin(next_offset)
         else:
             self.add([], next_offset)
 
     def take(self) -> list[MessageExt]:
-        """Hand out what one pull brought."""
+        """The messages of one pull, for a poll."""
         batch = self._batches.popleft()
         self.count -= len(batch.messages)
         self.size_bytes -= batch.size_bytes
@@ -120,23 +120,22 @@ class LiteQueue:
         return batch.messages
 
     def finish_polled(self) -> None:
-        """Whoever polls again is done with what he got before."""
+        """The next poll begins: messages of earlier polls count as consumed."""
         self.done_offset = self.polled_offset
 
     # -- changes ---------------------------------------------------------------------------------
 
     def seek(self, queue_offset: int) -> None:
-        """Go to another offset; what is in hand or on its way is forgotten."""
+        """Continue at another offset; messages held or in flight are discarded."""
         self._interrupt()
         self.begin(queue_offset)
 
     def drop(self) -> None:
-        """Not ours any more."""
         self.is_dropped = True
         self._interrupt()
 
     def pause(self, is_paused: bool) -> None:
-        """Hand out and pull nothing, or do so again."""
+        """Pause or resume polling and pulling."""
         self.is_paused = is_paused
         self._changed.set()
 
@@ -151,10 +150,10 @@ class LiteQueue:
         self._batches.clear()
         self.count = self.size_bytes = 0
 
-    # -- for who pulls ---------------------------------------------------------------------------
+    # -- for the puller --------------------------------------------------------------------------
 
     async def wait_changed(self, timeout_s: float) -> None:
-        """Wait until something is polled, paused, resumed, sought or dropped, at most so long."""
+        """Wait for a poll, pause, resume, seek or drop, at most `timeout_s`."""
         self._changed.clear()
         try:
             async with asyncio.timeout(timeout_s):
@@ -163,7 +162,7 @@ class LiteQueue:
             return
 
     async def wait_pull(self, pulling: asyncio.Future[PullResult]) -> PullResult | None:
-        """What a pull brings; None when a seek or the queue's end has made it worthless."""
+        """The result of a pull; None when a seek or the removal of the queue has made it obsolete."""
         epoch = self.epoch
         self._pulling = pulling
         try:
@@ -204,7 +203,7 @@ class LitePulls:
         self._limits = FlowLimits(
             options.pull_threshold_messages, options.pull_threshold_bytes, options.max_span
         )
-        # In the order in which they are polled: a queue that had its turn goes to the end.
+        # In the order in which they are polled: a polled queue goes to the end.
         self._ready: dict[LiteQueue, None] = {}
         self._arrived = asyncio.Event()
         self.queues: dict[MessageQueue, LiteQueue] = {}
@@ -218,7 +217,7 @@ class LitePulls:
         queue_offset: int | None = None,
         alive: Callable[[], None] = lambda: None,
     ) -> None:
-        """Pull a queue from now on; without an offset, from where the group is."""
+        """Begin to pull a queue; without an offset, from the group's offset."""
         lite = LiteQueue(queue, subscription, self._limits, alive=alive)
         if queue_offset is not None:
             lite.begin(queue_offset)
@@ -226,7 +225,7 @@ class LitePulls:
         self._instance.tasks.start(self._keep_pulling(lite), f"pull {queue}")
 
     def remove(self, queue: MessageQueue) -> LiteQueue | None:
-        """Pull a queue no more; what it was, to look at."""
+        """Stop pulling a queue; returns its last state."""
         lite = self.queues.pop(queue, None)
         if lite is not None:
             lite.drop()
@@ -235,19 +234,18 @@ class LitePulls:
         return lite
 
     def pause(self, lite: LiteQueue, is_paused: bool) -> None:
-        """Let nothing of a queue be polled, or again."""
+        """Pause or resume a queue."""
         lite.pause(is_paused)
         self._update_ready(lite)
 
     def seek(self, lite: LiteQueue, queue_offset: int) -> None:
-        """Go on somewhere else."""
         lite.seek(queue_offset)
         self._ready.pop(lite, None)
 
     # -- polls -----------------------------------------------------------------------------------
 
     def take_nowait(self) -> list[MessageExt]:
-        """What one pull of the next queue brought; empty when nothing is there."""
+        """The messages of one pull of the next queue; empty when there are none."""
         lite = next(iter(self._ready), None)
         if lite is None:
             return []
@@ -257,17 +255,17 @@ class LitePulls:
         self._update_ready(lite)
         if was_full:
             for other in self.queues.values():
-                other.pause(other.is_paused)  # they wait for room among all
+                other.pause(other.is_paused)  # wakes those that wait for room
         return messages
 
     async def wait_arrived(self) -> None:
-        """Wait until there may be something to take."""
+        """Wait until there may be messages."""
         self._arrived.clear()
         if not self._ready:
             await self._arrived.wait()
 
     def wake(self) -> None:
-        """Let who waits look again."""
+        """Wake a waiting poll, to check again."""
         self._arrived.set()
 
     def _update_ready(self, lite: LiteQueue) -> None:
@@ -341,7 +339,7 @@ class LitePulls:
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:
             await lite.wait_changed(_FLOW_CONTROL_DELAY_S)
             return
-        # The first of a row is told, the rest is the same.
+        # Only the first of consecutive failures is a warning.
         level = logging.WARNING if failures == 1 else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, lite.queue, error)
         await lite.wait_changed(_FAILURE_DELAY_S)

@@ -1,4 +1,4 @@
-"""AsyncPullConsumer: the application says which queue to pull, from where, and how far it is.
+"""AsyncPullConsumer: the application chooses queue and offset, and keeps track of its progress.
 
 For programs that keep their own offsets, or none. Not here: sharing queues in a group and pulling in the
 background (lite_pull_consumer.py), reading in bulk (queue_reader.py).
@@ -37,7 +37,7 @@ DEFAULT_SUSPEND_MS: Final = 20_000
 
 @lists_options(ClientSettings)
 class AsyncPullConsumer(AsyncBlockOnly):
-    """Pulls single queues; for asyncio. Without it: `PullConsumer`.
+    """Pulls single queues; for asyncio. The sync client is `PullConsumer`.
 
         async with AsyncPullConsumer("readers", namesrv="127.0.0.1:9876") as consumer:
             for queue in await consumer.fetch_queues("TopicTest"):
@@ -51,8 +51,8 @@ class AsyncPullConsumer(AsyncBlockOnly):
                         break
                 await consumer.commit(queue, queue_offset)
 
-    `suspend_ms` is how long a broker holds a pull that may wait, `suspended_pull_timeout_ms` how long such
-    a pull may take in all. `options` are those of ClientSettings.
+    `suspend_ms` is how long a broker holds a pull that may wait, `suspended_pull_timeout_ms` the timeout of
+    such a pull. `options` are those of ClientSettings.
     """
 
     def __init__(
@@ -69,9 +69,7 @@ class AsyncPullConsumer(AsyncBlockOnly):
         check_int("suspend_ms", suspend_ms, at_least=0)
         check_int("suspended_pull_timeout_ms", suspended_pull_timeout_ms, at_least=1)
         if suspended_pull_timeout_ms <= suspend_ms:
-            raise ValueError(
-                "suspended_pull_timeout_ms is the time for suspend_ms and the way, so it is longer"
-            )
+            raise ValueError("suspended_pull_timeout_ms must be longer than suspend_ms")
         own = ("pull_timeout_ms", "suspend_ms", "suspended_pull_timeout_ms")
         check_option_names(options, own, ClientSettings, "a pull consumer")
         settings = ClientSettings(**options)
@@ -92,15 +90,15 @@ class AsyncPullConsumer(AsyncBlockOnly):
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect. NoNameServerError and others name the step that failed."""
+        """Connect. Errors name the step that failed."""
         await self.instance.start()
 
     async def stop(self) -> None:
-        """Disconnect; what was not committed is not stored anywhere. May be called twice."""
+        """Disconnect; uncommitted offsets are lost. May be called twice."""
         await self.instance.stop()
 
     async def wait_failed(self) -> None:
-        """Wait until a background task fails and raise that; after `stop`, return."""
+        """Wait until a background task fails and raise its error; return after `stop`."""
         await self.instance.wait_failed()
 
     async def __aenter__(self) -> Self:
@@ -116,14 +114,14 @@ class AsyncPullConsumer(AsyncBlockOnly):
         await self.stop()
 
     def register_topic(self, topic: str) -> None:
-        """Let brokers know that the group reads a topic; `pull` does that by itself."""
+        """Register that the group reads a topic; `pull` does so automatically."""
         wire_topic = self.wire_topic(topic)
         self._topics.setdefault(wire_topic, subscription_data(wire_topic))
 
     # -- queues and offsets ----------------------------------------------------------------------
 
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be read; NoRouteError when nobody knows it."""
+        """The readable queues of a topic; NoRouteError when it does not exist."""
         self.instance.check_running()
         route = await self.instance.routes.get(self.wire_topic(topic))
         return [self.shown(queue) for queue in route.subscribe_queues]
@@ -133,20 +131,20 @@ class AsyncPullConsumer(AsyncBlockOnly):
         return await self._offsets.max_offset(self._inner(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the queue's first message that is still there."""
+        """The offset of the queue's first message that still exists."""
         return await self._offsets.min_offset(self._inner(queue))
 
     async def search_offset(self, queue: MessageQueue, when: datetime | int) -> int:
-        """The first offset stored at or after a time; a number is milliseconds since 1970. Apache's 4.9 gives
-        the one before, where that is nearer in time."""
+        """The first offset stored at or after a time; a number is milliseconds since 1970. Apache 4.9 returns
+        the previous one if that is nearer in time."""
         return await self._offsets.search(self._inner(queue), when)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is in the queue; None when it never committed."""
+        """The committed offset of the group; None when it never committed."""
         return await self._offsets.committed(self._inner(queue))
 
     async def commit(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Note at the broker that the group goes on at `queue_offset`; on return the broker has it."""
+        """Commit `queue_offset`, the next offset to consume; on return the broker has it."""
         await self._offsets.commit(self._inner(queue), queue_offset)
 
     # -- pulls -----------------------------------------------------------------------------------
@@ -162,8 +160,8 @@ class AsyncPullConsumer(AsyncBlockOnly):
         expression_type: ExpressionType = "TAG",
         timeout_ms: int | None = None,
     ) -> PullResult:
-        """What the queue has from `queue_offset` on, at once. Go on at `next_begin_offset` of the result,
-        whatever its status is. A broker may give less than it is asked for."""
+        """Pull messages from `queue_offset`, without waiting. Continue at `next_begin_offset` of the result,
+        whatever its status. A broker may return less than requested."""
         return await self._pull(
             queue, expression, expression_type, queue_offset, max_messages, max_bytes, 0,
             self._pull_timeout_ms if timeout_ms is None else timeout_ms,
@@ -179,7 +177,7 @@ class AsyncPullConsumer(AsyncBlockOnly):
         max_bytes: int | None = None,
         expression_type: ExpressionType = "TAG",
     ) -> PullResult:
-        """The same, but if there is nothing yet the broker waits for a message, up to `suspend_ms`."""
+        """The same, but if there is nothing yet the broker waits for a message up to `suspend_ms`."""
         return await self._pull(
             queue, expression, expression_type, queue_offset, max_messages, max_bytes, self._suspend_ms,
             self._suspended_pull_timeout_ms,
@@ -234,17 +232,16 @@ class AsyncPullConsumer(AsyncBlockOnly):
         return self._namespace.wrap(topic)
 
     def shown(self, queue: MessageQueue) -> MessageQueue:
-        """A queue of the brokers as users know it."""
+        """A queue as users know it, without namespace."""
         return MessageQueue(self._namespace.unwrap(queue.topic), queue.broker_name, queue.queue_id)
 
-    # -- what brokers are told -------------------------------------------------------------------
+    # -- registration ----------------------------------------------------------------------------
 
     def producer_groups(self) -> Iterable[str]:
-        """None: it sends nothing."""
         return ()
 
     def consumer_data(self) -> Iterable[ConsumerData]:
-        """The group, with the topics that were pulled."""
+        """The group, with the topics that were pulled from."""
         return (
             ConsumerData(
                 group_name=self.wire_group,
@@ -256,9 +253,8 @@ class AsyncPullConsumer(AsyncBlockOnly):
         )
 
     def topics(self) -> Iterable[str]:
-        """Those that were pulled."""
         return self._topics
 
     def processors(self) -> Mapping[int, Processor]:
-        """Nobody: brokers have nothing to ask of it."""
+        """None: brokers send it no requests."""
         return {}

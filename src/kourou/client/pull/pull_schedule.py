@@ -1,8 +1,8 @@
-"""AsyncPullSchedule: calls a function for each queue of some topics, every so often.
+"""AsyncPullSchedule: calls a function periodically for each queue of the registered topics.
 
-The queues are shared with the other members of the group; whoever has a queue has its function called, never
-twice at a time. The function pulls what it wants and says how far it got; that is stored, and goes with the
-queue when it goes to another member. Java's MQPullConsumerScheduleService.
+The queues are shared with the other members of the group; the function of a queue is called by the member
+that the queue is assigned to, never concurrently. The function pulls and sets its progress, which is stored,
+and taken over by the next member. Java's MQPullConsumerScheduleService.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from kourou.transport.request import Processor, Request
 _log = logging.getLogger(__name__)
 
 DEFAULT_INTERVAL_MS: Final = 200
-# Well within the two minutes after which a queue that nobody looks after begins anew.
+# Well within the two minutes after which a queue that is not pulled is assigned again.
 _TOUCH_INTERVAL_MS: Final = 30_000
 _DEFAULT_STRATEGY: Final = AllocateAveragely()
 
 
 @dataclass(slots=True)
 class PullContext:
-    """What the function gets, the same object at each call for a queue.
+    """The argument of the function, the same object at each call for a queue.
 
-    It pulls by `consumer`, from `queue_offset` on, and sets `queue_offset` to where the next call goes on:
-    when it returns, all before that counts as done with. `delay_ms` is the time until the next call; at each
-    call it is the schedule's `interval_ms` again.
+    The function pulls with `consumer` from `queue_offset`, and sets `queue_offset` to where the next call
+    continues: when it returns, everything before that counts as consumed. `delay_ms` is the time until the
+    next call; it is reset to the schedule's `interval_ms` before each call.
     """
 
     queue: MessageQueue
@@ -108,7 +108,7 @@ class AsyncPullSchedule(AsyncBlockOnly):
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect and take queues. Errors name the step that failed."""
+        """Connect and join the group. Errors name the step that failed."""
         await self.consumer.start()
         instance, group = self.consumer.instance, self.consumer.wire_group
         try:
@@ -120,7 +120,7 @@ class AsyncPullSchedule(AsyncBlockOnly):
             raise
         instance.every(self._options.persist_interval_ms, self._rebalancer.persist, "offsets")
         instance.every(_TOUCH_INTERVAL_MS, self._touch, "schedule")
-        # Not a task of the instance: that would take its cancellation at the end for a failure.
+        # Not a task of the instance, which would treat its cancellation at the stop as a failure.
         self._balancing = CancellableTasks(instance.tasks.fail)
         self._balancing.start(self._rebalancer.keep_balanced(), f"rebalance {group}")
 
@@ -137,8 +137,7 @@ class AsyncPullSchedule(AsyncBlockOnly):
         )
 
     async def stop(self) -> None:
-        """Let functions that run come to their end, store how far they are, disconnect. May be called
-        twice."""
+        """Wait for running functions, store the offsets, disconnect. May be called twice."""
         rebalancer, balancing = self._rebalancer, self._balancing
         if rebalancer is not None and balancing is not None:
             await self._stop_once.wait(lambda: self._end(rebalancer, balancing))
@@ -166,13 +165,14 @@ class AsyncPullSchedule(AsyncBlockOnly):
         await self.stop()
 
     async def wait_failed(self) -> None:
-        """Wait until something fails in the background and raise that; after `stop`, return."""
+        """Wait until a background task fails and raise its error; return after `stop`."""
         await self.consumer.wait_failed()
 
     # -- topics and queues -----------------------------------------------------------------------
 
     async def register(self, topic: str, function: PullFunction) -> None:
-        """Have `function` called for each queue of `topic` that is ours. Before or after `start`."""
+        """Call `function` for each queue of `topic` that is assigned to this consumer. Before or after
+        `start`."""
         check_topic(topic)
         data = subscription_data(self.consumer.wire_topic(topic))
         if data.topic in self._functions:
@@ -219,21 +219,20 @@ class AsyncPullSchedule(AsyncBlockOnly):
             try:
                 await function(context)
                 assigned.pulled_offset = context.queue_offset
-            except Exception:  # a user's own function
+            except Exception:  # raised by user code
                 context.queue_offset = before
                 _log.exception("group %s: the function for %s failed", self.consumer.group, queue)
             await _wait_set(is_dropped, context.delay_ms / 1000)
 
 
 class _ScheduledConsumer(AsyncPullConsumer):
-    """The consumer of a schedule: it hears when the group has changed."""
+    """The consumer of a schedule; it handles notifications of group changes."""
 
     def __init__(self, wake: Callable[[], None], group: str, options: ClientOptions) -> None:
         super().__init__(group, **options)
         self._wake = wake
 
     def processors(self) -> Mapping[int, Processor]:
-        """Who answers brokers."""
         return {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._ids_changed}
 
     def _ids_changed(self, request: Request) -> None:

@@ -28,11 +28,11 @@ from kourou.protocol.record import decode_records
 from kourou.protocol.versions import V5_0_0
 
 SUSPENDED_PULL_TIMEOUT_MS: Final = 30_000
-"""How long a pull may take that the broker holds until there are messages."""
+"""Timeout of a pull that the broker holds until there are messages."""
 
 
 class PullStatus(enum.Enum):
-    """How a pull ended; RocketMQ's words."""
+    """How a pull ended; RocketMQ's names."""
 
     FOUND = enum.auto()
     NO_NEW_MSG = enum.auto()
@@ -50,7 +50,7 @@ _STATUSES: Final[dict[int, PullStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What a pull brought. `body` are the records as the broker stores them, one after the other."""
+    """The result of a pull. `body` has the records as the broker stores them."""
 
     status: PullStatus
     next_begin_offset: int
@@ -60,9 +60,9 @@ class PullResult:
     body: bytes
     broker_name: str
     tags: frozenset[str] = frozenset()
-    """Those that were asked for: brokers know tags by a hash only, so `messages` looks again."""
+    """The selected tags: brokers compare only hashes of tags, so `messages` filters again."""
     namespace: str = ""
-    """The client's, which users do not see in topics."""
+    """The client's namespace, which is removed from topics."""
 
     def messages(self) -> list[MessageExt]:
         """The records as messages."""
@@ -85,7 +85,7 @@ async def pull(
     timeout_ms: int = SUSPENDED_PULL_TIMEOUT_MS,
     code: int = RequestCode.PULL_MESSAGE,
 ) -> PullResult:
-    """Pull once. ResponseError for codes that are no outcome of a pull; RemotingError as it comes."""
+    """Pull once. ResponseError for codes that are not a PullStatus, RemotingError if the call fails."""
     answer = await api.remoting.call(address, api.command(code, header), timeout_ms)
     return pull_result(answer, address, broker_name)
 
@@ -108,7 +108,7 @@ def pull_result(answer: RemotingCommand, address: str, broker_name: str) -> Pull
 
 
 PULL_TIMEOUT_MS: Final = 10_000
-"""How long a pull may take that finds what is there (`consumerPullTimeoutMillis`)."""
+"""Timeout of a pull that returns at once (`consumerPullTimeoutMillis`)."""
 
 _SUBSCRIPTION: Final = PullSysFlag.SUBSCRIPTION.value
 _SUSPEND: Final = PullSysFlag.SUSPEND.value
@@ -116,7 +116,7 @@ _LITE: Final = PullSysFlag.LITE_PULL.value
 
 
 class QueuePulls:
-    """Pulls for one group. `is_lite`: as a lite pull consumer, which brokers of 5.x tell apart."""
+    """Pulls for one group. `is_lite`: as a lite pull consumer, which brokers of 5.x distinguish."""
 
     def __init__(
         self, instance: ClientInstance, group: str, addresses: QueueAddresses, *, is_lite: bool = False
@@ -138,7 +138,7 @@ class QueuePulls:
         suspend_ms: int = 0,
         timeout_ms: int = PULL_TIMEOUT_MS,
     ) -> PullResult:
-        """Pull once. With `suspend_ms` the broker waits so long for a message if there is none."""
+        """Pull once. With `suspend_ms` the broker waits up to that time for a message."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         try:
             async with asyncio.timeout_at(deadline):
@@ -166,7 +166,7 @@ class QueuePulls:
         return result
 
     def forget(self, queue: MessageQueue) -> None:
-        """Keep nothing more of a queue."""
+        """Forget the suggested broker of a queue."""
         self._pull_from.pop(queue, None)
 
     def _code(self, address: str) -> RequestCode:

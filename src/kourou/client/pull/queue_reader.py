@@ -32,42 +32,46 @@ _log = logging.getLogger(__name__)
 
 FIRST_SLICE: Final = 1_024
 MAX_SLICE: Final = 16_384
-"""More is not asked for at once: brokers give no more, whatever the messages' size."""
+"""The largest request: brokers return no more messages, whatever their size."""
 
 
 class Slice(NamedTuple):
-    """Offsets from `begin` up to, and without, `end`."""
+    """Offsets from `begin` up to, but excluding, `end`."""
 
     begin: int
     end: int
 
 
 class ReadPlan:
-    """The way from `begin` to `end`. With `is_whole` all that is left is one slice: for a filter, whose
-    answers end somewhere."""
+    """The slices from `begin` to `end`, each sized to fill one response.
+
+    The rest of a slice that was answered in part is requested next, so nothing is skipped; slices never
+    overlap, so nothing is read twice. The size is learned: doubled until a response is cut off, then
+    increased slowly after complete responses and decreased after partial ones. With `is_whole` the rest is
+    one slice: for a filter, whose responses may end anywhere."""
 
     def __init__(self, begin: int, end: int, *, is_whole: bool = False) -> None:
         self.position = begin
-        """Everything before was given to the reader."""
+        """Everything before it was passed to the reader."""
         self.end = max(begin, end)
         self._is_whole = is_whole
         self._size = FIRST_SLICE
         self._is_growing = True
-        # In order, and the first of them is the next to ask for.
+        # In order; the first is requested next.
         self._unasked = [Slice(begin, end)] if begin < end else []
 
     @property
     def is_done(self) -> bool:
-        """Whether the reader has all."""
+        """Whether everything was passed to the reader."""
         return self.position >= self.end
 
     @property
     def next_begin(self) -> int | None:
-        """Where the next slice to ask for begins; None when all are asked for."""
+        """Where the next slice to request begins; None when all are requested."""
         return self._unasked[0].begin if self._unasked else None
 
     def ask(self) -> Slice:
-        """The next slice to ask for."""
+        """The next slice to request."""
         first = self._unasked.pop(0)
         if self._is_whole or first.end - first.begin <= self._size:
             return first
@@ -76,8 +80,8 @@ class ReadPlan:
         return asked
 
     def answered(self, asked: Slice, next_offset: int) -> None:
-        """The slice at `position` was answered up to `next_offset`; the reader gets that now."""
-        assert asked.begin == self.position < next_offset, "slices are answered in order, and move on"
+        """The slice at `position` was answered up to `next_offset`, which is passed to the reader now."""
+        assert asked.begin == self.position < next_offset, "slices are answered in order, and advance"
         self.position = min(next_offset, asked.end)
         if not self._is_whole:
             self._learn(asked.end - asked.begin, self.position - asked.begin)
@@ -95,7 +99,7 @@ class ReadPlan:
 
 DEFAULT_MAX_BYTES: Final = 4 * 1024 * 1024
 _RETRY_PAUSE_S: Final = 1.0
-# What a broker says when the same question may have a better answer later.
+# Responses to retry.
 _PASSING: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -107,7 +111,7 @@ _PASSING: Final = frozenset(
 
 
 class _SlicePull(NamedTuple):
-    """A slice that was asked for."""
+    """A requested slice."""
 
     asked: Slice
     task: asyncio.Task[PullResult]
@@ -115,10 +119,10 @@ class _SlicePull(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueChunk:
-    """Records that follow each other: those of `begin_offset` up to, and without, `next_offset`.
+    """Consecutive records: from `begin_offset` up to, but excluding, `next_offset`.
 
-    `body` are their bytes as the broker stores them (protocol/record.py), `messages()` the same as messages.
-    `skipped`: so many offsets before them are gone, deleted by the broker before they were read.
+    `body` has their bytes as the broker stores them (protocol/record.py), `messages()` decodes them.
+    `skipped`: how many offsets before them were deleted by the broker before they were read.
     """
 
     result: PullResult
@@ -149,12 +153,11 @@ class QueueReader(AsyncBlockOnly):
             async for chunk in chunks:
                 file.write(chunk.body)
 
-    Without `begin_offset` it begins at the first message there is, without `end_offset` it ends where the
-    queue ended when the reading began. It never waits for messages to come: where the queue ends before
-    `end_offset`, the reading ends too, and `position` tells. `max_bytes` is what one pull may
-    bring, `in_flight` how many of them are under way at once, so memory holds about their product. A pull
-    that fails is tried again `retry_times`, a second apart. With `consumer`, its connections are used;
-    otherwise `options` are those of ClientSettings.
+    Without `begin_offset` it begins at the first message, without `end_offset` it ends where the queue ended
+    at the start of the read. It never waits for new messages: if the queue ends before `end_offset`, the read
+    ends there, and `position` is that offset. `max_bytes` limits one pull, `in_flight` the number of
+    concurrent pulls, so memory holds about their product. A pull that fails is retried `retry_times`, a
+    second apart. With `consumer`, its connections are used; otherwise `options` are those of ClientSettings.
     """
 
     def __init__(
@@ -193,9 +196,9 @@ class QueueReader(AsyncBlockOnly):
         self._owns_consumer = consumer is None
         self._pulls: dict[int, _SlicePull] = {}
         self.position = begin_offset
-        """Everything before was read, or is gone; None before the reading began at no given offset."""
+        """Everything before it was read, or is gone; None before the read began without `begin_offset`."""
         self.skipped = 0
-        """How many offsets were gone, in all; those behind the last chunk are counted here only."""
+        """How many offsets were gone in total, including those after the last chunk."""
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -220,7 +223,7 @@ class QueueReader(AsyncBlockOnly):
             await asyncio.wait(tasks)
             for task in tasks:
                 if not task.cancelled():
-                    task.exception()  # nobody wants to know any more
+                    task.exception()  # retrieved; no longer relevant
 
     # -- chunks ----------------------------------------------------------------------------------
 
@@ -241,7 +244,7 @@ class QueueReader(AsyncBlockOnly):
                     return  # the queue ends before `end_offset`
                 plan.answered(pull.asked, result.next_begin_offset)
                 self.position = plan.position
-                self._ask_ahead(plan)  # before the reader has its turn
+                self._ask_ahead(plan)  # before the reader runs
                 if result.status is PullStatus.FOUND and result.body:
                     yield QueueChunk(result, pull.asked.begin, skipped)
                     skipped = 0
@@ -260,8 +263,8 @@ class QueueReader(AsyncBlockOnly):
         return ReadPlan(begin, end, is_whole=self._is_filtered)
 
     def _ask_ahead(self, plan: ReadPlan) -> None:
-        """Ask for slices until enough are under way. Those behind a gap that is still to be asked for do not
-        count: they wait for it."""
+        """Request slices until enough are in flight. Slices after a gap that is not requested yet do not
+        count."""
         while (begin := plan.next_begin) is not None:
             if sum(each < begin for each in self._pulls) >= self._in_flight:
                 return
@@ -285,7 +288,7 @@ class QueueReader(AsyncBlockOnly):
                 failures += 1
                 if failures > self._retry_times or not _may_pass(error):
                     raise
-                _log.warning("%s at offset %d, tried again: %s", self.queue, asked.begin, error)
+                _log.warning("%s at offset %d, retrying: %s", self.queue, asked.begin, error)
             await asyncio.sleep(_RETRY_PAUSE_S)
 
 
@@ -294,7 +297,7 @@ def _may_pass(error: KourouError) -> bool:
 
 
 def _clipped(result: PullResult, end: int) -> PullResult:
-    """The result without what lies at or behind `end`: a filter does not stop there."""
+    """The result without records at or after `end`, which a filtered pull may contain."""
     if result.next_begin_offset <= end:
         return result
     body = result.body

@@ -25,14 +25,14 @@ from kourou.protocol.message import MessageExt
 
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
-    """Limits for one queue, as Java has them. `max_span` None: none, as for orderly consumers."""
+    """Limits for one queue, as in Java. `max_span` None: no limit, as for orderly consumers."""
 
     messages: int
     size_bytes: int
     max_span: int | None
 
     def problem(self, messages: int, size_bytes: int, span: int) -> str | None:
-        """Which limit is passed; None for none."""
+        """Which limit is exceeded; None if none is."""
         if messages > self.messages:
             return f"{messages} messages in hand, over pull_threshold_messages={self.messages}"
         if size_bytes > self.size_bytes:
@@ -43,31 +43,32 @@ class FlowLimits:
 
 
 LOCK_MAX_LIVE_MS: Final = 30_000
-"""A lock that was not renewed for so long counts as lost; the broker keeps it for 60 s."""
+"""A lock that was not renewed within this time counts as lost; the broker keeps it for 60 s."""
 PULL_MAX_IDLE_MS: Final = 120_000
-"""A queue that was not pulled for so long has lost its puller, and is taken up anew."""
+"""A queue that was not pulled within this time is stalled, and assigned again."""
 UNKNOWN_OFFSET: Final = -1
 _EXPIRED_AT_ONCE: Final = 16
 
 
 class ProcessQueue:
-    """The cache of one queue. Times are milliseconds of `now_ms`, a monotonic clock."""
+    """The messages of one queue that were pulled and not finished yet. Times are milliseconds of `now_ms`, a
+    monotonic clock."""
 
     def __init__(
         self, now_ms: Callable[[], int] = monotonic_ms, wall_ms: Callable[[], int] = wall_ms
     ) -> None:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
-        # In order of offset. Deleting in front and looking at the first again is what happens all day, and
-        # a plain dict would walk over what was deleted each time.
+        # In order of offset. Typical use deletes the first entries and reads the new first one, for which a
+        # dict would scan the deleted entries each time.
         self._cached: OrderedDict[int, MessageExt] = OrderedDict()
         self._taken: OrderedDict[int, MessageExt] = OrderedDict()
         self._started_ms: dict[int, int] = {}
         self._max_queue_offset = UNKNOWN_OFFSET
         self.size_bytes = 0
-        """Of the records that are here, as stored."""
+        """Of the messages held, as stored."""
         self.is_dropped = False
-        """The queue belongs to another consumer now: no more is pulled, consumed or committed."""
+        """The queue is no longer assigned: nothing more is pulled, consumed or committed."""
         self.lock_ms = 0
         """When the broker last confirmed the lock."""
         self.try_unlock_times = 0
@@ -76,18 +77,18 @@ class ProcessQueue:
 
     @property
     def count(self) -> int:
-        """How many messages are here, taken ones included."""
+        """The number of messages held, including taken ones."""
         return len(self._cached) + len(self._taken)
 
     @property
     def span(self) -> int:
-        """How far apart the first and the last message are that wait."""
+        """The distance of the first and the last waiting offset."""
         if not self._cached:
             return 0
         return next(reversed(self._cached)) - next(iter(self._cached))
 
     def add(self, messages: Sequence[MessageExt]) -> list[MessageExt]:
-        """Take in what was pulled; returns those that were not here already."""
+        """Add pulled messages; returns those that were not held already."""
         cached, taken = self._cached, self._taken
         added = []
         is_in_order = True
@@ -109,14 +110,14 @@ class ProcessQueue:
         return added
 
     def start(self, messages: Iterable[MessageExt]) -> None:
-        """A handler begins with `messages`: from now on they can take too long."""
+        """A handler starts `messages`: from now on they can time out."""
         now_ms = self._now_ms()
         for message in messages:
             self._started_ms[message.queue_offset] = now_ms
 
     def remove(self, messages: Iterable[MessageExt]) -> int:
-        """`messages` are finished. Returns the offset to commit: the smallest that is still here, or the one
-        after the last that ever was; -1 where nothing was here before either.
+        """`messages` are finished. Returns the offset to commit: the smallest that is still held, or the one
+        after the last that ever was; -1 if nothing was held before either.
         """
         cached, started_ms = self._cached, self._started_ms
         self.last_consume_ms = self._now_ms()
@@ -130,7 +131,7 @@ class ProcessQueue:
         return next(iter(cached), self._max_queue_offset + 1)
 
     def take(self, number: int) -> list[MessageExt]:
-        """The first `number` messages, for an orderly handler; they stay here until committed or put back."""
+        """The first `number` messages, for an orderly handler; they are held until committed or put back."""
         self.last_consume_ms = self._now_ms()
         batch: list[MessageExt] = []
         while self._cached and len(batch) < number:
@@ -141,7 +142,7 @@ class ProcessQueue:
         return batch
 
     def commit(self) -> int:
-        """What was taken is finished. Returns the offset to commit; -1 if nothing was taken."""
+        """The taken messages are finished. Returns the offset to commit; -1 if nothing was taken."""
         if not self._taken:
             return UNKNOWN_OFFSET
         last = max(self._taken)
@@ -152,7 +153,7 @@ class ProcessQueue:
         return last + 1
 
     def put_back(self, messages: Iterable[MessageExt]) -> None:
-        """These of the taken messages come first again."""
+        """Put taken messages back in front."""
         for message in messages:
             if self._taken.pop(message.queue_offset, None) is not None:
                 self._cached[message.queue_offset] = message
@@ -160,11 +161,11 @@ class ProcessQueue:
         self._put_in_order()
 
     def rollback(self) -> None:
-        """Everything that was taken comes first again."""
+        """Put all taken messages back in front."""
         self.put_back(list(self._taken.values()))
 
     def clear(self) -> None:
-        """Forget every message, as when offsets are reset."""
+        """Drop every message, for a reset of offsets."""
         self._cached.clear()
         self._taken.clear()
         self._started_ms.clear()
@@ -172,7 +173,7 @@ class ProcessQueue:
         self.size_bytes = 0
 
     def started_before(self, start_ms: int, limit: int = _EXPIRED_AT_ONCE) -> list[MessageExt]:
-        """Of the first `limit` messages those whose handler began before `start_ms` and has not ended."""
+        """Those of the first `limit` messages whose handler started before `start_ms` and has not ended."""
         found = []
         for queue_offset, message in self._cached.items():
             if limit <= 0:
@@ -183,35 +184,35 @@ class ProcessQueue:
         return found
 
     def waiting_too_long(self, consume_timeout_ms: int) -> list[MessageExt]:
-        """Of the first messages those whose handler has been at work for longer than the timeout."""
+        """Those of the first messages whose handler has been running for longer than the timeout."""
         return self.started_before(self._now_ms() - consume_timeout_ms)
 
     def lock(self) -> None:
-        """The broker has just given or confirmed the lock."""
+        """The broker has just granted or confirmed the lock."""
         self._is_locked = True
         self.lock_ms = self._now_ms()
 
     def unlock(self) -> None:
-        """The lock is lost or given back."""
+        """The lock is lost or released."""
         self._is_locked = False
 
     @property
     def is_locked(self) -> bool:
-        """Whether the broker gave the lock, and confirmed it within the last 30 s."""
+        """Whether the broker has granted the lock, and confirmed it within the last 30 s."""
         return self._is_locked and not self.is_lock_expired
 
     @property
     def is_lock_expired(self) -> bool:
-        """Whether it is over 30 s since the broker confirmed the lock."""
+        """Whether the broker has not confirmed the lock for more than 30 s."""
         return self._now_ms() - self.lock_ms > LOCK_MAX_LIVE_MS
 
     @property
     def is_pull_expired(self) -> bool:
-        """Whether nothing was pulled for two minutes: then nobody pulls any more."""
+        """Whether nothing was pulled for two minutes: then pulling has stalled."""
         return self._now_ms() - self.last_pull_ms > PULL_MAX_IDLE_MS
 
     def pulled(self) -> None:
-        """A pull is on its way now."""
+        """A pull is sent now."""
         self.last_pull_ms = self._now_ms()
 
     def describe(self, commit_offset: int) -> ProcessQueueInfo:
@@ -234,7 +235,7 @@ class ProcessQueue:
         )
 
     def _wall_time(self, time_ms: int) -> int:
-        """As others read it; 0 is never."""
+        """As wall-clock time; 0 means never."""
         return time_ms + self._wall_ms() - self._now_ms() if time_ms else 0
 
     def _put_in_order(self) -> None:
@@ -243,7 +244,7 @@ class ProcessQueue:
 
 
 class AssignedQueue(ProcessQueue):
-    """One queue, from the rebalance that gave it to us to the one that takes it away."""
+    """One queue, from the rebalance that assigns it to the one that revokes it."""
 
     def __init__(self, queue: MessageQueue, subscription: Subscription, limits: FlowLimits) -> None:
         super().__init__()
@@ -252,12 +253,12 @@ class AssignedQueue(ProcessQueue):
         self.next_offset = 0
         """Where to pull next."""
         self.pulled_offset: int | None = None
-        """The same, as a broker said it; None before it did."""
+        """The same, from a broker's response; None before the first."""
         self.pull_from = MASTER_ID
         self.is_scheduled = False
-        """Of an orderly consumer: it waits for a worker, or one works on it."""
+        """For an orderly consumer: queued for a worker, or being consumed."""
         self.idle = asyncio.Event()
-        """Of an orderly consumer: no handler is at work."""
+        """For an orderly consumer: no handler is running."""
         self.idle.set()
         self._limits = limits
         self._dropped_ms = 0
@@ -266,14 +267,14 @@ class AssignedQueue(ProcessQueue):
     # -- messages --------------------------------------------------------------------------------
 
     def pulled_messages(self, messages: list[MessageExt], next_offset: int) -> list[MessageExt]:
-        """Take in what a pull brought; those that were not here already."""
+        """Add the messages of a pull; returns those that were not held already."""
         added = self.add(messages) if messages else messages
         self.next_offset = self.pulled_offset = next_offset
         return added
 
     def ack(self, message: MessageExt) -> bool:
-        """A message is done with; False when it was before."""
-        # `remove` for one message, without what only its answer needs.
+        """A message is consumed; False when it already was."""
+        # `remove` for one message, without computing the offset.
         if self._cached.pop(message.queue_offset, None) is None:
             return False
         self.size_bytes -= message.store_size
@@ -282,21 +283,21 @@ class AssignedQueue(ProcessQueue):
         return True
 
     def commit_taken(self) -> None:
-        """What an orderly handler took is done with."""
+        """The messages taken by an orderly handler are consumed."""
         self.commit()
         if self._room is not None and self.flow_problem() is None:
             self._wake()
 
     @property
     def consumed_offset(self) -> int | None:
-        """How far the group is: everything below is done. None when nothing is known yet."""
+        """The group's progress: everything below is consumed. None when nothing is known yet."""
         first = next(iter(self._taken), None)
         return next(iter(self._cached), self.pulled_offset) if first is None else first
 
     # -- flow control ----------------------------------------------------------------------------
 
     def flow_problem(self) -> str | None:
-        """Why no more should be pulled now; None when it may."""
+        """Why no more should be pulled now; None if it may."""
         return self._limits.problem(self.count, self.size_bytes, self.span)
 
     async def wait_room(self) -> None:
@@ -311,7 +312,7 @@ class AssignedQueue(ProcessQueue):
             room.set_result(None)
 
     def drop(self) -> None:
-        """It is not ours any more: nothing of it is consumed from now on."""
+        """The queue is no longer assigned: nothing more of it is consumed."""
         self.is_dropped = True
         self._dropped_ms = self._now_ms()
         self._wake()

@@ -1,10 +1,10 @@
-"""ConcurrentService: consumes messages as they come, many at once.
+"""ConcurrentService: consumes messages as they arrive, many at once.
 
-What a handler fails on is sent back to the broker, which has it come again after a delay; when nobody
-takes it, it is tried here again after 5 s. A handler that takes longer than `consume_timeout_ms` is
-given up as in Java: its messages are sent back with delay level 3. An async one is cancelled and its
-worker goes on; a plain one cannot be, so its thread stays taken until it returns.
-Async handlers run in tasks of the loop (worker_pool.py), plain ones in threads (handler_calls.py).
+A failed message is sent back to the broker, which delivers it again after a delay; if no broker accepts it,
+it is retried here after 5 s. The messages of a handler that takes longer than `consume_timeout_ms` are sent
+back with delay level 3, as in Java. An async handler is cancelled and its worker continues; a sync one cannot
+be cancelled, so it occupies its thread until it returns. Async handlers run in tasks of the loop
+(worker_pool.py), sync ones in threads (handler_calls.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Batch: TypeAlias = tuple[AssignedQueue, list[MessageExt]]
 
 
 class ConcurrentService:
-    """Consumes for one consumer that does not keep the order."""
+    """Consumes for a consumer that is not orderly."""
 
     def __init__(
         self,
@@ -61,13 +61,12 @@ class ConcurrentService:
             pool_name, options.concurrency, self._consume, tasks.fail, owner=calls.threads
         )
         self._sync_calls = calls.sync_calls(self._sync_ended)
-        # Coroutines that plain handlers returned: as many of them run at once as there are handlers.
+        # Coroutines returned by sync handlers; `concurrency` limits them too.
         self._results: set[asyncio.Task[None]] = set()
         self._awaiting = asyncio.Semaphore(options.concurrency)
         tasks.start(self._watch_timeouts(), "consume timeouts")
 
     def submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-        """Have messages consumed."""
         batches = self._batches(assigned, messages)
         handler = assigned.subscription.handler
         if self._sync_calls is not None and handler is not None and not handler.is_async:
@@ -80,28 +79,27 @@ class ConcurrentService:
         if size == 1:
             return [[message] for message in messages]
         runs = [messages]
-        if is_retry_topic(assigned.queue.topic):  # these may belong to several handlers
+        if is_retry_topic(assigned.queue.topic):  # may belong to several handlers
             runs = [list(run) for _, run in groupby(messages, key=lambda message: message.topic)]
         return [run[start : start + size] for run in runs for start in range(0, len(run), size)]
 
     @property
     def running(self) -> int:
-        """How many handlers run."""
         plain = 0 if self._sync_calls is None else len(self._sync_calls.running)
         return self.pool.running + plain + min(len(self._results), self._options.concurrency)
 
     def refuse(self) -> None:
-        """Begin with nothing more, not even with what waits."""
+        """Start no more handlers, not even for queued messages."""
         self.pool.refuse()
         self.refuse_threads()
 
     def refuse_threads(self) -> None:
-        """The same in threads, which do not ask the loop what is next; from any of them."""
+        """The same for sync handlers, which threads start without the loop; from any thread."""
         if self._sync_calls is not None:
             self._sync_calls.refuse()
 
     async def stop(self, timeout_s: float) -> bool:
-        """Wait for the handlers that run; False when some had to be given up."""
+        """Wait for running handlers; False when some had to be abandoned."""
         self.refuse()
         if self._sync_calls is None:
             return await self.pool.stop(timeout_s)
@@ -120,7 +118,7 @@ class ConcurrentService:
         topic = messages[0].topic
         handler = assigned.subscription.handler or self._subscriptions.handler(topic)
         if handler is None:
-            which = f"message {messages[0].msg_id} comes again"
+            which = f"message {messages[0].msg_id} will be delivered again"
             self._calls.failures.warn(("no handler", topic), f"no handler for topic {topic}", which)
             await self._failed(assigned, messages, 0)
             return
@@ -131,7 +129,7 @@ class ConcurrentService:
         except asyncio.CancelledError:
             if not self.pool.is_stopping:
                 raise
-            return  # our own end: the messages come again, to somebody else
+            return  # the consumer stops: the messages are delivered to another member
         finally:
             worker.began = 0.0
         stats = self._stats.of(topic)
@@ -146,7 +144,7 @@ class ConcurrentService:
         await self._settle(worker.is_timed_out, assigned, messages, result, context)
 
     def _sync_ended(self, call: SyncHandlerCall, result: Any, error: BaseException | None) -> None:
-        """The end of a plain handler; success, the usual one, takes no task."""
+        """Handle the end of a sync handler; success needs no task."""
         if error is None and inspect.isawaitable(result):
             task = self._tasks.start(self._await_result(call, result), "result of a handler")
             self._results.add(task)
@@ -169,11 +167,11 @@ class ConcurrentService:
             self._tasks.start(settled, "messages of a handler that failed")
 
     async def _await_result(self, call: SyncHandlerCall, result: Any) -> None:
-        """A plain function that returns a coroutine, as a lambda around an async handler does."""
+        """Await the coroutine that a sync handler returned, such as a lambda around an async handler."""
         try:
             async with self._awaiting:
                 if call.assigned.is_dropped or self.pool.is_stopping:
-                    return  # not begun: the message comes again
+                    return  # not started: the message is delivered again
                 call.began = time.monotonic()
                 awaited, error = await self._guarded_result(call, result)
         finally:
@@ -188,7 +186,7 @@ class ConcurrentService:
         except asyncio.CancelledError as error:
             if self.pool.is_stopping:
                 raise
-            return None, error  # somebody cancelled what it waited for
+            return None, error  # something it awaited was cancelled
         except Exception as error:
             if limit.expired():
                 call.is_timed_out = True
@@ -203,7 +201,7 @@ class ConcurrentService:
         result: ConsumeResult,
         context: ConsumeContext | None,
     ) -> None:
-        """The end of a call that failed, or succeeded in part."""
+        """Handle a call that failed, or succeeded in part."""
         done = done_count(result, context, len(messages))
         self._stats.of(messages[0].topic).consumed += done
         for message in messages[:done]:
@@ -215,7 +213,7 @@ class ConcurrentService:
     async def _failed(self, assigned: AssignedQueue, messages: list[MessageExt], delay_level: int) -> None:
         self._stats.of(messages[0].topic).failed += len(messages)
         if assigned.is_dropped:
-            return  # whose it is now gets them again
+            return  # the next member gets them again
         if self._options.is_broadcasting:
             for message in messages:
                 self._calls.failures.warn(
@@ -268,7 +266,7 @@ class ConcurrentService:
     def _log_timeout(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         self._stats.timed_out += 1
         _log.warning(
-            "message %s of %s: its handler takes longer than %d ms; it is sent back",
+            "message %s of %s is sent back: its handler takes longer than %d ms",
             messages[0].msg_id,
             assigned.queue,
             self._options.consume_timeout_ms,

@@ -57,27 +57,26 @@ _log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
-    """What consumes for a group."""
+    """The running part of a consumer."""
 
     instance: ClientInstance
     rebalancer: Rebalancer
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> Coroutine[Any, Any, None]:
-        """Go on at these offsets."""
+        """Continue at these offsets."""
 
 
 EngineT = TypeVar("EngineT", bound=Engine)
 
 
 class GroupCalls(ABC, Generic[EngineT]):
-    """Answers for one consumer. `engine` is None until it is started."""
+    """Handles requests for one consumer. `engine` returns None until it is started."""
 
     def __init__(self, group: str, engine: Callable[[], EngineT | None]) -> None:
         self._group = group
         self._find_engine = engine
 
     def processors(self) -> Mapping[int, Processor]:
-        """Who answers which request."""
         return {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._ids_changed,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offset,
@@ -91,7 +90,7 @@ class GroupCalls(ABC, Generic[EngineT]):
 
     @abstractmethod
     def _info_of(self, engine: EngineT, *, with_stacks: bool) -> ConsumerRunningInfo:
-        """Its settings and its state."""
+        """Options and state of the consumer."""
 
     def _engine(self, group: str) -> EngineT:
         engine = self._find_engine()
@@ -126,7 +125,7 @@ class GroupCalls(ABC, Generic[EngineT]):
         request.reply(body=encode_body(self._info_of(engine, with_stacks=header.jstack_enable)))
 
 
-# Java's names of our settings, where tools may look for them.
+# Java's names of options, which tools may look for.
 _JAVA_NAMES: Final = {
     "model": "messageModel",
     "consume_from": "consumeFromWhere",
@@ -156,7 +155,7 @@ def running_info(
     stats: StatsTable,
     with_stacks: bool,
 ) -> ConsumerRunningInfo:
-    """Everything that tools show; mqadmin fails without some of the PROP_ entries."""
+    """The state that tools show; mqadmin fails without some of the PROP_ entries."""
     settings = {_JAVA_NAMES.get(name, name): text for name, text in options.as_texts().items()}
     settings |= {
         "consumerGroup": group,
@@ -185,7 +184,7 @@ def running_info(
 
 
 def _stacks() -> str:
-    """Where every thread is, as Java's `jstack` shows it."""
+    """The stack of every thread, like Java's `jstack`."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
@@ -201,10 +200,9 @@ _RESULTS: Final = {
 
 
 class ConsumerCalls(GroupCalls["PushEngine"]):
-    """Answers for one push consumer."""
+    """Handles requests for one push consumer."""
 
     def processors(self) -> Mapping[int, Processor]:
-        """Who answers which request."""
         return {**super().processors(), RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly}
 
     def _offsets_of(self, engine: PushEngine) -> Mapping[MessageQueue, int]:
@@ -232,7 +230,7 @@ class ConsumerCalls(GroupCalls["PushEngine"]):
         worker: Worker[Any] = Worker()
         worker.task = asyncio.current_task()
         began = time.monotonic()
-        _log.info("consuming message %s because a tool asks", message.msg_id)
+        _log.info("consuming message %s on request of a tool", message.msg_id)
         outcome = await engine.calls.call(worker, handler, queue, [message])
         answer = ConsumeMessageDirectlyResult(
             order=engine.options.orderly,

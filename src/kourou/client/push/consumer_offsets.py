@@ -41,12 +41,12 @@ _FILE_NAME: Final = "offsets.json"
 
 
 def default_folder() -> Path:
-    """Where Java keeps them too, unless `rocketmq.client.localOffsetStoreDir` says otherwise."""
+    """Java's default too (`rocketmq.client.localOffsetStoreDir`)."""
     return Path.home() / ".rocketmq_offsets"
 
 
 class LocalOffsets:
-    """The offsets file of one consumer. Both methods wait for the disk."""
+    """The offsets file of one consumer. Both methods block on the disk."""
 
     def __init__(self, folder: Path, client_id: str, group: str) -> None:
         self.path = folder / client_id / group / _FILE_NAME
@@ -55,10 +55,9 @@ class LocalOffsets:
         self._is_sound = True
 
     def load(self) -> dict[MessageQueue, int]:
-        """The offsets, from the `.bak` where the file cannot be read; empty where there is neither.
+        """The offsets, from the `.bak` if the file cannot be read; empty if there is neither.
 
-        StorageError where there is something and nothing of it can be read: to begin anew would be to
-        forget how far the consumer got.
+        StorageError if neither can be read: starting over would lose the consumer's progress.
         """
         found, problem = _read(self.path)
         self._is_sound = problem is None
@@ -67,17 +66,17 @@ class LocalOffsets:
         backup, backup_problem = _read(self.backup_path)
         if backup is None and (problem or backup_problem):
             raise StorageError(
-                f"{self.path}: {problem or backup_problem}; repair it, or remove it to begin without it",
+                f"{self.path}: {problem or backup_problem}; repair it, or remove it to start over",
                 self.path,
             )
         if problem is not None:
-            _log.warning("%s: %s; going on with %s", self.path, problem, self.backup_path)
+            _log.warning("%s: %s; using %s", self.path, problem, self.backup_path)
         return backup or {}
 
     def store(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Replace the offsets; on return they are on disk, and those before them are the `.bak`."""
+        """Replace the offsets; on return they are on disk, and the previous ones in the `.bak`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Consumers of several processes may share a file; none may rename what another is writing.
+        # Consumers of several processes may share a file: each writes its own temporary file.
         fresh = self.path.with_name(f"{_FILE_NAME}.{os.getpid()}.tmp")
         try:
             _write_synced(fresh, _text(offsets).encode())
@@ -92,7 +91,7 @@ class LocalOffsets:
 
 
 def _read(path: Path) -> tuple[dict[MessageQueue, int] | None, str | None]:
-    """The offsets, or None and what is wrong with the file, if it is there."""
+    """The offsets; or None, with the problem if the file exists."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -106,7 +105,7 @@ def _read(path: Path) -> tuple[dict[MessageQueue, int] | None, str | None]:
 
 
 def _text(offsets: Mapping[MessageQueue, int]) -> str:
-    """Line for line as Java's client of 5.x writes it."""
+    """The format of Java's 5.x client, line by line."""
     entries = ",\n".join(f"\t\t{_key(queue)}:{offsets[queue]}" for queue in sorted(offsets))
     table = f"{{\n{entries}\n\t}}" if entries else "{}"
     return f'{{\n\t"offsetTable":{table}\n}}'
@@ -128,7 +127,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new names in `folder` last, where folders can be opened (not on Windows)."""
+    """Make new names in `folder` durable, where folders can be opened (not on Windows)."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -139,28 +138,28 @@ def _sync_folder(folder: Path) -> None:
 
 
 class ConsumerOffsets(Protocol):
-    """How far a group is in its queues."""
+    """The offsets of a group in its queues."""
 
     async def load(self) -> None:
-        """Get ready to read."""
+        """Prepare for `read`."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """What is stored; None when nothing is."""
+        """The stored offset; None if there is none."""
 
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
-        """Note how far the group is."""
+        """Set the offset in memory."""
 
     def known(self, queue: MessageQueue) -> int | None:
-        """What was noted last."""
+        """The offset in memory."""
 
     def table(self) -> dict[MessageQueue, int]:
-        """All that was noted."""
+        """All offsets in memory."""
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Store what was noted of `queues`; failures are logged and made up for by the next time."""
+        """Store the offsets of `queues`; failures are logged, and the next call retries."""
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is somebody else's now."""
+        """The queue is no longer assigned."""
 
 
 class BrokerOffsets:
@@ -175,29 +174,26 @@ class BrokerOffsets:
         self._pending: dict[MessageQueue, asyncio.Task[None]] = {}
 
     async def load(self) -> None:
-        """Nothing to do: each queue's is asked for."""
+        """Nothing to do: `read` requests each offset."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Ask the queue's broker."""
         return await self._api.consumer_offset(self._address(queue), self._group, queue)
 
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
-        """Note how far the group is."""
+        """Set the offset in memory."""
         self._offsets[queue] = consumer_offset
 
     def known(self, queue: MessageQueue) -> int | None:
-        """What was noted last."""
         return self._offsets.get(queue)
 
     def table(self) -> dict[MessageQueue, int]:
-        """All that was noted."""
         return dict(self._offsets)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Tell the brokers. One offset of a queue at a time: brokers work on requests side by side, and of
-        two that are under way the older one may be the last to be stored."""
+        """Send the offsets to the brokers, one of a queue at a time: brokers handle requests concurrently,
+        and of two in flight the older one may be stored last."""
         writes = [self._begin_write(queue) for queue in queues if queue in self._offsets]
-        # Whoever is cancelled does not take back what is on its way; the next one waits for it.
+        # A cancelled caller does not cancel writes in flight; the next call waits for them.
         await asyncio.shield(asyncio.gather(*writes))
 
     def _begin_write(self, queue: MessageQueue) -> asyncio.Task[None]:
@@ -219,7 +215,7 @@ class BrokerOffsets:
         try:
             await self._api.update_consumer_offset(self._address(queue), self._group, queue, consumer_offset)
         except KourouError as error:
-            # Told once: it is tried again every few seconds.
+            # Logged once: it is retried every few seconds.
             level = logging.DEBUG if queue in self._failing else logging.WARNING
             self._failing.add(queue)
             _log.log(
@@ -234,18 +230,18 @@ class BrokerOffsets:
             self._failing.discard(queue)
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is somebody else's now."""
+        """The queue is no longer assigned."""
         self._offsets.pop(queue, None)
 
     def _address(self, queue: MessageQueue) -> str:
         address = self._routes.any_address(queue.broker_name)
         if address is None:
-            raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is not known any more")
+            raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is no longer known")
         return address
 
 
 class FileOffsets:
-    """Offsets in this consumer's own file."""
+    """Offsets in a file of this consumer."""
 
     def __init__(self, file: LocalOffsets) -> None:
         self._file = file
@@ -254,28 +250,26 @@ class FileOffsets:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file; StorageError when there is one that says nothing."""
+        """Read the file; StorageError when it exists and cannot be read."""
         self._offsets = await asyncio.to_thread(self._file.load)
         self._stored = dict(self._offsets)
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """What the file said, or was noted since."""
+        """The offset from the file, or set since."""
         return self._offsets.get(queue)
 
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
-        """Note how far this consumer is."""
+        """Set the offset in memory."""
         self._offsets[queue] = consumer_offset
 
     def known(self, queue: MessageQueue) -> int | None:
-        """What was noted last."""
         return self._offsets.get(queue)
 
     def table(self) -> dict[MessageQueue, int]:
-        """All that was noted."""
         return dict(self._offsets)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Write the file if something has changed; on return it is on disk."""
+        """Write the file if an offset has changed; on return it is on disk."""
         async with self._writing:
             if self._offsets == self._stored:
                 return
@@ -288,11 +282,11 @@ class FileOffsets:
             self._stored = offsets
 
     def forget(self, queue: MessageQueue) -> None:
-        """Nothing: the file is nobody else's, and the queue may come back."""
+        """Nothing to do: the file is not shared, and the queue may be assigned again."""
 
 
 def stored_offsets(instance: ClientInstance, group: str, options: ConsumerOptions) -> ConsumerOffsets:
-    """Where the offsets of a consumer are kept."""
+    """The offsets of a consumer: at the brokers, or in a file."""
     if not options.is_broadcasting:
         return BrokerOffsets(instance.api, instance.routes, group)
     folder = default_folder() if options.offset_store_dir is None else Path(options.offset_store_dir)
@@ -300,7 +294,7 @@ def stored_offsets(instance: ClientInstance, group: str, options: ConsumerOption
 
 
 class StartOffset:
-    """Finds the offset to begin at."""
+    """Finds the first offset of a queue: the stored one, else by Java's rules for `consume_from`."""
 
     def __init__(
         self, api: ClientApi, routes: Routes, offsets: ConsumerOffsets, options: ConsumerOptions
@@ -311,10 +305,11 @@ class StartOffset:
         self._options = options
 
     async def find(self, queue: MessageQueue) -> int:
-        """The queue offset to pull first. An error means: not now, for a guess could skip messages."""
+        """The queue offset to pull first. On errors the queue is not assigned: a guess could skip
+        messages."""
         end = None
         if self._may_begin_at_end(queue.topic):
-            # Before the stored offset: a message that comes between the two questions lies behind this end.
+            # Before the stored offset: a message that is stored between the two requests is after this end.
             end = await self._api.max_offset(self._address(queue), queue)
         stored = await self._offsets.read(queue)
         if stored is not None and stored >= 0:
@@ -327,7 +322,7 @@ class StartOffset:
 
     def _may_begin_at_end(self, topic: str) -> bool:
         consume_from = self._options.consume_from
-        # What is in a retry topic was meant for this group, so it is not skipped as news of others would be.
+        # Messages of a retry topic belong to this group, so they are never skipped.
         return consume_from != "first" and is_retry_topic(topic) != (consume_from == "last")
 
     def _address(self, queue: MessageQueue) -> str:

@@ -1,4 +1,4 @@
-"""ConsumerOptions: what a push consumer may be told besides where to connect; defaults are Java's."""
+"""ConsumerOptions: the options of a push consumer besides the common ones; defaults are Java's."""
 
 from __future__ import annotations
 
@@ -63,46 +63,46 @@ class ConsumerOptions:
     model: Model = "clustering"
     """`clustering`: the group shares the messages; `broadcasting`: each consumer gets all of them."""
     consume_from: ConsumeFrom = "last"
-    """Where a group begins that the broker knows no offset of. Of a queue whose first message is still in
-    memory a broker answers 0 to any group: there it begins with that one, whatever is said here."""
+    """Where a group without an offset begins: `last`, `first` or a `datetime`. In a queue whose first message
+    is still in the broker's memory, a new group always begins there."""
     orderly: bool = False
     """Whether the messages of a queue are handled one after the other."""
     strategy: AllocateStrategy = AllocateAveragely()
-    """How a group shares out queues: a strategy of `kourou.client`."""
+    """How queues are assigned within a group: a strategy of `kourou.client`."""
     concurrency: int = 20
-    """How many handlers run at once (`consumeThreadMax`)."""
+    """Maximum number of concurrent handlers (`consumeThreadMax`)."""
     batch_size: int = 1
-    """How many messages a handler gets at most; above 1 it gets a list (`consumeMessageBatchMaxSize`)."""
+    """Maximum number of messages per call; above 1 a handler gets a list (`consumeMessageBatchMaxSize`)."""
     pull_batch_size: int = 32
-    """How many messages a pull brings at most (`pullBatchSize`)."""
+    """Maximum number of messages of a pull (`pullBatchSize`)."""
     pull_interval_ms: int = 0
     """A pause after each pull of a queue (`pullInterval`)."""
     max_reconsume_times: int = -1
-    """How often a message is tried again; -1: 16 times, of an orderly consumer without end."""
+    """Maximum number of retries of a message; -1: 16, or unlimited if orderly."""
     consume_timeout_ms: int = 15 * 60 * 1000
-    """How long a handler may take (`consumeTimeout`)."""
+    """Timeout of a handler (`consumeTimeout`)."""
     suspend_ms: int = 1_000
     """How long an orderly queue pauses after a failure (`suspendCurrentQueueTimeMillis`)."""
     pull_threshold_messages: int = 1_000
-    """Per queue (`pullThresholdForQueue`)."""
+    """Unconsumed messages of a queue at which pulling stops (`pullThresholdForQueue`)."""
     pull_threshold_bytes: int = 100 * 1024 * 1024
-    """Per queue (`pullThresholdSizeForQueue`, there in MiB)."""
+    """The same in bytes (`pullThresholdSizeForQueue`, there in MiB)."""
     max_span: int = 2_000
-    """From the first message in hand to the last, per queue (`consumeConcurrentlyMaxSpan`)."""
+    """Limit of the span of unconsumed offsets, per queue (`consumeConcurrentlyMaxSpan`)."""
     suspend_timeout_ms: int = 15_000
     """How long a broker holds a pull until there are messages (`brokerSuspendMaxTimeMillis`)."""
     persist_interval_ms: int = 5_000
     """How often offsets are stored."""
     rebalance_interval_ms: int = 20_000
-    """How often queues are shared out anew, besides when the group changes."""
+    """How often queues are reassigned, besides when the group changes."""
     stop_timeout_ms: int = 30_000
-    """How long `stop` waits for handlers that run."""
+    """How long `stop` waits for running handlers."""
     offset_store_dir: str | Path | None = None
-    """Where a broadcasting consumer keeps its offsets; None: `.rocketmq_offsets` at home."""
+    """Where a broadcasting consumer stores its offsets; None: `~/.rocketmq_offsets`."""
     hooks: Sequence[ConsumerHook] = ()
-    """Called around each call of a handler."""
+    """`ConsumerHook`s of `kourou.client`, called around each handler."""
     trace: bool = False
-    """Whether to write Apache's trace of each message consumed (`enableMsgTrace`)."""
+    """Whether to write Apache's trace of each consumed message (`enableMsgTrace`)."""
 
     def __post_init__(self) -> None:
         check_field_types(self)
@@ -125,12 +125,10 @@ class ConsumerOptions:
 
     @property
     def message_model(self) -> MessageModel:
-        """As brokers are told."""
         return MessageModel.BROADCASTING if self.is_broadcasting else MessageModel.CLUSTERING
 
     @property
     def consume_from_where(self) -> ConsumeFromWhere:
-        """As brokers are told."""
         if self.consume_from == "first":
             return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
         if self.consume_from == "last":
@@ -139,14 +137,14 @@ class ConsumerOptions:
 
     @property
     def consume_timestamp_ms(self) -> int:
-        """The time to begin at; half an hour ago where none was given, as tools show it."""
+        """The time to begin at; half an hour ago if none is given, as in Java."""
         if isinstance(self.consume_from, datetime):
             return int(self.consume_from.timestamp() * 1000)
         return time.time_ns() // 1_000_000 - _HALF_AN_HOUR_MS
 
     @property
     def max_attempts(self) -> int:
-        """After so many a message goes to the dead letters."""
+        """The number of retries after which a message goes to the dead letters."""
         if self.max_reconsume_times >= 0:
             return self.max_reconsume_times
         return UNLIMITED if self.orderly else DEFAULT_MAX_RECONSUME_TIMES
@@ -157,5 +155,5 @@ class ConsumerOptions:
 
 
 def split_consumer_keywords(keywords: ConsumerKeywords) -> tuple[ConsumerOptions, ClientSettings]:
-    """How to consume, and where to connect. TypeError names a keyword that nobody knows."""
+    """The consumer's own options, and the common settings. TypeError names an unknown keyword."""
     return split_options(keywords, ConsumerOptions, "a push consumer")

@@ -1,4 +1,4 @@
-"""ConsumerStats: what a consumer has pulled and consumed, for users and for tools."""
+"""ConsumerStats: the counters of a consumer, for users and for tools."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _HOUR_SAMPLES: Final = 360
 
 @dataclass(slots=True)
 class TopicStats:
-    """Totals of one topic since the consumer started; a retried message counts for its first topic."""
+    """Totals of one topic since the consumer started; a retry counts for its original topic."""
 
     pulls: int = 0
     pulled: int = 0
     pull_s: float = 0.0
     consumed: int = 0
     failed: int = 0
-    """Messages that are tried again, each time they are."""
+    """Failed messages; each failure of a message counts."""
     consume_s: float = 0.0
-    """Time in handlers, of all messages together."""
+    """Time spent in handlers, in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStats:
-    """What `stats()` tells."""
+    """The result of `stats()`."""
 
     topics: Mapping[str, TopicStats]
     queues: int
     """Queues assigned to this consumer."""
     in_hand: int
-    """Messages that were pulled and are not consumed yet."""
+    """Messages that were pulled and not consumed yet."""
     in_hand_bytes: int
     running_handlers: int
     timed_out: int
     """Handlers that took longer than `consume_timeout_ms`."""
     failure: BaseException | None = None
-    """What ended the consumer's work in the background; stop it then and make a new one."""
+    """The error of a background task that failed; then stop the consumer and make a new one."""
 
     @property
     def consumed(self) -> int:
@@ -69,7 +69,7 @@ class _Sample:
 
 @dataclass(slots=True)
 class StatsTable:
-    """The counters by topic, and what they were during the last hour."""
+    """The counters by topic, with samples of the last hour."""
 
     topics: dict[str, TopicStats] = field(default_factory=dict)
     timed_out: int = 0
@@ -84,12 +84,12 @@ class StatsTable:
         return found
 
     async def sample(self) -> None:
-        """Note how far the counters are; called every SAMPLE_INTERVAL_MS."""
+        """Take a sample of the counters; called every SAMPLE_INTERVAL_MS."""
         for topic, stats in self.topics.items():
             self._samples[topic].append(_sample(stats))
 
     def status(self, topic: str) -> ConsumeStatus:
-        """The rates of the last minute, as tools are told."""
+        """The rates of the last minute, for tools."""
         now, samples = _sample(self.of(topic)), self._samples[topic]
         before = samples[max(0, len(samples) - _MINUTE_SAMPLES)]
         seconds = max(now.at - before.at, 0.001)

@@ -55,7 +55,7 @@ class SyncHandlerCall:
         self.is_timed_out = False
 
     def run(self) -> Any:
-        """Call the handler, in a thread; not when somebody else has the queue by now."""
+        """Call the handler, in a thread, unless the queue has been dropped."""
         if self.assigned.is_dropped or self._calls.is_stopping:
             return None
         argument = self.messages if self._calls.is_batch else self.messages[0]
@@ -71,13 +71,14 @@ class SyncHandlerCall:
             running.discard(self)
 
     def ended(self, result: Any, error: BaseException | None) -> None:
-        """What came of it, on the loop."""
+        """Report the outcome, on the loop."""
         if self.began:
             self._calls.ended(self, result, error)
 
 
 class SyncHandlerCalls:
-    """Calls the plain handlers of one consumer. `ended` gets each call with what came of it, on the loop."""
+    """Calls the sync handlers of one consumer. `ended` is called on the loop with each call and its
+    outcome."""
 
     def __init__(
         self,
@@ -90,22 +91,22 @@ class SyncHandlerCalls:
         self.is_batch = is_batch
         self.ended = ended
         self.running: set[SyncHandlerCall] = set()
-        """Those whose handler has not returned."""
+        """Calls whose handler has not returned."""
         self.is_stopping = False
 
     def put(self, handler: Handler, assigned: AssignedQueue, batches: list[list[MessageExt]]) -> None:
-        """Have messages handled; dropped once the consumer stops."""
+        """Queue messages for the handler; ignored once the consumer stops."""
         if self.is_stopping:
             return
         calls = [SyncHandlerCall(self, handler, assigned, messages) for messages in batches]
         self._threads.submit([(call.run, (), call.ended) for call in calls])
 
     def refuse(self) -> None:
-        """Begin with nothing more, not even with what waits."""
+        """Start no more handlers, not even for queued messages."""
         self.is_stopping = True
 
     async def stop(self, timeout_s: float) -> bool:
-        """Wait for the handlers that run; False when some go on, which nobody can end."""
+        """Wait for running handlers; False when some are still running, which cannot be ended."""
         self.refuse()
         if await self._threads.drain(timeout_s):
             return True
@@ -122,7 +123,7 @@ LATER: Final = ConsumeResult.LATER
 
 
 class Outcome(NamedTuple):
-    """What came of a call."""
+    """The outcome of a call."""
 
     result: ConsumeResult
     context: ConsumeContext | None
@@ -150,10 +151,10 @@ class HandlerCalls:
         self._is_batch = is_batch
         self._hooks = tuple(hooks)
         self.threads = threads
-        """Where plain handlers run."""
+        """Where sync handlers run."""
         self._is_stopping = is_stopping
         self.failures = failures
-        # Without hooks nothing stands between: each step costs every message.
+        # Called directly if there are no hooks: each step costs every message.
         self.call: _Call = self._with_hooks if hooks else self._guarded
         """Call a handler; CancelledError only when the consumer stops."""
 
@@ -184,7 +185,7 @@ class HandlerCalls:
                 result = await self.threads.run(handler.function, *arguments)
                 if inspect.isawaitable(result):
                     result = await result
-            if worker.is_timed_out:  # it swallowed its cancellation
+            if worker.is_timed_out:  # the handler suppressed its cancellation
                 _uncancel()
             return _outcome(handler, context, result)
         except asyncio.CancelledError as error:
@@ -201,7 +202,7 @@ class HandlerCalls:
     def sync_calls(
         self, ended: Callable[[SyncHandlerCall, Any, BaseException | None], None]
     ) -> SyncHandlerCalls | None:
-        """The short way for plain handlers; None where hooks have to run around each call."""
+        """The fast path for sync handlers; None if there are hooks, which run around each call."""
         if self._hooks:
             return None
         return SyncHandlerCalls(self.threads, is_batch=self._is_batch, ended=ended)
@@ -215,7 +216,7 @@ class HandlerCalls:
         result: object,
         error: BaseException | None,
     ) -> Outcome:
-        """What came of a call that has returned or raised."""
+        """The outcome of a call that has returned or raised."""
         try:
             if error is not None:
                 raise as_exception(error)
@@ -232,7 +233,7 @@ class HandlerCalls:
         error: Exception,
     ) -> Outcome:
         which = f"{type(error).__name__}: {error!s:.200}; {_coming_again(queue, messages, context)}"
-        if isinstance(error, MessageInProgressError):  # nothing is wrong in the handler
+        if isinstance(error, MessageInProgressError):  # not a fault of the handler
             self.failures.warn((handler.name, type(error)), f"{handler.name} failed", which)
         else:
             self.failures.warn((handler.name, kind_of(error)), f"{handler.name} failed", which, error)
@@ -246,7 +247,7 @@ def _outcome(handler: Handler, context: ConsumeContext | None, result: object) -
 
 
 def _uncancel() -> None:
-    """The task goes on: without this, `asyncio.timeout` in later handlers would be misled."""
+    """Clear the cancellation: the task continues, and `asyncio.timeout` in later handlers must work."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
@@ -255,10 +256,10 @@ def _uncancel() -> None:
 def _coming_again(queue: MessageQueue, batch: Sequence[MessageExt], context: ConsumeContext | None) -> str:
     messages = batch[done_count(LATER, context, len(batch)) :]
     if not messages:
-        return f"its {len(batch)} messages are done with"
+        return f"its {len(batch)} messages are consumed"
     first = messages[0]
     more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
-    # A retry shows the topic that it was sent to; queue and offset are those of the retry topic.
+    # A retry shows its original topic; queue and offset are those of the retry topic.
     topic = f"{first.topic}, now in {queue.topic}" if is_retry_topic(queue.topic) else first.topic
     where = f"{topic}, queue {first.queue_id}, offset {first.queue_offset}"
     return f"message {first.msg_id} of {where}{more}: attempt {first.reconsume_times + 1}"

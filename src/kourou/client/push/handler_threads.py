@@ -1,11 +1,10 @@
-"""HandlerThreads: the threads that plain handlers run in, owned by one consumer.
+"""HandlerThreads: the threads that sync handlers run in, owned by one consumer.
 
-Threads take jobs from one queue, one after the other, and the loop is wrapped once of many that are done:
-a step to the loop and back for each message would cost more than the message. As long as handlers do not
-wait for anything one thread does it all, for more would only wait for each other; it wakes a second, that
-one a third as soon as it gets to run.
-Jobs that wait are bounded by who submits them. Threads are daemons: a handler that blocks for ever keeps
-neither `stop` nor the end of the process waiting.
+Threads take jobs from one queue, and wake the loop once for many results: a round trip to the loop for each
+message would cost more than the message. While handlers do not block, one thread does all the work, since
+more would only contend; it wakes a second, which wakes a third as soon as it runs.
+The number of queued jobs is bounded by the caller. Threads are daemons: a handler that blocks forever delays
+neither `stop` nor the exit of the process.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kourou.client.core.stop_once import mark_handlers_of
 _log = logging.getLogger(__name__)
 
 Ended: TypeAlias = Callable[[Any, BaseException | None], None]
-"""Called on the loop with what a job returned, or raised."""
+"""Called on the loop with the result of a job, or its exception."""
 Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Ended]
 
 
@@ -39,14 +38,14 @@ class HandlerThreads:
         self._unfinished = 0
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()
-        # The gate of each idle thread is shut; who opens it takes it out of the list.
+        # The gates of idle threads are closed; a gate is removed from the list before it is opened.
         self._idle: list[threading.Lock] = []
         self._is_waking = False
         self._is_stopped = False
         self._all_done: asyncio.Future[None] | None = None
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """Call `function` in a thread; the future gets what it returns or raises."""
+        """Call `function` in a thread; the future gets its result or exception."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def ended(result: Any, error: BaseException | None) -> None:
@@ -61,14 +60,14 @@ class HandlerThreads:
         return future
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Have functions called in threads, at most as many at once as there may be threads."""
+        """Queue functions to be called in threads."""
         self._unfinished += len(jobs)
         self._jobs.extend(jobs)
         if not self._is_waking:
             self._wake_one()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until everything that was submitted has returned; False when that takes longer."""
+        """Wait until everything submitted has returned; False after the timeout."""
         if not self._unfinished:
             return True
         self._all_done = self._loop.create_future()
@@ -76,12 +75,12 @@ class HandlerThreads:
         return bool(done)
 
     async def stop(self, timeout_s: float = 1.0) -> int:
-        """Let idle threads end; how many stay behind in a handler, which nobody can end."""
+        """Let idle threads end; returns how many are left in a handler, which cannot be ended."""
         self._is_stopped = True
         deadline = self._loop.time() + timeout_s
         self._open_gates()
         while self._alive() > self._unfinished and self._loop.time() < deadline:
-            await asyncio.sleep(0.001)  # threads tell nobody of their end
+            await asyncio.sleep(0.001)  # the end of a thread cannot be awaited
             self._open_gates()
         return self._alive()
 
@@ -97,7 +96,7 @@ class HandlerThreads:
 
     def _wake_one(self) -> None:
         try:
-            gate = self._idle.pop()  # the last one that had something to do
+            gate = self._idle.pop()  # the most recently busy thread
         except IndexError:
             self._start_thread()
             return
@@ -107,7 +106,7 @@ class HandlerThreads:
     def _start_thread(self) -> None:
         with self._starting:
             number = len(self._threads) + 1
-            # One that is about to return looks for more before it waits.
+            # A thread that is about to become idle checks the queue first.
             if number > self._count or self._unfinished < number or self._is_stopped:
                 return
             self._is_waking = True
@@ -139,19 +138,19 @@ class HandlerThreads:
                 self._wake_one()
             try:
                 self._report(ended, None if self._is_stopped else function(*arguments), None)
-            except BaseException as error:  # SystemExit in a thread would be gone without a word
+            except BaseException as error:  # SystemExit in a thread would be lost silently
                 self._report(ended, None, error)
-            del function, arguments, ended  # an idle thread keeps no message alive
+            del function, arguments, ended  # so that an idle thread keeps no message alive
 
     def _wait(self, gate: threading.Lock) -> None:
-        """Wait until there is something to do, or the end."""
+        """Wait for a job, or for the stop."""
         self._idle.append(gate)
-        if self._jobs or self._is_stopped:  # came before anybody could see that we wait
+        if self._jobs or self._is_stopped:  # arrived before this thread was listed as idle
             try:
                 self._idle.remove(gate)
                 return
             except ValueError:
-                pass  # somebody saw it and opens the gate
+                pass  # another thread has taken the gate and opens it
         gate.acquire()
         self._is_waking = False
 
@@ -161,13 +160,13 @@ class HandlerThreads:
             self._is_collecting = True
             try:
                 self._loop.call_soon_threadsafe(self._collect)
-            except RuntimeError:  # the loop is closed: nobody waits for this handler any more
+            except RuntimeError:  # the loop is closed: the result is no longer needed
                 _log.warning("%s: a handler ended after its consumer", self._name)
 
     # -- on the loop -----------------------------------------------------------------------------
 
     def _collect(self) -> None:
-        # First, so that what comes from now on is wrapped again.
+        # Reset first, so that later results schedule another call.
         self._is_collecting = False
         while self._done:
             ended, result, error = self._done.popleft()
@@ -178,9 +177,9 @@ class HandlerThreads:
 
 
 def as_exception(error: BaseException) -> Exception:
-    """What a handler raised, as something that does not end the loop."""
+    """A handler's exception, as one that does not end the loop."""
     if isinstance(error, Exception):
         return error
     wrapped = RuntimeError(f"the handler raised {error!r}")
-    wrapped.__cause__ = error  # where it was raised is in its traceback
+    wrapped.__cause__ = error  # has the traceback
     return wrapped

@@ -29,13 +29,13 @@ MessageHandler: TypeAlias = (
     | Callable[[list[MessageExt]], HandlerResult | Awaitable[HandlerResult]]
     | Callable[[list[MessageExt], ConsumeContext], HandlerResult | Awaitable[HandlerResult]]
 )
-"""What `subscribe` takes."""
+"""The handlers that `subscribe` accepts."""
 _ONE_MESSAGE: Final = "kourou_takes_one_message"
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A user's function and how to call it."""
+    """A user's function, and how to call it."""
 
     function: Callable[..., Any]
     is_async: bool
@@ -45,12 +45,11 @@ class Handler:
 
     @property
     def name(self) -> str:
-        """For logs."""
         return _name_of(self.function)
 
 
 def handler_of(function: MessageHandler) -> Handler:
-    """Look at a user's function; TypeError when it cannot take a message."""
+    """Inspect a user's function; TypeError when it cannot take a message."""
     if not callable(function):
         raise TypeError(f"a handler is a function of a message, not {type(function).__name__}")
     return Handler(function, _is_async(function), _takes_context(function), _takes_one_message(function))
@@ -72,7 +71,7 @@ def check_batch_size(handler: Handler, batch_size: int) -> None:
 
 
 def checked_result(result: object, handler: Handler) -> ConsumeResult:
-    """What a handler returned; TypeError for what means nothing."""
+    """The result of a handler; TypeError for any other value."""
     if result is None:
         return ConsumeResult.SUCCESS
     if isinstance(result, ConsumeResult):
@@ -89,7 +88,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 def _is_async(function: Callable[..., Any]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
-    call = getattr(function, "__call__", None)  # noqa: B004 (the method of an object is looked at)
+    call = getattr(function, "__call__", None)  # noqa: B004 (the method itself is inspected)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
@@ -102,7 +101,7 @@ def _takes_one_message(function: Callable[..., Any]) -> bool:
 def _takes_context(function: Callable[..., Any]) -> bool:
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some built-ins tell nothing of themselves
+    except (TypeError, ValueError):  # some built-ins have no signature
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p for p in positional if p.default is p.empty]
@@ -118,23 +117,23 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 
 @dataclass(slots=True)
 class ConsumeHookContext:
-    """What a hook sees: the same object before and after a handler."""
+    """The argument of a hook: the same object before and after a handler."""
 
     group: str
     queue: MessageQueue
     messages: Sequence[MessageExt]
     result: ConsumeResult | None = None
-    """None before, and when the handler was given up."""
+    """None before the call, and when the handler was cancelled at the stop."""
     error: BaseException | None = None
-    """What the handler raised."""
+    """The handler's exception."""
     is_timeout: bool = False
     elapsed_ms: float = 0.0
     notes: dict[str, Any] = field(default_factory=dict)
-    """For the hook's own use, from before to after."""
+    """For the hook's own data, kept from `before_consume` to `after_consume`."""
 
 
 class ConsumerHook:
-    """Override what is of interest.
+    """Base class of hooks; override the methods that you need.
 
     >>> class Log(ConsumerHook):
     ...     def after_consume(self, context: ConsumeHookContext) -> None:
@@ -142,34 +141,34 @@ class ConsumerHook:
     """
 
     def before_consume(self, context: ConsumeHookContext) -> None:
-        """A handler is about to be called."""
+        """Called before a handler."""
 
     def after_consume(self, context: ConsumeHookContext) -> None:
-        """It has returned or raised, or was given up."""
+        """Called after it has returned, raised or been cancelled."""
 
 
 def check_consumer_hooks(hooks: Sequence[ConsumerHook]) -> None:
-    """TypeError for what cannot be called around handlers."""
+    """TypeError for an object that is not a consumer hook."""
     check_hooks(hooks, ConsumerHook)
 
 
 def call_before(hooks: Sequence[ConsumerHook], context: ConsumeHookContext, failures: FailureLog) -> None:
-    """Call all hooks; what they raise is logged."""
+    """Call all hooks; exceptions are logged."""
     for hook in hooks:
         try:
             hook.before_consume(context)
         except Exception as error:
-            failures.warn(("before", id(hook), kind_of(error)), *_words(hook, "before", context), error)
+            failures.warn(("before", id(hook), kind_of(error)), *_describe(hook, "before", context), error)
 
 
 def call_after(hooks: Sequence[ConsumerHook], context: ConsumeHookContext, failures: FailureLog) -> None:
-    """Call all hooks; what they raise is logged."""
+    """Call all hooks; exceptions are logged."""
     for hook in hooks:
         try:
             hook.after_consume(context)
         except Exception as error:
-            failures.warn(("after", id(hook), kind_of(error)), *_words(hook, "after", context), error)
+            failures.warn(("after", id(hook), kind_of(error)), *_describe(hook, "after", context), error)
 
 
-def _words(hook: ConsumerHook, when: str, context: ConsumeHookContext) -> tuple[str, str]:
+def _describe(hook: ConsumerHook, when: str, context: ConsumeHookContext) -> tuple[str, str]:
     return f"hook {hook!r} failed {when} consuming", f"message {context.messages[0].msg_id}"

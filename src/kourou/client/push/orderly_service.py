@@ -1,9 +1,8 @@
-"""OrderlyService: consumes each queue in its order, one batch at a time.
+"""OrderlyService: consumes each queue in order, one batch at a time.
 
-Clustering, only while the broker's lock on the queue is fresh. A batch that fails is tried again in its
-place after a pause, without end unless `max_reconsume_times` is set; what is given up then goes to the
-dead letters, and the queue goes on. There is no timeout on handlers, as in Java: to give one up would
-break the order.
+In clustering only while the broker's lock on the queue is valid. A batch that fails is retried in place after
+a pause, forever unless `max_reconsume_times` is set; then its messages go to the dead letters, and the queue
+continues. Handlers have no timeout, as in Java: abandoning one would break the order.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kourou.transport.tasks import TaskOwner
 _log = logging.getLogger(__name__)
 
 _MAX_RUN_S: Final = 60.0
-# The loop turns at least so often, however quick handlers are.
+# Other tasks run at least this often, however quick handlers are.
 _SLICE_S: Final = 0.005
 _RELOCK_S: Final = 0.1
 _RELOCK_FAILED_S: Final = 3.0
@@ -38,7 +37,7 @@ _MAX_SUSPEND_MS: Final = 30_000
 
 
 class OrderlyService:
-    """Consumes for one consumer that keeps the order of each queue. `locks` is None in broadcasting."""
+    """Consumes for an orderly consumer. `locks` is None in broadcasting."""
 
     def __init__(
         self,
@@ -64,25 +63,24 @@ class OrderlyService:
         )
 
     def submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-        """Have a queue consumed, unless a worker is at it."""
+        """Schedule a queue, unless it is scheduled already."""
         if not assigned.is_scheduled:
             assigned.is_scheduled = True
             self.pool.put([assigned])
 
     @property
     def running(self) -> int:
-        """How many handlers run."""
         return self.pool.running
 
     def refuse(self) -> None:
-        """Begin with nothing more, not even with what waits."""
+        """Start no more handlers, not even for queued messages."""
         self.pool.refuse()
 
     def refuse_threads(self) -> None:
-        """Nothing: what is next is decided on the loop."""
+        """Nothing to do: the loop starts each handler."""
 
     async def stop(self, timeout_s: float) -> bool:
-        """Wait for the handlers that run; False when some had to be given up."""
+        """Wait for running handlers; False when some had to be cancelled."""
         return await self.pool.stop(timeout_s)
 
     # -- one queue -------------------------------------------------------------------------------
@@ -95,7 +93,7 @@ class OrderlyService:
             assigned.rollback()
             if not self.pool.is_stopping:
                 raise
-            return  # our own end: the messages come again, to somebody else
+            return  # the consumer stops: the messages are delivered to another member
         finally:
             assigned.idle.set()
         if assigned.is_dropped:
@@ -106,14 +104,14 @@ class OrderlyService:
             self._loop.call_later(again_s, self.pool.put, [assigned])
 
     async def _consume_run(self, worker: Worker[AssignedQueue], assigned: AssignedQueue) -> float | None:
-        """Consume until there is nothing left. None then; else when to go on, in seconds."""
+        """Consume until nothing is left, then None; else the seconds after which to continue."""
         turn = self._loop.time() + _SLICE_S
         end = turn + _MAX_RUN_S
         while not assigned.is_dropped and not self.pool.is_stopping:
             if self._locks is not None and not assigned.is_locked:
                 return _RELOCK_S if await self._locks.lock(assigned) else _RELOCK_FAILED_S
             if self._loop.time() > end:
-                return 0.0  # others wait for a worker too
+                return 0.0  # let other queues have the worker
             # Messages of a retry topic may belong to several handlers.
             size = 1 if is_retry_topic(assigned.queue.topic) else self._options.batch_size
             messages = assigned.take(size)
@@ -130,7 +128,7 @@ class OrderlyService:
     async def _consume_batch(
         self, worker: Worker[AssignedQueue], assigned: AssignedQueue, messages: list[MessageExt]
     ) -> int | None:
-        """Consume one batch; None when it is done with, else how long the queue pauses."""
+        """Consume one batch; None when it is consumed, else how long the queue pauses."""
         handler = self._handler(assigned, messages[0])
         if handler is None:
             _log.error("no handler for topic %s: %s waits", messages[0].topic, assigned.queue)

@@ -1,7 +1,7 @@
-"""PullService: keeps pulling the queues that are ours, one request at a time for each.
+"""PullService: keeps pulling the assigned queues, one request at a time for each.
 
-Pulls are held by the broker until there are messages. What a broker does wrong is logged and tried
-again; a failure of ours fails the consumer. Not here: one pull (pulls.py), what happens to the messages.
+The broker holds pulls until there are messages. Errors of a broker are logged and retried; a failure of the
+client itself fails the consumer. Not here: a single pull (pulls.py), what happens to the messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 FAILURE_DELAY_S: Final = 1.0
 _FLOW_CONTROL_DELAY_S: Final = 0.02
-# A broker that does not know us (any more) does so right after a heartbeat.
+# A heartbeat registers the client again with a broker that has restarted.
 _UNKNOWN_DELAY_S: Final = 0.1
 _WARN_AFTER_FAILURES: Final = 3
 _UNKNOWN_TO_BROKER: Final = frozenset(
@@ -39,10 +39,10 @@ _UNKNOWN_TO_BROKER: Final = frozenset(
 
 
 class ConsumeService(Protocol):
-    """Who consumes what was pulled."""
+    """Consumes pulled messages."""
 
     def submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-        """Messages have come, and are in `assigned` already."""
+        """Consume messages that are already in `assigned`."""
 
 
 class PullService:
@@ -75,34 +75,32 @@ class PullService:
         self._pulls: dict[AssignedQueue, asyncio.Task[None]] = {}
 
     def start(self, assigned: AssignedQueue) -> None:
-        """Pull a queue from now on, until it is dropped."""
+        """Begin to pull a queue, until it is dropped."""
         task = self._tasks.start(self._keep_pulling(assigned), f"pull {assigned.queue}")
         self._pulls[assigned] = task
         task.add_done_callback(lambda _: self._pulls.pop(assigned, None))
 
     def end(self, assigned: AssignedQueue) -> None:
-        """Pull a dropped queue no more; a request that the broker holds is forgotten."""
+        """Stop pulling a dropped queue; a request that the broker holds is abandoned."""
         assert assigned.is_dropped, "a queue is dropped before its pulls end"
         task = self._pulls.get(assigned)
-        # Who drops a queue from within its own pull sees that afterwards.
+        # A pull that drops its own queue ends by itself.
         if task is not None and task is not asyncio.current_task():
             self._tasks.cancel(task)
 
     async def stop(self) -> None:
-        """Pull nothing more; what is in hand stays."""
+        """Stop pulling; messages already pulled stay."""
         await self._tasks.stop()
 
     def pause(self) -> None:
-        """Pull nothing more until `resume`; what is in hand is consumed."""
+        """Stop pulling until `resume`; messages already pulled are consumed."""
         self._resumed.clear()
 
     def resume(self) -> None:
-        """Pull again."""
         self._resumed.set()
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is pulled."""
         return not self._resumed.is_set()
 
     # -- one queue -------------------------------------------------------------------------------
@@ -130,7 +128,7 @@ class PullService:
             await asyncio.sleep(self._options.pull_interval_ms / 1000)
 
     async def _wait_turn(self, assigned: AssignedQueue) -> bool:
-        """Wait until more may be pulled; False: look again."""
+        """Wait until more may be pulled; False: check again."""
         if not self._resumed.is_set():
             await self._wait_resumed(assigned)
         if assigned.flow_problem() is not None:
@@ -141,7 +139,7 @@ class PullService:
 
     async def _wait_resumed(self, assigned: AssignedQueue) -> None:
         while not assigned.is_dropped and not self._resumed.is_set():
-            assigned.pulled()  # a pause is no failure, however long
+            assigned.pulled()  # a pause is not a stalled pull
             try:
                 async with asyncio.timeout(FAILURE_DELAY_S):
                     await self._resumed.wait()
@@ -174,8 +172,7 @@ class PullService:
 
     def _header(self, assigned: AssignedQueue, *, is_large: bool) -> PullMessageRequestHeader:
         queue, data = assigned.queue, assigned.subscription.data
-        # Without the offset to store that Java puts into pulls: a broker stores it when it comes to the pull,
-        # perhaps after a newer one.
+        # Without the offset that Java commits with pulls: the broker might store it after a newer one.
         return PullMessageRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -190,7 +187,7 @@ class PullService:
             kourou_large_pull=is_large or None,
         )
 
-    # -- what came back --------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------
 
     async def _handle_result(self, assigned: AssignedQueue, result: PullResult, seconds: float) -> None:
         assigned.pull_from = result.suggested_broker_id
@@ -216,17 +213,17 @@ class PullService:
             self._consume.submit(assigned, messages)
 
     def shown_topic(self, message: MessageExt) -> str:
-        """The topic as users see it: where the message was first, without the namespace."""
+        """The topic as users see it: the original topic of a retry, without the namespace."""
         topic = message.topic
         if is_retry_topic(topic):
             topic = message.properties.get(MessageConst.PROPERTY_RETRY_TOPIC) or topic
         return self._namespace.unwrap(topic)
 
     async def _illegal(self, assigned: AssignedQueue, result: PullResult) -> None:
-        # An operator who moved the group while it was offline: we asked for that offset already.
-        is_news = result.next_begin_offset != assigned.next_offset
+        # If an operator moved the group while it was offline, this is the offset that was requested.
+        is_new = result.next_begin_offset != assigned.next_offset
         _log.log(
-            logging.WARNING if is_news else logging.INFO,
+            logging.WARNING if is_new else logging.INFO,
             "%s: offset reset from %d to %d (group %s; the queue has offsets %d to %d)",
             assigned.queue,
             assigned.next_offset,
@@ -244,7 +241,7 @@ class PullService:
         if isinstance(error, ResponseError) and error.code in _UNKNOWN_TO_BROKER:
             await self._register_again(assigned, error, failures)
             return
-        # The first of a row is told, the rest is the same.
+        # Only the first of consecutive failures is a warning.
         level = logging.WARNING if failures == 1 else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, assigned.queue, error)
         await asyncio.sleep(FAILURE_DELAY_S)
@@ -252,7 +249,7 @@ class PullService:
             await self._refresh_route(assigned)
 
     async def _register_again(self, assigned: AssignedQueue, error: ResponseError, failures: int) -> None:
-        """The broker was restarted, or our last heartbeat and this pull crossed: tell it who we are."""
+        """Send a heartbeat: the broker was restarted, or has not handled the last heartbeat yet."""
         level = logging.WARNING if failures == _WARN_AFTER_FAILURES else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, assigned.queue, error)
         now = asyncio.get_running_loop().time()
@@ -262,7 +259,7 @@ class PullService:
         await asyncio.sleep(_UNKNOWN_DELAY_S if failures < _WARN_AFTER_FAILURES else FAILURE_DELAY_S)
 
     async def _refresh_route(self, assigned: AssignedQueue) -> None:
-        """The broker may have come back at another address."""
+        """Refresh the route: the broker may have a new address."""
         try:
             await self._instance.routes.refresh(assigned.queue.topic)
         except KourouError as error:

@@ -7,20 +7,20 @@
         await consumer.subscribe("TopicTest", "TagA || TagB", on_message)
         await consumer.wait()
 
-Delivery is at least once: after a crash, a rebalance or a lost answer a message may come again, so
-handlers have to be idempotent (idempotence.py helps). What becomes of a handler that
+Delivery is at least once: after a crash, a rebalance or a lost response a message may be delivered again, so
+handlers have to be idempotent (see idempotence.py). If a handler
 
-- returns None or ConsumeResult.SUCCESS: the message is done with;
-- raises: that is logged, and the message comes again after a delay that grows (10 s, 30 s, 1 min …), at
-  most 16 times, then it goes to `%DLQ%group`. An orderly consumer tries it again in its place. A
-  broadcasting one does not try again;
-- returns ConsumeResult.LATER: the same, and nothing is logged;
-- calls `stop`: that begins the stop, which waits for this handler too, and returns;
-- raises CancelledError although nobody cancelled it: the same as any other exception;
-- takes longer than `consume_timeout_ms`: an async one is cancelled, a plain one keeps its thread; either
+- returns None or ConsumeResult.SUCCESS, the message is consumed;
+- raises, that is logged, and the message is delivered again after increasing delays (10 s, 30 s, 1 min …),
+  at most 16 times, then it goes to `%DLQ%group`. An orderly consumer retries it in place. A broadcasting one
+  does not retry;
+- returns ConsumeResult.LATER, the same happens, but nothing is logged;
+- calls `stop`, the call begins the stop, which waits for this handler too, and returns;
+- raises CancelledError without having been cancelled, that counts as any other exception;
+- takes longer than `consume_timeout_ms`, an async one is cancelled and a sync one keeps its thread; either
   way the message is sent back with delay level 3. Orderly consumers have no such limit;
-- never returns: `stop` waits `stop_timeout_ms` for it, then cancels it, or leaves its thread behind. Its
-  message is not acknowledged and comes again.
+- never returns, `stop` waits `stop_timeout_ms` for it, then cancels it, or abandons its thread. Its message
+  is not acknowledged, and delivered again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 class AsyncPushConsumer(AsyncBlockOnly):
     """A member of a consumer group. Keyword arguments are those of ConsumerOptions and ClientSettings.
 
-    Topics may be subscribed to before and after `start`, and let go of at any time.
+    Topics may be subscribed to before and after `start`, and unsubscribed from at any time.
     """
 
     def __init__(self, group: str, **keywords: Unpack[ConsumerKeywords]) -> None:
@@ -118,12 +118,12 @@ class AsyncPushConsumer(AsyncBlockOnly):
         *,
         expression_type: ExpressionType = "TAG",
     ) -> None:
-        """Have `handler` called for the messages of `topic` that `expression` selects.
+        """Call `handler` for the messages of `topic` that `expression` selects.
 
         `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
-        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group have to
-        subscribe to the same. A second subscription to a topic replaces the first; if its handler is another
-        one, that is logged.
+        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group must
+        have the same subscriptions. A second subscription to a topic replaces the first; a different handler
+        is logged.
         """
         await self._subscribe(topic, expression, handler, expression_type=expression_type)
 
@@ -137,10 +137,10 @@ class AsyncPushConsumer(AsyncBlockOnly):
     ) -> None:
         if not isinstance(expression, str):
             if handler is not None:
-                raise TypeError("the expression comes before the handler, and is text")
+                raise TypeError("the expression must be text, before the handler")
             handler, expression = expression, SUB_ALL
         if handler is None:
-            raise TypeError("a handler is needed: a function of a message")
+            raise TypeError("subscribe needs a handler: a function of a message")
         check_topic(topic)
         data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
         warn_of_unlikely_tags(topic, data)
@@ -152,7 +152,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
             await self._subscribed(self._engine, data.topic)
 
     async def _subscribed(self, engine: PushEngine, topic: str) -> None:
-        """A running consumer has another subscription."""
+        """Apply a new subscription to the running consumer."""
         await self._instance.routes.refresh(topic)
         await engine.check_subscription(topic)
         engine.resubscribed(topic)
@@ -160,7 +160,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
         engine.rebalancer.wake()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Let go of a topic; its queues go to other members at once."""
+        """Unsubscribe from a topic; its queues go to other members at once."""
         self._subscriptions.remove(topic, self._namespace.wrap(topic))
         if self._engine is not None:
             await self._instance.heartbeat()
@@ -169,7 +169,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect and begin to consume. An error names the step that failed; nothing runs then."""
+        """Connect and begin to consume. Errors name the step that failed; then nothing runs."""
         if self._engine is not None:
             raise ClientStateError("this consumer was started before; make a new one")
         if not self.options.is_broadcasting:
@@ -190,9 +190,9 @@ class AsyncPushConsumer(AsyncBlockOnly):
             engine.pulls.pause()
 
     async def stop(self) -> None:
-        """Finish what handlers are at, within `stop_timeout_ms`, store offsets, say goodbye. Messages that
-        no handler has begun with go to other members. May be called twice. A handler of this consumer that
-        calls it only begins the stop, which waits for that handler too."""
+        """Let handlers finish, within `stop_timeout_ms`, store offsets, unregister. Messages that no handler
+        has started go to other members. May be called twice. In a handler of this consumer the call only
+        begins the stop, which waits for that handler too."""
         engine = self._engine
         if engine is None:
             return
@@ -203,12 +203,12 @@ class AsyncPushConsumer(AsyncBlockOnly):
             await self._stop_once.wait(lambda: self._end(engine))
 
     def refuse(self) -> None:
-        """Call no more handlers: what `stop` does at once."""
+        """Start no more handlers: the first step of `stop`."""
         if self._engine is not None:
             self._engine.refuse()
 
     def refuse_threads(self) -> None:
-        """The same for plain handlers, from any thread."""
+        """The same for sync handlers, from any thread."""
         if self._engine is not None:
             self._engine.service.refuse_threads()
 
@@ -224,7 +224,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
 
     @property
     def is_handler_calling(self) -> bool:
-        """Whether this is asked in a handler of this consumer, or in a task that one started."""
+        """Whether the caller is a handler of this consumer, or a task that one started."""
         return self._engine is not None and is_handler_of(self._engine.calls.threads)
 
     @property
@@ -244,15 +244,15 @@ class AsyncPushConsumer(AsyncBlockOnly):
             self.raise_unreported()
 
     def raise_unreported(self) -> None:
-        """ClientStateError if it failed in the background and nobody was told so; a `with` block does this
-        at its end."""
+        """ClientStateError if a background task failed and that was not raised yet; called at the end of a
+        `with` block."""
         failure = None if self._engine is None else self._engine.failure
         if failure is not None and not self._is_failure_reported:
             self._is_failure_reported = True
             raise ClientStateError(f"this consumer has failed: {failure!r}") from failure
 
     async def wait(self) -> None:
-        """Wait until the consumer is stopped; what made a task of its own fail is raised here."""
+        """Wait until the consumer is stopped; the error of a failed background task is raised."""
         _, stopped = self._running()
         if not len(self._subscriptions):
             _log.warning("consumer %s waits for messages, and is subscribed to no topic yet", self.group)
@@ -270,8 +270,8 @@ class AsyncPushConsumer(AsyncBlockOnly):
             await asyncio.wait([failed, ended])
 
     async def run(self) -> None:
-        """Start if need be, consume until `stop`, Ctrl-C or SIGTERM, then stop in order. Signals are taken in
-        the main thread only, and given back at the end."""
+        """Start if necessary, consume until `stop`, Ctrl-C or SIGTERM, then stop. Signals are handled in the
+        main thread only, and the previous handlers restored at the end."""
         if self._engine is None:
             await self.start()
         engine = self._engine
@@ -283,7 +283,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
             await self.stop()
 
     async def wait_stopped(self) -> None:
-        """As `wait`, but also of a consumer that a handler has begun to stop, or has stopped, already."""
+        """Like `wait`, but also if the stop has already begun, or is complete."""
         if self._stop_once.is_begun:
             await self.stop()
         else:
@@ -292,26 +292,26 @@ class AsyncPushConsumer(AsyncBlockOnly):
     # -- while it runs ---------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Pull nothing more until `resume`; what is in hand is consumed."""
+        """Stop pulling until `resume`; messages already pulled are consumed."""
         self._is_paused = True
         if self._engine is not None:
             self._engine.pulls.pause()
 
     def resume(self) -> None:
-        """Pull again."""
+        """Continue pulling."""
         self._is_paused = False
         if self._engine is not None:
             self._engine.pulls.resume()
 
     def stats(self) -> ConsumerStats:
-        """What was consumed so far, and what is in hand."""
+        """Counters of consumed messages, and of pulled ones that are not consumed yet."""
         if self._engine is None:
             return ConsumerStats({}, 0, 0, 0, 0, 0)
         return self._engine.statistics()
 
     @property
     def client_id(self) -> str:
-        """Who this consumer is to brokers."""
+        """The client id that brokers know."""
         return self._instance.client_id
 
     @property
@@ -327,7 +327,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
 
 
 class _Role:
-    """What the consumer is to brokers."""
+    """What the consumer registers with brokers."""
 
     def __init__(self, wire_group: str, consumer: AsyncPushConsumer) -> None:
         self._group = wire_group
@@ -335,12 +335,12 @@ class _Role:
         self._calls = ConsumerCalls(wire_group, lambda: consumer._engine)
 
     def producer_groups(self) -> Iterable[str]:
-        """None: retries that we send ourselves need no heartbeat."""
+        """None: sending retries needs no registration."""
         return ()
 
     def consumer_data(self) -> Iterable[ConsumerData]:
-        """The group and its subscriptions. Before the first one nobody hears of us: brokers would take the
-        group for one that subscribes to nothing, its other members included."""
+        """The group and its subscriptions. None before the first subscription: brokers would replace those of
+        the group by none, for all members."""
         if self._consumer._subscriptions.is_new:
             return []
         options = self._consumer.options
@@ -355,9 +355,8 @@ class _Role:
         ]
 
     def topics(self) -> Iterable[str]:
-        """All that are subscribed to."""
+        """All subscribed topics."""
         return self._consumer._subscriptions.topics
 
     def processors(self) -> Mapping[int, Processor]:
-        """Who answers brokers."""
         return self._calls.processors()

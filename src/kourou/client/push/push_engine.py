@@ -1,6 +1,6 @@
-"""PushEngine: the parts of a started push consumer, put together, and their end in order.
+"""PushEngine: the parts of a started push consumer, how they are wired, and how they stop.
 
-Not here: what users call (push_consumer.py).
+Not here: the methods that users call (push_consumer.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FIRST_PERSIST_MS: Final = 10_000
 
 
 class PushEngine:
-    """What runs between start and stop. Made on the loop, with an instance that is started."""
+    """Everything that runs between start and stop. Created on the loop, with a started instance."""
 
     def __init__(
         self,
@@ -111,7 +111,8 @@ class PushEngine:
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to consume. An error says which expression a broker does not take, or which file."""
+        """Begin to consume. Errors name the expression that a broker rejects, or the file that cannot be
+        read."""
         await self.offsets.load()
         for topic in self.subscriptions.topics:
             await self.check_subscription(topic)
@@ -130,7 +131,7 @@ class PushEngine:
         self._balancing.start(self.rebalancer.keep_balanced(), f"rebalance {self._group}")
 
     async def check_subscription(self, topic: str) -> None:
-        """Ask a broker whether it takes an expression that is no tag; ClientError when it does not."""
+        """Check that a broker accepts an SQL92 expression; ClientError if not."""
         subscription = self.subscriptions.get(topic)
         address = self.instance.routes.any_of_topic(topic)
         if subscription is None or subscription.data.expression_type == "TAG" or address is None:
@@ -144,20 +145,20 @@ class PushEngine:
             raise ClientError(f"topic {topic!r}: broker {address} is too old for {data.expression_type}")
 
     def resubscribed(self, topic: str) -> None:
-        """A subscription took the place of another: queues that we have go on with it."""
+        """A subscription was replaced: assigned queues continue with the new one."""
         subscription = self.subscriptions.get(topic)
         for queue, assigned in self.rebalancer.assigned.items():
             if queue.topic == topic and subscription is not None:
                 assigned.subscription = subscription
 
     def refuse(self) -> None:
-        """Take no more queues, and begin with no more messages."""
+        """Accept no more queues, and start no more handlers."""
         self._is_stopping = True
         self.rebalancer.stop()
         self.service.refuse()
 
     async def stop(self, timeout_s: float) -> None:
-        """Pull nothing more, finish what handlers are at, store offsets, let go of queues."""
+        """Stop pulling, let handlers finish, store offsets, release queues."""
         self.refuse()
         await self._balancing.stop()
         await self.pulls.stop()
@@ -168,7 +169,7 @@ class PushEngine:
             await self._trace.send()
         if left := await self._threads.stop():
             _log.error(
-                "group %s: %s left in handlers that do not return", self._group, counted(left, "thread")
+                "group %s: %s abandoned in handlers that do not return", self._group, counted(left, "thread")
             )
 
     # -- orderly ---------------------------------------------------------------------------------
@@ -178,16 +179,16 @@ class PushEngine:
         await self._locks.renew(list(self.rebalancer.assigned.values()))
 
     async def _wait_locked(self, assigned: AssignedQueue) -> bool:
-        """Nothing is pulled while another holds the queue."""
+        """Nothing is pulled while another consumer holds the lock."""
         if assigned.is_locked:
             return True
         await asyncio.sleep(FAILURE_DELAY_S)
         return assigned.is_locked
 
-    # -- what tools ask for ----------------------------------------------------------------------
+    # -- for tools -------------------------------------------------------------------------------
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go to other offsets, in those queues that are ours."""
+        """Continue at other offsets, in the queues that are assigned."""
         for queue, queue_offset in offsets.items():
             assigned = self.rebalancer.assigned.get(queue)
             if assigned is None or queue.topic != topic:
@@ -199,7 +200,6 @@ class PushEngine:
                 _log.warning("group %s: %s is not reset: %s", self._group, queue, error)
 
     def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
-        """As tools are told."""
         self.rebalancer.record_offsets()
         return running_info(
             group=self._group,
@@ -215,11 +215,10 @@ class PushEngine:
 
     @property
     def failure(self) -> BaseException | None:
-        """What failed in the background; None as long as nothing has."""
+        """The error of a background task; None as long as none has failed."""
         return self.instance.tasks.failure
 
     def statistics(self) -> ConsumerStats:
-        """As users are told."""
         assigned = self.rebalancer.assigned.values()
         return ConsumerStats(
             topics=dict(self.stats.topics),

@@ -40,7 +40,8 @@ class QueueLocks:
         self._group = group
 
     async def lock(self, assigned: AssignedQueue) -> bool:
-        """Ask for the lock of a queue, or have it renewed; False when another holds it, or nobody answers."""
+        """Request or renew the lock of a queue; False when another consumer holds it, or the request
+        fails."""
         try:
             held = await self._request_locks(assigned.queue.broker_name, [assigned.queue])
         except KourouError as error:
@@ -50,7 +51,7 @@ class QueueLocks:
         return assigned.is_locked
 
     async def renew(self, all_assigned: Collection[AssignedQueue]) -> None:
-        """Have the locks of all queues renewed, with one request for each broker."""
+        """Renew the locks of all queues, with one request for each broker."""
         brokers: dict[str, list[AssignedQueue]] = {}
         for assigned in all_assigned:
             brokers.setdefault(assigned.queue.broker_name, []).append(assigned)
@@ -60,7 +61,7 @@ class QueueLocks:
         try:
             held = set(await self._request_locks(broker_name, [assigned.queue for assigned in mine]))
         except KourouError as error:
-            # They are not lost yet: the broker keeps them for a minute.
+            # Not lost yet: the broker keeps them for a minute.
             _log.warning("group %s: locks at %s are not renewed: %s", self._group, broker_name, error)
             return
         for assigned in mine:
@@ -80,7 +81,7 @@ class QueueLocks:
         return await self._instance.api.lock(address, self._group, self._instance.client_id, queues)
 
     async def unlock(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Let others have queues. What a broker does not hear ends by itself after a minute."""
+        """Release the locks of queues. Locks that are not released expire after a minute."""
         brokers: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             brokers.setdefault(queue.broker_name, []).append(queue)
@@ -96,7 +97,7 @@ class QueueLocks:
                 _log.warning("group %s: %s keeps its locks: %s", self._group, broker_name, error)
 
 
-# Notifications come in crowds when many members start: one run answers them all.
+# When many members start, one run serves a burst of notifications.
 _MIN_INTERVAL_S: Final = 0.1
 _UNBALANCED_S: Final = 0.5
 _MAX_UNBALANCED_S: Final = 5.0
@@ -141,7 +142,6 @@ class Rebalancer:
         self.assigned: dict[MessageQueue, AssignedQueue] = {}
 
     def wake(self) -> None:
-        """Rebalance at once."""
         self._is_requested.set()
 
     async def keep_balanced(self) -> None:
@@ -166,13 +166,12 @@ class Rebalancer:
             return
 
     def stop(self) -> None:
-        """Take no more queues."""
         self._is_stopping = True
 
     # -- shares ----------------------------------------------------------------------------------
 
     async def rebalance(self) -> bool:
-        """Work out all shares once; False when something was missing."""
+        """Compute all shares once; False when something was missing."""
         is_balanced = await self._finish_leaving()
         for subscription in self._subscriptions:
             try:
@@ -187,7 +186,7 @@ class Rebalancer:
         return await self._finish_leaving() and is_balanced
 
     def _log_problem(self, topic: str, problem: str) -> None:
-        # Told once. A retry topic is made by the broker that hears of the group, a moment later.
+        # Logged once. A broker creates the retry topic shortly after the group registers.
         is_known = self._problems.get(topic) == problem or is_retry_topic(topic)
         self._problems[topic] = problem
         _log.log(
@@ -219,13 +218,13 @@ class Rebalancer:
             if strange := [each for each in share if not isinstance(each, MessageQueue)]:
                 raise TypeError(f"{strange[0]!r:.100} is not a MessageQueue")
             return share
-        except Exception as error:  # a strategy may be a user's own
+        except Exception as error:  # a strategy may be user code
             raise ClientError(
-                f"strategy {type(strategy).__name__} cannot share out topic {route.topic!r}: {error!r}"
+                f"strategy {type(strategy).__name__} cannot allocate topic {route.topic!r}: {error!r}"
             ) from error
 
     async def _client_ids(self, route: TopicRoute) -> list[str]:
-        """The members as one broker knows them: any that answers, for all are told."""
+        """The members that one broker knows; any will do, since members register with all."""
         addresses = [
             address
             for broker in route.data.broker_datas
@@ -246,7 +245,7 @@ class Rebalancer:
                 return found
         except ResponseError:
             _log.debug("group %s: broker %s knows no member of it", self._group, address)
-        # It is new to us, or was restarted: whom it does not know it gives no queues to.
+        # The broker is new or was restarted: without registration this client gets no queues.
         await self._instance.heartbeat()
         return await self._instance.api.consumer_ids(address, self._group)
 
@@ -271,7 +270,7 @@ class Rebalancer:
                 sum(taken),
                 len(lost),
             )
-            # So that the broker's copy of the subscription is as new as ours.
+            # So that the broker's copy of the subscription is up to date.
             self._subscriptions.touch(topic)
             await self._instance.heartbeat()
         return all(taken)
@@ -286,7 +285,7 @@ class Rebalancer:
         try:
             assigned.next_offset = await self._start_offset.find(queue)
         except KourouError as error:
-            _log.warning("group %s: where to begin in %s is not known: %s", self._group, queue, error)
+            _log.warning("group %s: the first offset of %s is not known: %s", self._group, queue, error)
             return False
         if self._is_stopping or self._subscriptions.get(queue.topic) is None:
             return False
@@ -294,12 +293,12 @@ class Rebalancer:
         self._taken(assigned)
         return True
 
-    # -- letting go ------------------------------------------------------------------------------
+    # -- release ---------------------------------------------------------------------------------
 
     async def drop(self, assigned: AssignedQueue, queue_offset: int | None = None) -> None:
-        """Let go of a queue and store how far it is, or `queue_offset` if the group is to go on there."""
+        """Release a queue and store its offset, or `queue_offset` if the group is to continue there."""
         if self.assigned.get(assigned.queue) is not assigned:
-            return  # somebody was faster
+            return  # already dropped
         assigned.drop()
         del self.assigned[assigned.queue]
         self._dropped(assigned)
@@ -308,7 +307,8 @@ class Rebalancer:
             self._leaving[assigned.queue] = assigned
         if offset is not None:
             self._offsets.update(assigned.queue, offset)
-            # Whoever takes the queue next asks the broker where to begin: we ourselves not before it knows.
+            # The next member reads the offset from the broker: this one must not take the queue before it is
+            # stored.
             self._storing.add(assigned.queue)
             try:
                 await self._offsets.persist([assigned.queue])
@@ -317,12 +317,12 @@ class Rebalancer:
         self._offsets.forget(assigned.queue)
 
     async def move(self, assigned: AssignedQueue, queue_offset: int) -> None:
-        """Begin again at another offset, at once."""
+        """Restart a queue at another offset, at once."""
         await self.drop(assigned, queue_offset)
         self.wake()
 
     async def _finish_leaving(self) -> bool:
-        """Unlock the queues that were dropped, as soon as their handlers have ended."""
+        """Unlock dropped queues as soon as their handlers have ended."""
         if not self._leaving or self._locks is None:
             return True
         idle = [assigned.idle.wait() for assigned in self._leaving.values()]
@@ -341,18 +341,18 @@ class Rebalancer:
     # -- offsets ---------------------------------------------------------------------------------
 
     def record_offsets(self) -> Iterable[MessageQueue]:
-        """Note how far every queue is; the queues."""
+        """Record the offset of every queue; returns the queues."""
         for queue, assigned in self.assigned.items():
             if (offset := assigned.consumed_offset) is not None:
                 self._offsets.update(queue, offset)
         return list(self.assigned)
 
     async def persist(self) -> None:
-        """Store how far every queue is; called every few seconds."""
+        """Store the offset of every queue; called every few seconds."""
         await self._offsets.persist(self.record_offsets())
 
     async def release_all(self) -> None:
-        """The end: store every offset for good, unlock every queue."""
+        """Store all offsets and unlock all queues, at the stop."""
         queues = list(self.record_offsets())
         await self._offsets.persist(queues)
         for assigned in self.assigned.values():

@@ -1,7 +1,7 @@
-"""SendBack: has a message that a handler failed on come again, or gives it up.
+"""SendBack: has failed messages redelivered, or moved to the dead letters.
 
-The broker that stores it is asked to put it into the group's retry topic. Where that fails, and for
-orderly consumers that give up, the client sends a copy there itself, as Java does.
+The broker of a message puts it into the group's retry topic on request. If that fails, and for orderly
+consumers at the last attempt, the client sends a copy there itself, as Java does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPRESSION: Final = int(MessageSysFlag.COMPRESSED | MessageSysFlag.COMPRESSION
 
 
 class SendBack:
-    """Sends messages of one group back. `max_reconsume_times` is when they are given up."""
+    """Sends messages of one group back. After `max_reconsume_times` they become dead letters."""
 
     def __init__(
         self,
@@ -47,7 +47,8 @@ class SendBack:
         self._failures = failures
 
     async def send(self, message: MessageExt, delay_level: int) -> bool:
-        """Have `message` come again, below level 0 never; False when no broker accepted it."""
+        """Have `message` redelivered; below level 0 it becomes a dead letter. False when no broker accepted
+        it."""
         try:
             await self._ask_broker(message, delay_level)
             if delay_level < 0 or message.reconsume_times >= self._max_reconsume_times:
@@ -99,7 +100,7 @@ class SendBack:
 
 
 def copy_properties(message: MessageExt, namespace: Namespace) -> Mapping[str, str]:
-    """The properties of a copy: where it came from stays in it, and it waits longer with each attempt."""
+    """The properties of a copy: with its origin, and a delay that grows with each attempt."""
     properties = dict(message.properties)
     properties.pop(MessageConst.PROPERTY_TRANSACTION_PREPARED, None)
     properties.setdefault(MessageConst.PROPERTY_ORIGIN_MESSAGE_ID, message.offset_msg_id)

@@ -1,8 +1,8 @@
-"""WorkerPool: the tasks that run handlers, at most so many at once, over one queue of work.
+"""WorkerPool: a bounded number of tasks that run handlers, over one queue of work.
 
-A task for each message would cost more than the rest of its delivery. Here a worker takes one piece of
-work after the other; as long as handlers do not wait for anything one worker does it all, and it lets the
-loop turn every few milliseconds.
+A task for each message would cost more than the rest of its delivery. Here a worker takes one item after the
+other; while handlers do not wait, one worker does all the work, and yields to the loop every few
+milliseconds.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SLICE_S: Final = 0.005
-# How long a handler has to end when it is cancelled.
+# How long a cancelled handler has to end.
 _CANCEL_S: Final = 1.0
 
 
 class Worker(Generic[T]):
-    """One task of the pool and what it is at."""
+    """One task of the pool, and its current item."""
 
     __slots__ = ("began", "is_timed_out", "item", "task")
 
@@ -40,7 +40,7 @@ class Worker(Generic[T]):
 
 
 class WorkerPool(Generic[T]):
-    """Runs `work` for each item that is put in. What `work` raises is a failure of ours, told to `failed`.
+    """Runs `work` for each item. Exceptions of `work` are bugs of the client, passed to `failed`.
     Handlers that run in it are those of `owner` (stop_once.py)."""
 
     def __init__(
@@ -74,21 +74,21 @@ class WorkerPool(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many items no worker has taken."""
+        """The number of items that no worker has taken."""
         return len(self._ready)
 
     @property
     def running(self) -> int:
-        """How many handlers run."""
         return sum(worker.began > 0 for worker in self.workers)
 
     def refuse(self) -> None:
-        """Begin with nothing more, not even with what waits."""
+        """Start nothing more, not even queued items."""
         self.is_stopping = True
         self._ready.clear()
 
     async def stop(self, timeout_s: float) -> bool:
-        """Refuse, wait for what runs, then cancel it; False when something had to be cancelled."""
+        """Start nothing more, wait for running items, then cancel them; False when some had to be
+        cancelled."""
         self.refuse()
         for waiter in self._idle:
             if not waiter.done():
@@ -117,8 +117,8 @@ class WorkerPool(Generic[T]):
     # -- workers ---------------------------------------------------------------------------------
 
     def _wake_one(self) -> None:
-        # One at a time: it wakes the next if there is still work then. A handler that does not wait has
-        # done everything by then.
+        # One at a time: it wakes the next if there is still work then, which is not the case if handlers do
+        # not wait.
         while self._idle:
             waiter = self._idle.popleft()
             if not waiter.done():

@@ -1,9 +1,8 @@
-"""BlockingPortal: the way from plain threads to the one event loop that all plain clients of a process share.
+"""BlockingPortal: calls from threads into the event loop that all sync clients of a process share.
 
-The loop runs in a daemon thread, from the first client's start to the last one's stop. A call is put
-into a queue, the loop is woken once for all calls that came since it last looked, and the caller waits
-on a lock of its own: that is the cheapest wait there is, and Ctrl-C gets through to it.
-Not here: what is called (the other modules of this folder).
+The loop runs in a daemon thread, from the first client's start to the last one's stop. A call is put into a
+queue, the loop is woken once for all calls that are queued, and the caller waits on its own lock: the
+cheapest wait, and one that Ctrl-C can interrupt. Not here: the calls (the other modules of this folder).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _OVER: Final = (
 
 
 class _Call(ABC, Generic[T]):
-    """One call: made by the caller's thread, run by the loop's."""
+    """One call: created in the caller's thread, run in the loop's."""
 
     __slots__ = ("_calls", "_is_given_up", "_work", "future")
 
@@ -62,7 +61,7 @@ class _Call(ABC, Generic[T]):
 
     def _done(self, future: asyncio.Future[T]) -> None:
         if future.cancelled():
-            self.fail(ClientStateError("the client was stopped while this call was under way"))
+            self.fail(ClientStateError("the client was stopped while this call was running"))
         elif (error := future.exception()) is not None:
             self.fail(error)
         else:
@@ -75,22 +74,22 @@ class _Call(ABC, Generic[T]):
         self._fail(error)
 
     def give_up(self) -> None:
-        """Nobody waits any more; on the loop."""
+        """The caller no longer waits; on the loop."""
         self._is_given_up = True
         if self.future is not None:
             self.future.cancel()
 
     @abstractmethod
     def _succeed(self, result: T) -> None:
-        """Tell what came of it."""
+        """Deliver the result."""
 
     @abstractmethod
     def _fail(self, error: BaseException) -> None:
-        """Tell that it failed."""
+        """Deliver the error."""
 
 
 class _WaitedCall(_Call[T]):
-    """A call whose caller waits, on a lock of its own."""
+    """A call whose caller waits, on its own lock."""
 
     __slots__ = ("_lock", "error", "result")
 
@@ -111,21 +110,21 @@ class _WaitedCall(_Call[T]):
 
     def wait(self) -> None:
         """Wait for its end, in the caller's thread."""
-        # In steps: a signal that comes just before the lock is waited for does not end that wait.
+        # In steps: a signal just before the wait does not interrupt it.
         while not self._lock.acquire(timeout=_WAIT_STEP_S):
             if is_over():
                 raise ClientStateError(_OVER)
 
 
 class _SubmittedCall(_Call[T]):
-    """A call whose caller goes on, with a future that other threads may wait for."""
+    """A call whose caller continues, with a future that any thread may wait for."""
 
     __slots__ = ("outcome",)
 
     def __init__(self, work: Work[T], calls: set[_Call[Any]]) -> None:
         super().__init__(work, calls)
         self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-        # What is on its way cannot be taken back: `cancel` says so.
+        # A running call cannot be cancelled: `cancel` returns False.
         self.outcome.set_running_or_notify_cancel()
 
     def _succeed(self, result: T) -> None:
@@ -157,13 +156,13 @@ class BlockingPortal:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Run the loop; on return it takes calls."""
+        """Run the loop; on return it accepts calls."""
         try:
             self._thread.start()
             self._ready.wait()
             if self._failure is None:
                 park_at_exit(self._thread, self._loop)
-        except BaseException:  # Ctrl-C: nobody will know of this loop
+        except BaseException:  # Ctrl-C: no client will use this loop
             self.is_ending = True
             if self._ready.is_set():
                 self.end()
@@ -172,7 +171,7 @@ class BlockingPortal:
             raise self._failure
 
     def end(self) -> None:
-        """End the loop and its thread, soon; calls that are still under way hear ClientStateError."""
+        """Begin to stop the loop and its thread; calls that still run fail with ClientStateError."""
         self.is_ending = True
         self._on_loop(self._stopping.set)
 
@@ -204,7 +203,7 @@ class BlockingPortal:
         self._ready.set()
         if not self.is_ending:
             await self._stopping.wait()
-        # Who waited for a client's end hears of it before the loop is gone.
+        # Callers that wait for the stop of a client get its result before the loop is closed.
         futures = [call.future for call in self._calls if call.future is not None]
         if futures:
             await asyncio.wait(futures, timeout=_LAST_CALLS_S)
@@ -217,8 +216,8 @@ class BlockingPortal:
     # -- calls -----------------------------------------------------------------------------------
 
     def call(self, work: Work[T]) -> T:
-        """Run `work` on the loop and wait for its end, from any other thread. Who leaves early, by
-        Ctrl-C, cancels it. How long it may take is the work's own business."""
+        """Run `work` on the loop and wait for it, from any other thread. Ctrl-C cancels it. Timeouts are up
+        to `work`."""
         call = _WaitedCall(work, self._calls)
         self._enter(call)
         try:
@@ -235,18 +234,18 @@ class BlockingPortal:
             del error, call  # else the error, its traceback and this frame hold each other
 
     def submit(self, work: Work[T]) -> concurrent.futures.Future[T]:
-        """Run `work` on the loop and go on; the future gets its result."""
+        """Run `work` on the loop without waiting; the future gets its result."""
         call = _SubmittedCall(work, self._calls)
         self._enter(call)
         return call.outcome
 
     def post(self, work: Callable[[], object]) -> None:
-        """Have a plain function called on the loop, and go on."""
+        """Call a function on the loop, without waiting."""
         self._check_caller()
         self._on_loop(work)
 
     def do(self, work: Callable[[], T]) -> T:
-        """Run a plain function on the loop."""
+        """Call a function on the loop and wait for its result."""
 
         async def done() -> T:
             return work()
@@ -256,7 +255,7 @@ class BlockingPortal:
     def _enter(self, call: _Call[Any]) -> None:
         self._check_caller()
         self._waiting.append(call)
-        # After the append: either the loop's thread finds the call when it ends, or we see that it has.
+        # After the append: either the loop's thread finds the call when it ends, or `is_over` is set here.
         if self.is_over:
             raise ClientStateError(_STOPPED)
         if not self._is_woken:
@@ -264,7 +263,7 @@ class BlockingPortal:
             try:
                 self._on_loop(self._begin_calls)
             except BaseException:
-                # Ctrl-C in this moment must not leave the mark without a wake-up behind it.
+                # Ctrl-C here must not leave the flag set without a wake-up.
                 self._is_woken = False
                 raise
 
@@ -276,23 +275,23 @@ class BlockingPortal:
             )
         if self.is_own_thread:
             raise ClientStateError(
-                "a plain client was called on its own event loop, which it would block for ever: "
+                "a sync client was called on its own event loop, which would block forever: "
                 "in async functions and hooks use the async client"
             )
 
     def _on_loop(self, work: Callable[[], object]) -> None:
         try:
             self._loop.call_soon_threadsafe(work)
-        except RuntimeError:  # closed in this moment: who waits hears it from `_fail_rest`
+        except RuntimeError:  # just closed: `_fail_rest` fails the waiting calls
             if not self._loop.is_closed():
                 raise
 
     def _begin_calls(self) -> None:
         """Begin all calls that wait, on the loop."""
-        # First the flag: whoever finds it set may rely on the loop's looking after that.
+        # The flag is reset first: a caller that finds it set relies on a later look at the queue.
         self._is_woken = False
         waiting, loop = self._waiting, self._loop
-        # Those that are there now: others come in their turn, lest answers wait for ever.
+        # Only the current ones: later calls wait for the next iteration, so that responses are not starved.
         for _ in range(len(waiting)):
             waiting.popleft().begin(loop)
         if waiting and not self._is_woken:
@@ -300,7 +299,7 @@ class BlockingPortal:
             loop.call_soon(self._begin_calls)
 
 
-# -- the one of this process ---------------------------------------------------------------------
+# -- the portal of this process ------------------------------------------------------------------
 
 
 class _Shared:
@@ -313,12 +312,12 @@ class _Shared:
 
 
 _shared = _Shared()
-# Portals of a parent process. Kept for good: closing their loop would reach into the parent's.
+# Portals of a parent process. Kept forever: closing their loop would affect the parent's.
 _left_behind: list[_Shared] = []
 
 
 def enter_portal() -> BlockingPortal:
-    """The process's portal, started if this is its first user. Each user leaves it once."""
+    """The portal of this process, started by its first user. Each user leaves it once."""
     shared = _shared
     with shared.lock:
         if shared.portal is None or shared.portal.is_over:
@@ -330,17 +329,17 @@ def enter_portal() -> BlockingPortal:
 
 
 def leave_portal(portal: BlockingPortal) -> None:
-    """One user less; the last one ends the loop and its thread."""
+    """Release the portal; the last user stops the loop and its thread."""
     leave_portal_nowait(portal)
     if portal.is_ending:
         portal.join()
 
 
 def leave_portal_nowait(portal: BlockingPortal) -> None:
-    """The same, without waiting for the thread's end: on the loop itself too."""
+    """The same, without waiting for the thread; may be called on the loop."""
     shared = _shared
     with shared.lock:
-        if shared.portal is not portal:  # of the process that forked us
+        if shared.portal is not portal:  # that of the parent process
             return
         shared.users -= 1
         if shared.users == 0:

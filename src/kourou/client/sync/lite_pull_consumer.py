@@ -1,4 +1,4 @@
-"""LitePullConsumer: AsyncLitePullConsumer without asyncio."""
+"""LitePullConsumer: the sync client over AsyncLitePullConsumer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kourou.protocol.tags import SUB_ALL
 
 @lists_options(LitePullOptions, ClientSettings)
 class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
-    """The application polls, the consumer pulls ahead and remembers how far it is.
+    """The application polls, the consumer pulls ahead and tracks its offsets.
 
         with LitePullConsumer("billing", namesrv="127.0.0.1:9876") as consumer:
             consumer.subscribe("TopicTest", "TagA || TagB")
@@ -28,12 +28,12 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
                 for message in consumer.poll(timeout_ms=1000):
                     print(message.body)
 
-    Two ways, not both in one consumer: `subscribe`, and the queues of a topic are shared with the other
-    members of the group; or `assign`, and the application says which queues it reads.
+    Either `subscribe`: the queues of a topic are shared with the other members of the group; or `assign`: the
+    application chooses the queues it reads. One consumer cannot do both.
 
-    Delivery is at least once. With `auto_commit` what a poll brought counts as done with when the next poll
-    comes; a `with` block that is left by an exception does not commit what the last poll brought. Hence one
-    thread polls, not several. Keyword arguments are those of LitePullOptions and ClientSettings.
+    Delivery is at least once. With `auto_commit` the messages of a poll count as consumed when the next poll
+    begins; a `with` block that is left by an exception does not commit the messages of the last poll. Hence
+    only one thread may poll. Keyword arguments are those of LitePullOptions and ClientSettings.
     """
 
     def __init__(self, group: str, **keywords: Unpack[LitePullKeywords]) -> None:
@@ -54,12 +54,12 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
 
     @property
     def options(self) -> LitePullOptions:
-        """How it pulls."""
+        """The options of this consumer."""
         return self._client.options
 
     @property
     def client_id(self) -> str:
-        """Who this consumer is to brokers."""
+        """The client id that brokers know."""
         return self._client.client_id
 
     # -- which queues ----------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         self._call_early(lambda: self._client.subscribe(topic, expression, expression_type=expression_type))
 
     def unsubscribe(self, topic: str) -> None:
-        """Let go of a topic; its queues go to other members at once."""
+        """Unsubscribe from a topic; its queues go to other members at once."""
         self._call_early(lambda: self._client.unsubscribe(topic))
 
     def assign(
@@ -83,8 +83,8 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         *,
         expression_type: ExpressionType = "TAG",
     ) -> None:
-        """Read exactly these queues, whatever other consumers read. Queues that it has already go on where
-        they are. Before or after `start`."""
+        """Read exactly these queues, whatever other consumers read. Queues that were already assigned keep
+        their position. Before or after `start`."""
         wanted = list(queues)
         self._call_early(lambda: self._client.assign(wanted, expression, expression_type=expression_type))
 
@@ -93,7 +93,7 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         return self._do(self._client.assignment)
 
     def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic that can be read; NoRouteError when nobody knows it."""
+        """The readable queues of a topic; NoRouteError when it does not exist."""
         return self._call(lambda: self._client.fetch_queues(topic))
 
     def on_topic_change(self, topic: str, listener: Callable[[str, list[MessageQueue]], None]) -> None:
@@ -108,35 +108,35 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
     # -- messages --------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages, at most `pull_batch_size`, all of one queue; empty when none came in
-        `timeout_ms` (`poll_timeout_ms` unless given). What the poll before brought counts as done with."""
+        """The next messages, at most `pull_batch_size`, all of one queue; empty when none arrived within
+        `timeout_ms` (default: `poll_timeout_ms`). Messages of the previous poll now count as consumed."""
         return self._call(lambda: self._client.poll(timeout_ms))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Let nothing of these queues be polled until `resume`. What is in hand is kept."""
+        """Poll nothing of these queues until `resume`. Messages already pulled are kept."""
         self._do(lambda: self._client.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Poll these queues again."""
         self._do(lambda: self._client.resume(queues))
 
     # -- offsets ---------------------------------------------------------------------------------
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Go on at another offset; ValueError when the queue does not reach so far."""
+        """Continue at another offset; ValueError when the queue does not contain it."""
         self._call(lambda: self._client.seek(queue, queue_offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go to the first message that is still there."""
+        """Continue at the first message that still exists."""
         self._call(lambda: self._client.seek_to_begin(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go behind the last message, to what comes from now on."""
+        """Continue after the last message, with new ones."""
         self._call(lambda: self._client.seek_to_end(queue))
 
     def seek_to_time(self, queue: MessageQueue, when: datetime | int) -> None:
-        """Go to the first message stored at or after a time; a number is milliseconds since 1970.
-        Apache's 4.9 goes to the one before, where that is nearer in time."""
+        """Continue at the first message stored at or after a time; a number is milliseconds since 1970.
+        Apache 4.9 returns the previous one if that is nearer in time."""
         self._call(lambda: self._client.seek_to_time(queue, when))
 
     def search_offset(self, queue: MessageQueue, when: datetime | int) -> int:
@@ -144,18 +144,18 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         return self._call(lambda: self._client.search_offset(queue, when))
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store how far the group is: everything that was polled, or these offsets (of the next message
-        each). On return it is stored."""
+        """Commit everything that was polled, or these offsets (each of the next message to consume). On
+        return they are stored."""
         self._call(lambda: self._client.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is, as it is stored; None when it never committed."""
+        """The stored offset of the group; None when it never committed."""
         return self._call(lambda: self._client.committed(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset up to which the queue was polled; None as long as it is not known."""
+        """The offset up to which the queue was polled; None until it is known."""
         return self._do(lambda: self._client.position(queue))
 
     def stats(self) -> LitePullStats:
-        """What was polled so far, and what is in hand."""
+        """Counters of polled and of pulled, unpolled messages."""
         return self._do(self._client.stats)

@@ -1,4 +1,4 @@
-"""Producer: AsyncProducer without asyncio."""
+"""Producer: the sync client over AsyncProducer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ProducerT = TypeVar("ProducerT", bound=AsyncProducer)
 
 
 class SyncProducer(SyncClient[ProducerT]):
-    """What all plain producers do."""
+    """The methods of all sync producers."""
 
     @property
     def group(self) -> str:
@@ -33,12 +33,12 @@ class SyncProducer(SyncClient[ProducerT]):
 
     @property
     def client_id(self) -> str:
-        """Who this producer is to brokers."""
+        """The client id that brokers know."""
         return self._client.client_id
 
     @property
     def options(self) -> ProducerOptions:
-        """How it sends."""
+        """The options of this producer."""
         return self._client.options
 
     # -- send ------------------------------------------------------------------------------------
@@ -53,19 +53,20 @@ class SyncProducer(SyncClient[ProducerT]):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
-        """Send one message and wait until a broker has it.
+        """Send one message and wait until a broker has stored it.
 
-        Without a choice the queues of the topic take turns, and another broker is tried when one fails.
-        A chosen queue is the only one that is tried: `queue` itself, the one that `selector` gives for
+        By default the queues of the topic take turns, and another broker is tried when one fails. A queue
+        that you choose is the only one that is tried: `queue` itself, the one that `selector` returns for
         `arg`, or the one that messages with this `sharding_key` share.
 
-        Raises MessageRefusedError for what no broker would take, NoRouteError, ResponseError for an
-        answer that another broker would give too, SendFailedError for all else; `timeout_ms` (else
-        `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored nevertheless.
+        Raises MessageRefusedError for a message that no broker would accept, NoRouteError, ResponseError
+        for a response that another broker would give too, SendFailedError otherwise; `timeout_ms`
+        (default: `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored
+        nevertheless.
         """
 
         def begin() -> asyncio.Future[SendResult] | Coroutine[Any, Any, SendResult]:
-            # A future costs less than a task; but where something has to be waited for, it takes one.
+            # A future costs less than a task, which is needed only if the send has to wait.
             client = self._client
             if not is_large(message):
                 try:
@@ -100,10 +101,10 @@ class SyncProducer(SyncClient[ProducerT]):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> concurrent.futures.Future[SendResult]:
-        """As `send`, without waiting: the future gets the result, or the error. Many sends travel together
-        this way, from one thread.
+        """Like `send`, without waiting: the future gets the result, or the error. Many sends of one thread
+        share a write this way.
 
-        TooManyRequestsError is the error when `max_in_flight` sends are under way: wait for some of them
+        The error is TooManyRequestsError when `max_in_flight` sends are in flight: wait for some of them
         first. Messages to one queue are written in the order of these calls.
         """
         return self._submit(
@@ -127,7 +128,7 @@ class SyncProducer(SyncClient[ProducerT]):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Send a message without asking whether it arrived. Errors are those of finding a broker."""
+        """Send a message without waiting for a response. Only finding a broker can fail."""
         self._call(
             lambda: self._client.send_oneway(
                 message,
@@ -140,11 +141,11 @@ class SyncProducer(SyncClient[ProducerT]):
         )
 
     def send_many(self, messages: Iterable[Message], *, timeout_ms: int | None = None) -> list[SendResult]:
-        """Send messages in batches, and wait until brokers have them all; one result for each, in order.
+        """Send messages in batches, and wait until brokers have stored them; one result for each, in order.
 
-        A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed
-        messages travel alone. Nothing is sent if one message is refused. PartlySentError says which
-        messages were stored if not all were.
+        A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed messages
+        are sent alone. Nothing is sent if one message is rejected. PartlySentError lists what was stored if
+        not all were.
         """
         # Here, and not on the loop: what makes the messages may take its time.
         listed = list(messages)
@@ -162,9 +163,9 @@ class SyncProducer(SyncClient[ProducerT]):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> MessageExt:
-        """Send a message and wait for the reply of who consumes it (see `reply_to`).
+        """Send a message and wait for the reply of its consumer (see `reply_to`).
 
-        SendFailedError: it was not sent. NoReplyError: it was, and nobody replied in time.
+        SendFailedError: it was not sent. NoReplyError: it was sent, but no reply arrived in time.
         """
         return self._call(
             lambda: self._client.request(
@@ -184,19 +185,19 @@ class SyncProducer(SyncClient[ProducerT]):
     # -- other -----------------------------------------------------------------------------------
 
     def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
-        """Take a timer message back before its time, by `SendResult.recall_handle`; its message id.
+        """Recall a timer message before its time, by `SendResult.recall_handle`; returns its message id.
 
         ResponseError when the broker does not have it any more, or is older than version 5.
         """
         return self._call(lambda: self._client.recall(topic, recall_handle, timeout_ms=timeout_ms))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be sent to: one of them may be given as `queue` of a send."""
+        """The queues of a topic that can be sent to; `send` accepts one of them as `queue`."""
         return self._call(lambda: self._client.queues(topic))
 
     def flush(self) -> None:
-        """Wait until nothing is in flight: each send has its result or its error, which is told where it
-        was sent. Takes no longer than the sends' own timeouts."""
+        """Wait until no send is in flight. Errors are raised by the sends themselves. Takes no longer than
+        their timeouts."""
         self._call(self._client.flush)
 
     def stats(self) -> ProducerStats:

@@ -1,4 +1,4 @@
-"""PullConsumer: AsyncPullConsumer without asyncio."""
+"""PullConsumer: the sync client over AsyncPullConsumer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kourou.protocol.tags import SUB_ALL
 
 @lists_options(ClientSettings)
 class PullConsumer(SyncClient[AsyncPullConsumer]):
-    """Pulls single queues: the application says from where, and keeps the offsets.
+    """Pulls single queues: the application chooses the offsets, and keeps them.
 
         with PullConsumer("readers", namesrv="127.0.0.1:9876") as consumer:
             for queue in consumer.fetch_queues("TopicTest"):
@@ -32,8 +32,8 @@ class PullConsumer(SyncClient[AsyncPullConsumer]):
                         break
                 consumer.commit(queue, queue_offset)
 
-    `suspend_ms` is how long a broker holds a pull that may wait, `suspended_pull_timeout_ms` how long such
-    a pull may take in all. `options` are those of ClientSettings. Any number of threads may use it.
+    `suspend_ms` is how long a broker holds a pull that may wait, `suspended_pull_timeout_ms` the timeout of
+    such a pull. `options` are those of ClientSettings. Any number of threads may use it.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PullConsumer(SyncClient[AsyncPullConsumer]):
     # -- queues and offsets ----------------------------------------------------------------------
 
     def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be read; NoRouteError when nobody knows it."""
+        """The readable queues of a topic; NoRouteError when it does not exist."""
         return self._call(lambda: self._client.fetch_queues(topic))
 
     def max_offset(self, queue: MessageQueue) -> int:
@@ -80,11 +80,11 @@ class PullConsumer(SyncClient[AsyncPullConsumer]):
         return self._call(lambda: self._client.search_offset(queue, when))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is in the queue; None when it never committed."""
+        """The committed offset of the group; None when it never committed."""
         return self._call(lambda: self._client.committed(queue))
 
     def commit(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Note at the broker that the group goes on at `queue_offset`; on return the broker has it."""
+        """Commit `queue_offset`, the next offset to consume; on return the broker has it."""
         self._call(lambda: self._client.commit(queue, queue_offset))
 
     # -- pulls -----------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ class PullConsumer(SyncClient[AsyncPullConsumer]):
         expression_type: ExpressionType = "TAG",
         timeout_ms: int | None = None,
     ) -> PullResult:
-        """What the queue has from `queue_offset` on, at once. Go on at `next_begin_offset` of the result,
-        whatever its status is. A broker may give less than it is asked for."""
+        """Pull messages from `queue_offset`, without waiting. Continue at `next_begin_offset` of the result,
+        whatever its status. A broker may return less than requested."""
         return self._call(
             lambda: self._client.pull(
                 queue,
@@ -176,6 +176,6 @@ class PullConsumer(SyncClient[AsyncPullConsumer]):
             while (chunk := self._call(following)) is not None:
                 yield chunk
         finally:
-            # With the consumer stopped there is nothing left under way.
+            # After the consumer's stop no pull is in flight.
             if self._portal is not None:
                 self._call(chunks.aclose)

@@ -1,4 +1,4 @@
-"""PushConsumer: AsyncPushConsumer without asyncio."""
+"""PushConsumer: the sync client over AsyncPushConsumer."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
             consumer.run()
 
     Handlers run in threads of the consumer, at most `concurrency` at once; an `async def` runs on the event
-    loop that all plain clients share, and must not block it. Delivery is at least once, so handlers have to
-    be idempotent. A handler that returns None or ConsumeResult.SUCCESS is done with the message; one that
-    returns ConsumeResult.LATER, or raises, gets it again later. See AsyncPushConsumer for the
-    rest. Keyword arguments are those of ConsumerOptions and ClientSettings.
+    loop that all sync clients share, and must not block it. Delivery is at least once, so handlers have to be
+    idempotent. A message is consumed when its handler returns None or ConsumeResult.SUCCESS, and delivered
+    again later when it returns ConsumeResult.LATER or raises. See AsyncPushConsumer for the rest. Keyword
+    arguments are those of ConsumerOptions and ClientSettings.
     """
 
     def __init__(self, group: str, **keywords: Unpack[ConsumerKeywords]) -> None:
@@ -51,12 +51,12 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
 
     @property
     def options(self) -> ConsumerOptions:
-        """How it consumes."""
+        """The options of this consumer."""
         return self._client.options
 
     @property
     def client_id(self) -> str:
-        """Who this consumer is to brokers."""
+        """The client id that brokers know."""
         return self._client.client_id
 
     # -- subscriptions ---------------------------------------------------------------------------
@@ -91,25 +91,25 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
         *,
         expression_type: ExpressionType = "TAG",
     ) -> None:
-        """Have `handler` called for the messages of `topic` that `expression` selects.
+        """Call `handler` for the messages of `topic` that `expression` selects.
 
         `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
-        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group have to
-        subscribe to the same. A second subscription to a topic takes the place of the first.
+        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group must
+        have the same subscriptions. A second subscription to a topic replaces the first.
         """
         self._call_early(
             lambda: self._client._subscribe(topic, expression, handler, expression_type=expression_type)
         )
 
     def unsubscribe(self, topic: str) -> None:
-        """Let go of a topic; its queues go to other members at once."""
+        """Unsubscribe from a topic; its queues go to other members at once."""
         self._call_early(lambda: self._client.unsubscribe(topic))
 
     # -- life ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Start if need be, consume until `stop` by a handler or another thread, Ctrl-C or SIGTERM, then stop
-        in order. What makes the consumer fail is raised."""
+        """Start if necessary, consume until Ctrl-C, SIGTERM, or `stop` in a handler or another thread, then
+        stop. The error of a failed consumer is raised."""
         if not self._is_started:
             self.start()
         try:
@@ -121,7 +121,7 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
             self.stop()
 
     def _wait_stopped(self) -> None:
-        # A handler may have stopped it before anybody could wait for that.
+        # A handler may have stopped it before this call.
         try:
             self._call(self._client.wait_stopped)
         except ClientStateError:
@@ -129,13 +129,13 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
                 raise
 
     def wait(self) -> None:
-        """Wait until the consumer is stopped by a handler or another thread; what made it fail is raised
-        here."""
+        """Wait until the consumer is stopped by a handler or another thread; the error of a failed consumer
+        is raised."""
         self._call(self._client.wait)
 
     def stop(self) -> None:
         """Let handlers finish, within `stop_timeout_ms`, store offsets and disconnect. A second call waits
-        for the same end. In a handler of this consumer the call only begins the stop, which waits for that
+        for the same stop. In a handler of this consumer the call only begins the stop, which waits for that
         handler too: `run` and `with` return when the stop is complete."""
         super().stop()
 
@@ -162,15 +162,15 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
     # -- while it runs ---------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Pull nothing more until `resume`; what is in hand is consumed."""
+        """Stop pulling until `resume`; messages already pulled are consumed."""
         self._do(self._client.pause)
 
     def resume(self) -> None:
-        """Pull again."""
+        """Continue pulling."""
         self._do(self._client.resume)
 
     def stats(self) -> ConsumerStats:
-        """What was consumed so far, and what is in hand."""
+        """Counters of consumed messages, and of pulled ones that are not consumed yet."""
         return self._do(self._client.stats)
 
     @property
@@ -180,12 +180,12 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
 
 
 class _Terminated(BaseException):
-    """SIGTERM came; as KeyboardInterrupt, it ends a wait at once."""
+    """SIGTERM was received; like KeyboardInterrupt, it ends a wait at once."""
 
 
 @contextlib.contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Within it SIGTERM raises _Terminated. Only the main thread may ask for that, and hears of it."""
+    """Inside the block SIGTERM raises _Terminated. Only in the main thread, where Python handles signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -197,5 +197,5 @@ def _signals_raise() -> Iterator[None]:
     try:
         yield
     finally:
-        # None: a handler that was not set from Python, and cannot be set back from there.
+        # None: a handler that was not installed from Python, and cannot be restored from it.
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)

@@ -1,4 +1,4 @@
-"""SyncClient: what the plain clients share, their life from start to stop."""
+"""SyncClient: the base of the sync clients, from start to stop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kourou.errors import ClientStateError
 T = TypeVar("T")
 
 End: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""What an async client does at its end."""
+"""The stop of an async client."""
 
-# For the rest of an end whose caller was interrupted: enough for all but handlers that take long.
+# For the rest of a stop whose caller was interrupted: enough unless a handler takes long.
 _INTERRUPTED_S: Final = 1.0
 
 
 class AsyncClient(Protocol):
-    """What an async client has to offer to be used without asyncio."""
+    """What SyncClient needs of an async client."""
 
     async def start(self) -> None:
         """Connect."""
@@ -37,10 +37,10 @@ ClientT = TypeVar("ClientT", bound=AsyncClient)
 
 
 class SyncClient(SyncBlockOnly, Generic[ClientT]):
-    """An async client on the loop that the plain clients of a process share.
+    """An async client on the loop that the sync clients of a process share.
 
-    Usable from any number of threads, once started. A client used after a fork, in the child, raises
-    ClientStateError: make a new one there.
+    Any number of threads may use it once it is started. In a forked child it raises ClientStateError: make a
+    new client there.
     """
 
     def __init__(self, client: ClientT) -> None:
@@ -48,9 +48,9 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
         self._portal: BlockingPortal | None = None
         self._is_started = False
         self._state_lock = threading.Lock()
-        # Of these only the loop knows: it hears no Ctrl-C.
+        # Changed on the loop only, which Ctrl-C does not interrupt.
         self._starting: asyncio.Task[Any] | None = None
-        self._stop_once = StopOnce(f"plain {type(client).__name__}")
+        self._stop_once = StopOnce(f"sync {type(client).__name__}")
         self._is_ended = threading.Event()
         self._left: BlockingPortal | None = None
 
@@ -64,19 +64,19 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
         try:
             portal.call(lambda: self._start(portal))
         except BaseException:
-            # Also a start that came to its end while its caller was interrupted.
+            # Also if the start succeeded while its caller was interrupted.
             self._wait_end(portal, self._client.stop)
             raise
 
     async def _start(self, portal: BlockingPortal) -> None:
         self._starting = asyncio.current_task()
         await self._client.start()
-        # Here: a handler may stop the client before its caller is told that it has started.
+        # Set here: a handler may stop the client before `start` returns.
         self._portal = portal
 
     def stop(self) -> None:
-        """End in order and disconnect. It may be called twice and from any thread: each call returns when the
-        client has ended. After Ctrl-C during the call, the end goes on in the background."""
+        """Stop and disconnect. May be called twice and from any thread: each call returns when the client has
+        stopped. After Ctrl-C during the call the stop continues in the background."""
         self._stop(self._client.stop)
 
     def _stop(self, work: End) -> None:
@@ -91,11 +91,11 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
             self._wait_end(portal, work)
 
     def _is_handler_calling(self) -> bool:
-        """Whether the caller is one that the end has to wait for; then it begins with nothing more."""
+        """Whether the caller is a handler that the stop has to wait for; then no other handler is started."""
         return False
 
     def _begin_end(self, portal: BlockingPortal, work: End) -> asyncio.Task[None]:
-        """Begin with the end unless somebody has, on the loop."""
+        """Begin the stop unless it has begun, on the loop."""
         return self._stop_once.begin(lambda: self._end(portal, work))
 
     async def _end(self, portal: BlockingPortal, work: End) -> None:
@@ -103,7 +103,7 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
             if self._starting is not None and not self._starting.done():
                 self._starting.cancel()
                 await asyncio.wait([self._starting])
-            if self._portal is not None:  # else its start failed, and has left nothing
+            if self._portal is not None:  # else the start failed and cleaned up
                 await work()
         finally:
             self._portal, self._left = None, portal
@@ -119,7 +119,7 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
                 raise
         except Exception:
             raise
-        except BaseException:  # Ctrl-C: perhaps before it has begun
+        except BaseException:  # Ctrl-C: perhaps before the stop began
             portal.post(lambda: self._begin_end(portal, work))
             self._is_ended.wait(_INTERRUPTED_S)
             if portal.is_ending:
@@ -140,18 +140,18 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
     ) -> None:
         self.stop()
 
-    # -- for the twins ---------------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------
 
     def _call(self, work: Work[T]) -> T:
-        """Run something of the async client and wait for it."""
+        """Run a call of the async client and wait for it."""
         return self._running().call(work)
 
     def _submit(self, work: Work[T]) -> concurrent.futures.Future[T]:
-        """Run something of the async client and go on."""
+        """Run a call of the async client without waiting."""
         return self._running().submit(work)
 
     def _do(self, work: Callable[[], T]) -> T:
-        """Call a function of the async client that does not wait."""
+        """Call a method of the async client that is not a coroutine."""
         portal = self._portal
         if portal is not None:
             return portal.do(work)
@@ -163,7 +163,7 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
             raise ClientStateError(NOT_STARTED) from None
 
     def _call_early(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run something that the async client can do before its start too, where it waits for nothing."""
+        """Run a call that the async client supports before its start too, when it does not suspend."""
         if self._is_started:
             return self._call(work)
         coroutine = work()

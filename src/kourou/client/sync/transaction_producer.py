@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @lists_options(ProducerOptions, ClientSettings)
 class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
-    """Sends messages in transactions, and answers brokers that ask about them.
+    """Sends messages in transactions, and answers the checks of brokers.
 
         def check(message: MessageExt) -> TransactionState:
             return COMMIT if orders.exists(message.keys[0]) else ROLLBACK
@@ -39,14 +39,14 @@ class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
             with producer.transaction(Message("Orders", body, keys=["order-1"])) as tx:
                 orders.insert("order-1")
 
-    Left in order the block commits; an exception rolls back and goes on; `tx.unknown()` leaves it to
-    `check`, which gets the message and returns a TransactionState. It runs in a thread of the producer. It
-    may be asked about messages of any process of the group, so it must look where all of them write.
-    Ordinary sends work too, but are better done by a producer with a group of its own.
+    A block that ends normally commits; an exception rolls back and propagates; `tx.unknown()` leaves the
+    decision to `check`, which gets the message and returns a TransactionState. It runs in a thread of the
+    producer. It may get messages of any process of the group, so it must look where all of them write.
+    Ordinary sends work too, but should use a producer with its own group.
 
-    `stop` waits for open blocks, at most `send_timeout_ms`. One that is still open then has no outcome,
-    and is neither committed nor rolled back by us: the broker asks another producer of the group, or
-    this application's next one.
+    `stop` waits for open blocks, at most `send_timeout_ms`. A block that is still open then is neither
+    committed nor rolled back: the broker sends the check to another producer of the group, or to the next
+    one of this application.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> Iterator[Transaction]:
-        """Store the message as a half, run the block, then commit; see the class for other ends.
+        """Store the half message, run the block, then commit; see the class for other outcomes.
 
-        SendFailedError and the like come before the block: then nothing of it was run, and what a
-        broker may have of the message is dropped. When the block has ended in order the broker has
-        confirmed the commit, or will ask for it; a lost connection is no error here, but logged.
+        If the half message cannot be stored, SendFailedError is raised before the block runs, and a half
+        message that a broker may have is dropped. After a normal end the broker has confirmed the commit, or
+        will send a check; a lost connection is logged, not raised.
         """
         block = self._client.transaction(
             message,
@@ -94,7 +94,7 @@ class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
             raised = error
             try:
                 portal.call(lambda: block.__aexit__(type(raised), raised, raised.__traceback__))
-            except ClientStateError as stopped:  # what was raised in the block says more
+            except ClientStateError as stopped:  # the exception of the block is more important
                 _log.warning("transaction %s was not rolled back: %s", transaction.msg_id, stopped)
             raise
         portal.call(lambda: block.__aexit__(None, None, None))
@@ -110,17 +110,17 @@ class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> TransactionSendResult:
-        """As Java's sendMessageInTransaction: store the half, call `local` with the message in this thread,
-        end as it says.
+        """As Java's sendMessageInTransaction: store the half message, call `local` with the message in this
+        thread, end the transaction with the state that it returns.
 
-        What `local` raises is logged and means UNKNOWN: the check decides. It is not called, and the
-        message is dropped, where the half is stored less safely than configured.
+        An exception of `local` is logged and means UNKNOWN: the check decides. If the half message is stored
+        less safely than configured, `local` is not called and the message is dropped.
         """
         turn = _CallersTurn(self._running())
         sending = self._submit(
             lambda: self._client.send_in_transaction(
                 message,
-                turn.ask,
+                turn.request,
                 queue=queue,
                 selector=selector,
                 arg=arg,
@@ -130,12 +130,12 @@ class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
         )
         sending.add_done_callback(lambda _: turn.cancel())
         if turn.wait():
-            turn.take(local, message)
+            turn.run(local, message)
         return sending.result()
 
 
 class _CallersTurn:
-    """A function that a coroutine on the loop has called in the thread that waits for the coroutine."""
+    """Runs a function in the thread that waits for a coroutine, on request of the coroutine."""
 
     def __init__(self, portal: BlockingPortal) -> None:
         self._portal = portal
@@ -145,8 +145,8 @@ class _CallersTurn:
 
     # -- on the loop -----------------------------------------------------------------------------
 
-    async def ask(self, _: Message) -> TransactionState:
-        """Give the turn to the caller, and wait for what comes of it."""
+    async def request(self, _: Message) -> TransactionState:
+        """Let the waiting thread run its function, and wait for the result."""
         if self._problem is not None:
             raise self._problem
         self._answer = asyncio.get_running_loop().create_future()
@@ -155,7 +155,7 @@ class _CallersTurn:
 
     def _settle(self, outcome: TransactionState | Exception) -> None:
         answer = self._answer
-        if answer is None or answer.done():  # not asked yet, or the producer was stopped meanwhile
+        if answer is None or answer.done():  # not requested yet, or the producer was stopped meanwhile
             return
         if isinstance(outcome, Exception):
             answer.set_exception(outcome)
@@ -165,7 +165,7 @@ class _CallersTurn:
     # -- in the caller's thread ------------------------------------------------------------------
 
     def wait(self) -> bool:
-        """Wait for the turn; False when there is none. Who leaves by Ctrl-C says so."""
+        """Wait for the request; False when there is none. Ctrl-C is reported to the coroutine."""
         try:
             return self._turns.get()
         except BaseException as error:
@@ -173,11 +173,11 @@ class _CallersTurn:
             raise
 
     def cancel(self) -> None:
-        """There is no turn, or there was: nobody has to wait for one."""
+        """End the wait for a request."""
         self._turns.put(False)
 
-    def take(self, local: Callable[[Message], TransactionState], message: Message) -> None:
-        """Call the function, and tell the loop what came of it."""
+    def run(self, local: Callable[[Message], TransactionState], message: Message) -> None:
+        """Call the function, and pass its result to the loop."""
         try:
             state = local(message)
             if not isinstance(state, TransactionState):
@@ -192,6 +192,6 @@ class _CallersTurn:
             self._portal.post(lambda: self._settle(state))
 
     def _interrupted(self, error: BaseException) -> None:
-        """Nobody knows what becomes of the local transaction: the check decides."""
+        """The outcome of the local transaction is unknown: the check decides."""
         problem = self._problem = RuntimeError(f"the local transaction was interrupted by {error!r}")
         self._portal.post(lambda: self._settle(problem))

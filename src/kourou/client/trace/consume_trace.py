@@ -1,7 +1,7 @@
 """ConsumeTrace: reports what was consumed to the trace topic, in Apache's form (trace_data.py).
 
-Records are collected and sent every second, or when there are many. When a broker takes none they are
-dropped: a trace must not keep messages from being consumed, nor fill the memory.
+Records are collected and sent every second. Records that no broker accepts are dropped: tracing must neither
+delay consumption nor fill the memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _AT_ONCE: Final = 100
 
 
 class ConsumeTrace(ConsumerHook):
-    """A hook that writes traces; `send` is called now and then."""
+    """A hook that collects trace records; `send` is called periodically."""
 
     def __init__(self, instance: ClientInstance, namespace: Namespace) -> None:
         self._sends = InnerSends(instance)
@@ -48,7 +48,7 @@ class ConsumeTrace(ConsumerHook):
         self._has_failed = False
 
     def before_consume(self, context: ConsumeHookContext) -> None:
-        """Note that messages are handed over, unless their producer's broker wants no traces."""
+        """Record the delivery of messages, unless the producer's broker disabled tracing."""
         traced = [each for each in context.messages if _is_traced(each)]
         context.notes[_TRACED] = traced
         context.notes[_REQUEST_ID] = request_id = self._ids.next_id()
@@ -67,7 +67,6 @@ class ConsumeTrace(ConsumerHook):
         ]
 
     def after_consume(self, context: ConsumeHookContext) -> None:
-        """Note how it went."""
         traced: list[MessageExt] = context.notes[_TRACED]
         code = context_code(context)
         cost_ms = int(context.elapsed_ms / max(1, len(context.messages)))
@@ -87,7 +86,7 @@ class ConsumeTrace(ConsumerHook):
         ]
 
     async def send(self) -> None:
-        """Send what is collected; what no broker takes is dropped."""
+        """Send the collected records; those that no broker accepts are dropped."""
         while self._waiting:
             records = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
             properties = {
@@ -100,7 +99,7 @@ class ConsumeTrace(ConsumerHook):
             except KourouError as error:
                 level = logging.DEBUG if self._has_failed else logging.WARNING
                 self._has_failed = True
-                _log.log(level, "%d trace records are dropped: %s", len(records), error)
+                _log.log(level, "dropped %d trace records: %s", len(records), error)
 
 
 _TRACED: Final = "kourou.trace.messages"
@@ -108,7 +107,7 @@ _REQUEST_ID: Final = "kourou.trace.request_id"
 
 
 def context_code(context: ConsumeHookContext) -> TraceContextCode:
-    """How a handler ended, in Apache's numbers."""
+    """The result of a handler, as Apache's code."""
     if context.is_timeout:
         return TraceContextCode.TIMEOUT
     if context.error is not None:

@@ -48,7 +48,7 @@ _numbers = itertools.count()
 
 
 class TraceDispatcher:
-    """Sends the trace of one client of `group`. `start` and `stop` it with the client."""
+    """Sends the trace records of one client of `group`. It is started and stopped with the client."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TraceDispatcher:
         """Trace messages that could not be sent."""
 
     async def start(self) -> None:
-        """Connect; NoNameServerError as of any client."""
+        """Connect, with the errors of any client."""
         await self._producer.start()
 
     async def stop(self) -> None:
@@ -82,7 +82,7 @@ class TraceDispatcher:
             await self._producer.stop()
 
     def add(self, record: TraceRecord) -> None:
-        """Take a record; it is sent with others, seconds later at most."""
+        """Queue a record; it is sent with others, at most seconds later."""
         self._records.append(record)
         if len(self._records) >= _BATCH:
             self._send_all()
@@ -121,11 +121,11 @@ class TraceDispatcher:
         self.dropped += 1
         level = logging.DEBUG if self._has_failed else logging.WARNING
         self._has_failed = True
-        _log.log(level, "trace is not sent to %s: %s", self.topic, error)
+        _log.log(level, "could not send trace to %s: %s", self.topic, error)
 
 
 def _inner_producer(group: str, kind: str, settings: ClientSettings) -> AsyncProducer:
-    # Imported here: a producer has a dispatcher, which has a producer.
+    # Imported here, since AsyncProducer imports this module.
     from kourou.client.producer.producer import AsyncProducer
 
     number = next(_numbers)
@@ -159,18 +159,17 @@ _DELAYS: Final = (
 
 
 class ProducerTrace(ProducerHook):
-    """Makes records of what one producer does. `group` is as the user knows it."""
+    """Records the sends and transactions of one producer. `group` is the user's name."""
 
     def __init__(self, group: str, dispatcher: TraceDispatcher) -> None:
         self._group = group
         self._dispatcher = dispatcher
 
     def before_send(self, context: SendContext) -> None:
-        """Note the time."""
         context.notes[_BEGUN] = _now_ms()
 
     def after_send(self, context: SendContext) -> None:
-        """Tell of each message that was stored."""
+        """Record each stored message."""
         result = context.result
         if result is None or not result.trace_on or context.topic == self._dispatcher.topic:
             return
@@ -196,7 +195,7 @@ class ProducerTrace(ProducerHook):
             )
 
     def end_transaction(self, context: EndTransactionContext) -> None:
-        """Tell how a transaction ends."""
+        """Record the end of a transaction."""
         message = context.message
         self._dispatcher.add(
             EndTransactionTrace(

@@ -1,6 +1,6 @@
-"""Trace records: what a client reports of its sends and deliveries, in the text form of Apache's tools.
+"""Trace records of sends and deliveries, in the text format of Apache's tools.
 
-A trace message's body is records one after the other, each ended by 0x02, its fields separated by 0x01:
+The body of a trace message is a sequence of records, each ended by 0x02, its fields separated by 0x01:
 
     Pub             time, region, group, topic, msgId, tags, keys, storeHost, bodyLength, costMs, msgType,
                     offsetMsgId, success  (old: without offsetMsgId; some: clientHost at the end)
@@ -11,8 +11,8 @@ A trace message's body is records one after the other, each ended by 0x02, its f
                     state, fromCheck
     Recall          time, region, group, topic, msgId, success
 
-What is missing is written as `null`. SubBefore and SubAfter of one delivery share a request id.
-Not here: who fills records in and sends them.
+A missing value is written as `null`. SubBefore and SubAfter of one delivery share a request id.
+Not here: creating and sending records (producer_trace.py, consume_trace.py).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class SubBeforeTrace:
 
 @dataclass(frozen=True, slots=True)
 class SubAfterTrace:
-    """The application has finished with a message. Without time and group where the cloud's form has none."""
+    """The application has finished with a message. The cloud's format has no time and group."""
 
     word: ClassVar[str] = "SubAfter"
 
@@ -104,7 +104,7 @@ class SubAfterTrace:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionTrace:
-    """A transaction was committed, rolled back or left open. `state` is LocalTransactionState's word."""
+    """A transaction was committed, rolled back or left open. `state` is a name of LocalTransactionState."""
 
     word: ClassVar[str] = "EndTransaction"
 
@@ -145,7 +145,7 @@ def encode_trace(records: Iterable[TraceRecord]) -> str:
 
 
 def trace_keys(records: Iterable[TraceRecord]) -> list[str]:
-    """What a trace message is found by: ids and keys of the messages it tells of, each once."""
+    """The keys of a trace message: ids and keys of the traced messages, each once."""
     words: dict[str, None] = {}
     for record in records:
         words[record.msg_id] = None
@@ -224,7 +224,7 @@ def _sub_before(fields: list[str]) -> SubBeforeTrace:
 
 def _sub_after(fields: list[str]) -> SubAfterTrace:
     request_id, msg_id, cost_ms, is_success, keys = _typed([str, str, int, _flag, _text], fields)
-    # The oldest clients told no more than success and failure.
+    # The oldest clients sent only success or failure.
     code = int(fields[5]) if len(fields) > 5 else int(not is_success) * TraceContextCode.FAILED
     is_local = len(fields) > 7
     return SubAfterTrace(

@@ -1,8 +1,8 @@
 """AsyncTransactionProducer: messages that are delivered if, and only if, something local was done.
 
-The message is stored first, as a half that nobody gets; when the local transaction is over, the broker is
-told to deliver or to drop it. If it is not told, because this process died or lost its connection, it
-asks any producer of the group, and that one's `check` looks up what became of the transaction.
+The message is stored first, as a half message that is not delivered; when the local transaction is over, the
+producer has the broker deliver or drop it. If that does not happen, because the process died or lost its
+connection, the broker sends a check to any producer of the group, whose `check` looks up the outcome.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMMIT: Final = TransactionState.COMMIT
 ROLLBACK: Final = TransactionState.ROLLBACK
 UNKNOWN: Final = TransactionState.UNKNOWN
 _PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
-# For plain functions that are given to send_in_transaction; started as they are needed.
+# For sync functions passed to send_in_transaction; started as they are needed.
 _LOCAL_THREADS: Final = 20
 _DELAYS: Final = (
     MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -56,35 +56,35 @@ _DELAYS: Final = (
 
 
 class Transaction:
-    """One transaction, inside its block. Left in order it commits, unless it is told otherwise."""
+    """One transaction, inside its block. A normal end of the block commits, unless the outcome was set."""
 
     def __init__(self, message: Message, half: SendResult) -> None:
         self.message = message
         self.half = half
-        """The stored half; its offset is one among halves."""
+        """The stored half message; its offset is in the topic of half messages."""
         self._state: TransactionState | None = None
         self._is_over = False
 
     @property
     def msg_id(self) -> str:
-        """The id under which consumers will see the message, and `check` is asked about it."""
+        """The id of the message that consumers and `check` see."""
         return self.half.msg_id
 
     @property
     def state(self) -> TransactionState | None:
-        """How it is to end, as far as was said."""
+        """The outcome, if it was set."""
         return self._state
 
     def commit(self) -> None:
-        """Deliver the message, whatever happens in the rest of the block."""
+        """Deliver the message, even if the rest of the block raises."""
         self._set(COMMIT)
 
     def rollback(self) -> None:
-        """Drop the message, even if the block is left in order."""
+        """Drop the message, even if the block ends normally."""
         self._set(ROLLBACK)
 
     def unknown(self) -> None:
-        """Leave it to the check: nobody knows what became of the local transaction."""
+        """Leave the decision to the check: the outcome of the local transaction is not known."""
         self._set(UNKNOWN)
 
     def _set(self, state: TransactionState) -> None:
@@ -98,7 +98,7 @@ class Transaction:
         self._state = state
 
     def close(self, default: TransactionState) -> TransactionState:
-        """For the producer: how it ends."""
+        """For the producer: end the block; returns the outcome."""
         self._is_over = True
         self._state = self._state or default
         return self._state
@@ -106,7 +106,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSendResult:
-    """What became of `send_in_transaction`. `error` is what the local transaction raised, if it did."""
+    """The result of `send_in_transaction`. `error` is the exception of the local transaction, if any."""
 
     half: SendResult
     state: TransactionState
@@ -114,13 +114,13 @@ class TransactionSendResult:
 
     @property
     def msg_id(self) -> str:
-        """The id under which consumers see the message."""
+        """The id of the message that consumers see."""
         return self.half.msg_id
 
 
 @lists_options(ProducerOptions, ClientSettings)
 class AsyncTransactionProducer(AsyncProducer):
-    """Sends messages in transactions, and answers brokers that ask about them.
+    """Sends messages in transactions, and answers the checks of brokers.
 
         async def check(message: MessageExt) -> TransactionState:
             return COMMIT if await orders.exists(message.keys[0]) else ROLLBACK
@@ -129,14 +129,14 @@ class AsyncTransactionProducer(AsyncProducer):
             async with producer.transaction(Message("Orders", body, keys=["order-1"])) as tx:
                 await orders.insert("order-1")
 
-    Left in order the block commits; an exception rolls back and goes on; `tx.unknown()` leaves it to
-    `check`. `check` gets the message and returns a TransactionState; a plain function runs in a thread.
-    It may be asked about messages of any process of the group, so it must look where all of them write.
-    Ordinary sends work too, but are better done by a producer with a group of its own.
+    A block that ends normally commits; an exception rolls back and propagates; `tx.unknown()` leaves the
+    decision to `check`, which gets the message and returns a TransactionState; a sync function runs in a
+    thread. It may get messages of any process of the group, so it must look where all of them write.
+    Ordinary sends work too, but should use a producer with its own group.
 
-    `stop` waits for open blocks, at most `send_timeout_ms`. One that is still open then has no outcome,
-    and is neither committed nor rolled back by us: the broker asks another producer of the group, or
-    this application's next one.
+    `stop` waits for open blocks, at most `send_timeout_ms`. A block that is still open then is neither
+    committed nor rolled back: the broker sends the check to another producer of the group, or to the next
+    one of this application.
     """
 
     _is_transactional = True
@@ -161,8 +161,8 @@ class AsyncTransactionProducer(AsyncProducer):
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find a name server, and tell every broker of the group: one may have half messages to ask for that
-        this group left before."""
+        """Find a name server, and register with every broker: one may have half messages that this group left
+        before."""
         await super().start()
         assert self._sends is not None
         check_threads = HandlerThreads(f"{self._group}-checks", self._check_concurrency)
@@ -178,7 +178,7 @@ class AsyncTransactionProducer(AsyncProducer):
         )
 
     async def stop(self) -> None:
-        """Wait for open transactions and for what is in flight, at most `send_timeout_ms`; close all."""
+        """Wait for open transactions and sends in flight, at most `send_timeout_ms`, and disconnect."""
         try:
             await super().stop()
         finally:
@@ -190,14 +190,14 @@ class AsyncTransactionProducer(AsyncProducer):
             left = await self._transactions.wait_ended(self._options.send_timeout_ms)
             if left:
                 _log.warning(
-                    "group %s: stopped with %s open; brokers will ask what became of them",
+                    "group %s: stopped with %s open; brokers will send checks",
                     self._group,
                     counted(left, "transaction"),
                 )
         await super()._finish_work(sends)
 
     def processors(self) -> Mapping[int, Processor]:
-        """For the instance: what brokers may ask of this producer."""
+        """For the instance: the requests that brokers send to this producer."""
         return {**super().processors(), RequestCode.CHECK_TRANSACTION_STATE: self._handle_check}
 
     def _handle_check(self, request: Request) -> None:
@@ -217,11 +217,11 @@ class AsyncTransactionProducer(AsyncProducer):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> AsyncIterator[Transaction]:
-        """Store the message as a half, run the block, then commit; see the class for other ends.
+        """Store the half message, run the block, then commit; see the class for other outcomes.
 
-        SendFailedError and the like come before the block: then nothing of it was run, and what a
-        broker may have of the message is dropped. When the block has ended in order the broker has
-        confirmed the commit, or will ask for it; a lost connection is no error here, but logged.
+        If the half message cannot be stored, SendFailedError is raised before the block runs, and a half
+        message that a broker may have is dropped. After a normal end the broker has confirmed the commit, or
+        will send a check; a lost connection is logged, not raised.
         """
         choose = self._choice(message, queue, selector, arg, sharding_key)
         half, topic = await self._send_half(message, choose, timeout_ms)
@@ -229,13 +229,13 @@ class AsyncTransactionProducer(AsyncProducer):
             await self._end(message, half, topic, ROLLBACK)
             raise SendFailedError(
                 message.topic,
-                [f"the half message is not safe at broker {half.queue.broker_name}: {half.status.name}"],
+                [f"broker {half.queue.broker_name} stored the half message unsafely: {half.status.name}"],
                 self._deadline(timeout_ms)[0],
             )
         transaction = Transaction(message, half)
         try:
             yield transaction
-        except GeneratorExit:  # the block was abandoned by its task, and the loop is closing
+        except GeneratorExit:  # the task abandoned the block, and the loop is closing
             self._transactions_now().record(half.msg_id, UNKNOWN)
             raise
         except BaseException:
@@ -254,10 +254,11 @@ class AsyncTransactionProducer(AsyncProducer):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> TransactionSendResult:
-        """As Java's sendMessageInTransaction: store the half, call `local` with the message, end as it says.
+        """As Java's sendMessageInTransaction: store the half message, call `local` with the message, end the
+        transaction with the state that it returns.
 
-        What `local` raises is logged and means UNKNOWN: the check decides. It is not called, and the
-        message is dropped, where the half is stored less safely than configured.
+        An exception of `local` is logged and means UNKNOWN: the check decides. If the half message is stored
+        less safely than configured, `local` is not called and the message is dropped.
         """
         choose = self._choice(message, queue, selector, arg, sharding_key)
         half, topic = await self._send_half(message, choose, timeout_ms)
@@ -277,7 +278,7 @@ class AsyncTransactionProducer(AsyncProducer):
     async def _send_half(
         self, message: Message, choose: ChooseQueue | None, timeout_ms: int | None
     ) -> tuple[SendResult, str]:
-        """The stored half, and its topic as brokers know it."""
+        """The stored half message, and its topic as brokers know it."""
         sends = self._running()
         transactions = self._transactions_now()
         if any(message.get_property(name) for name in _DELAYS):
@@ -286,8 +287,8 @@ class AsyncTransactionProducer(AsyncProducer):
             )
         timeout_ms, deadline = self._deadline(timeout_ms)
         body = await self._compressed_early(message) if is_large(message) else None
-        # Every transaction has an id of its own, even of a message that was sent before: outcomes are
-        # told apart by it.
+        # Every transaction has its own id, even for a message that was sent before: it identifies the
+        # outcome.
         message.clear_property(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
         msg_id = self._outgoing.uniq_key(message)
         extra = encode_properties(
@@ -302,7 +303,7 @@ class AsyncTransactionProducer(AsyncProducer):
         try:
             half = await self._send(sends, request, (message,), choose, timeout_ms, deadline)
         except BaseException:
-            # A broker may have it all the same, and will ask: the transaction was never begun.
+            # A broker may have it nevertheless, and will send a check: the transaction was never begun.
             transactions.record(msg_id, ROLLBACK)
             raise
         return half, request.topic
@@ -318,16 +319,16 @@ class AsyncTransactionProducer(AsyncProducer):
     ) -> None:
         transactions = self._transactions_now()
         if self._instance.is_running:
-            # Not cut short by a cancellation of the block: `stop` waits for it.
+            # Not cancelled with the block: `stop` waits for it.
             work = transactions.end(message, half, topic, state)
             await asyncio.shield(self._instance.tasks.start(work, f"end-{half.msg_id}"))
             return
         transactions.record(half.msg_id, state)
         if is_failing or state is UNKNOWN:
-            return  # what is raised in the block says more
+            return  # the exception of the block is more important
         raise ClientStateError(
             f"this producer was stopped before transaction {half.msg_id} ended; no broker knows that it is "
-            f"to {state.name}; one will ask a producer of group {self._group!r}, whose check has to answer"
+            f"to {state.name}; one will send a check to a producer of group {self._group!r}"
         )
 
     def _transactions_now(self) -> Transactions:

@@ -1,4 +1,4 @@
-"""TransactionState: what became of a local transaction."""
+"""TransactionState: the outcome of a local transaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kourou.protocol.codes import MessageSysFlag
 
 
 class TransactionState(enum.Enum):
-    """What a broker is told: deliver the message, drop it, or ask again later."""
+    """The outcome that a broker gets: deliver the message, drop it, or check again later."""
 
     COMMIT = MessageSysFlag.TRANSACTION_COMMIT_TYPE.value
     ROLLBACK = MessageSysFlag.TRANSACTION_ROLLBACK_TYPE.value

@@ -41,10 +41,10 @@ _log = logging.getLogger(__name__)
 
 
 TransactionCheck: TypeAlias = Callable[[MessageExt], TransactionState | Awaitable[TransactionState]]
-"""Looks up what became of the transaction that a message belongs to: in the application's own database."""
+"""Looks up the outcome of a message's transaction, in the application's own database."""
 
 LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[TransactionState]]
-"""Does what the message tells of, and says what came of it."""
+"""Executes the local transaction of a message, and returns its outcome."""
 
 
 async def call_user(
@@ -52,7 +52,7 @@ async def call_user(
     argument: Message | MessageExt,
     threads: HandlerThreads,
 ) -> TransactionState:
-    """Call a function of the application's, wherever it belongs; TypeError if it returns something else."""
+    """Call a function of the application, in a thread or on the loop; TypeError for a wrong result."""
     if _is_async(function):
         returned = function(argument)
     else:
@@ -64,7 +64,7 @@ async def call_user(
 
 
 def wrong_state(function: Callable[..., Any], returned: object) -> TypeError:
-    """What to say of a function of the application's that returned something else than a state."""
+    """The error for a function of the application that did not return a state."""
     name = getattr(function, "__qualname__", None) or repr(function)
     return TypeError(f"{name} returned {returned!r}; it has to return a TransactionState")
 
@@ -76,7 +76,8 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 class TransactionListener:
-    """Calls the application's check, for at most `concurrency` messages at once."""
+    """Calls the application's check, at most `concurrency` at once. An exception is logged and means UNKNOWN:
+    the broker sends the check again."""
 
     def __init__(self, check: TransactionCheck, threads: HandlerThreads, concurrency: int) -> None:
         self._check = check
@@ -84,7 +85,7 @@ class TransactionListener:
         self._turns = asyncio.Semaphore(concurrency)
 
     async def check(self, message: MessageExt) -> TransactionState:
-        """What became of the transaction; UNKNOWN where the check fails."""
+        """The outcome of the transaction; UNKNOWN if the check fails."""
         async with self._turns:
             try:
                 return await call_user(self._check, message, self._threads)
@@ -94,9 +95,9 @@ class TransactionListener:
 
 
 UNKNOWN: Final = TransactionState.UNKNOWN
-# Java's checkRequestHoldMax. A broker asks again about what is dropped.
+# Java's checkRequestHoldMax. A broker repeats dropped checks.
 _MAX_CHECKS: Final = 2_000
-# A broker asks within minutes, if its end did not arrive.
+# A broker sends a check within minutes if the end did not arrive.
 _MAX_REMEMBERED: Final = 10_000
 _END_TIMEOUT_MS: Final = 3_000
 
@@ -126,15 +127,15 @@ class Transactions:
         self._confirmed: dict[str, Connection] = {}
         self._checks = 0
 
-    # -- what we know ----------------------------------------------------------------------------
+    # -- outcomes --------------------------------------------------------------------------------
 
     def open(self, msg_id: str) -> None:
-        """A transaction begins; its half may be on the way."""
+        """A transaction begins; its half message may be in flight."""
         self._open.add(msg_id)
         self._all_ended.clear()
 
     def record(self, msg_id: str, state: TransactionState) -> None:
-        """A transaction is over. From now on this is what brokers hear."""
+        """A transaction is over; later checks get this outcome."""
         self._decide(msg_id, state)
         self._close(msg_id)
 
@@ -152,7 +153,7 @@ class Transactions:
             self._all_ended.set()
 
     async def wait_ended(self, timeout_ms: int) -> int:
-        """Wait for the open transactions, at most so long; how many are left."""
+        """Wait for open transactions, at most `timeout_ms`; returns how many are left."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._all_ended.wait()
@@ -160,17 +161,17 @@ class Transactions:
             pass
         return len(self._open)
 
-    # -- our word --------------------------------------------------------------------------------
+    # -- ends ------------------------------------------------------------------------------------
 
     async def end(self, message: Message, half: SendResult, topic: str, state: TransactionState) -> None:
-        """Tell the broker that has the half. If it does not hear, it will ask, and hear the same."""
+        """Send the outcome to the broker of the half message. If that fails, its check gets the same."""
         self._decide(half.msg_id, state)
         self._count(state)
         try:
             await self._send_end(message, half, topic, state)
         except (KourouError, TimeoutError) as error:
             _log.warning(
-                "group %s: the broker may not know that transaction message %s is to %s; it will ask: %s",
+                "group %s: the broker may not know that message %s is to %s; it will send a check: %s",
                 self._group,
                 half.msg_id,
                 state.name,
@@ -196,12 +197,12 @@ class Transactions:
         if address is None:
             raise RemotingError("", f"broker {half.queue.broker_name!r} has no master at present")
         if state is UNKNOWN:
-            await self._instance.api.end_transaction(address, header)  # which no broker answers
+            await self._instance.api.end_transaction(address, header)  # has no response
         else:
             await self._call(address, header)
 
     async def _call(self, address: str, header: EndTransactionRequestHeader) -> None:
-        """End a transaction, and hear that the broker has done it."""
+        """End a transaction, and wait for the broker's confirmation."""
         async with asyncio.timeout(_END_TIMEOUT_MS / 1000):
             connection = await self._instance.remoting.connection(address)
             command = self._instance.api.command(RequestCode.END_TRANSACTION, header)
@@ -238,23 +239,23 @@ class Transactions:
             )
             call_hooks(self._hooks, context)
 
-    # -- a broker asks ---------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------------
 
     def check(self, request: Request) -> None:
-        """CHECK_TRANSACTION_STATE: a broker asks about a half; it is answered in a task, over this
+        """CHECK_TRANSACTION_STATE: a broker's check of a half message, answered in a task over this
         connection."""
         header = request.header(CheckTransactionStateRequestHeader)
         message = decode_record(request.body)
         group = message.get_property(MessageConst.PROPERTY_PRODUCER_GROUP)
         if group != self._group:
             _log.warning(
-                "a broker asks group %s about message %s of group %s; it is not answered",
+                "group %s got the check of message %s of group %s; it is not answered",
                 self._group,
                 message.msg_id,
                 group,
             )
         elif self._checks >= _MAX_CHECKS:
-            _log.warning("%d checks wait already; that of %s is left out", self._checks, message.msg_id)
+            _log.warning("%d checks are waiting; dropped that of %s", self._checks, message.msg_id)
         else:
             self._checks += 1
             self._instance.tasks.start(self._answer(request, header, message), f"check-{message.msg_id}")
@@ -295,6 +296,6 @@ class Transactions:
             return UNKNOWN
         state = await self._listener.check(message)
         if (known := self._outcomes.get(msg_id)) is not None:
-            return known  # another check was answered meanwhile
+            return known  # another check has decided meanwhile
         self._decide(msg_id, state)
         return state

@@ -205,7 +205,9 @@ async def test_why_one_failed_is_told_and_it_can_be_sent_later(tmp_path: Path) -
         assert result.exit_code == 1
         assert result.lines[-1] == "2 failed"
         *reasons, last = result.stderr.splitlines()
-        assert len(reasons) == 2 and all("no broker of it may be written to" in reason for reason in reasons)
+        assert len(reasons) == 2 and all(
+            "none of its brokers can be written to" in reason for reason in reasons
+        )
         assert "2 dead letters of billing could not be sent back" in last
         assert (await run_line(running.namesrv_addr, *change, "-p", "6")).exit_code == 0
         assert (await redrive(running)).lines[-1] == "2 sent"

@@ -204,7 +204,7 @@ def test_long_keys_are_told_apart(store: IdempotenceStore) -> None:
 
 
 def test_a_lease_is_a_time() -> None:
-    with pytest.raises(ValueError, match="lease_seconds is 0; a handler needs time"):
+    with pytest.raises(ValueError, match="lease_seconds is 0; it must be above 0"):
         idempotent(store=MemoryStore(), lease_seconds=0)
 
 
@@ -254,7 +254,7 @@ def test_the_handlers_error_is_the_one_that_is_raised(caplog: pytest.LogCaptureF
     handler.failure = ValueError("no money")
     with pytest.raises(ValueError, match="no money"):
         idempotent(store=BrokenStore(), scope="s")(handler)(order())
-    assert "s/Orders/order-1: cannot be given back; it is free after 900.0 s" in caplog.text
+    assert "s/Orders/order-1 cannot be released; its lease expires after 900.0 s" in caplog.text
 
 
 async def test_async_handlers(store: IdempotenceStore) -> None:

@@ -63,7 +63,7 @@ async def test_a_message_in_progress_elsewhere_takes_one_line(
 
 @pytest.mark.parametrize(
     ("ack_index", "told"),
-    [(None, "and 2 more"), (0, "offset 2 and 1 more"), (1, "offset 3:"), (2, "its 3 messages are done with")],
+    [(None, "and 2 more"), (0, "offset 2 and 1 more"), (1, "offset 3:"), (2, "its 3 messages are consumed")],
 )
 async def test_only_those_that_come_again_are_named(
     calls: HandlerCalls,

@@ -320,6 +320,5 @@ def test_a_refused_expression_tells_what_to_do_about_it(code: ResponseCode, next
     data = subscription_data("TopicTest", "a >", "SQL92")
     told = str(subscription_refused(data, "127.0.0.1:10911", ResponseError(code, "no", "127.0.0.1:10911")))
     assert told == (
-        "topic 'TopicTest': broker 127.0.0.1:10911 does not take SQL92 'a >': no "
-        f"(code {code.value}); {next_step}"
+        f"topic 'TopicTest': broker 127.0.0.1:10911 rejects SQL92 'a >': no (code {code.value}); {next_step}"
     )

@@ -171,7 +171,7 @@ def test_a_call_that_is_cancelled_on_the_loop_ends_with_a_state_error(portal: Bl
         future.cancel()
         return future
 
-    with pytest.raises(ClientStateError, match="stopped while this call was under way"):
+    with pytest.raises(ClientStateError, match="stopped while this call was running"):
         portal.call(cancelled)
 
 
