@@ -1,10 +1,10 @@
-"""A FastAPI application that sends and consumes for as long as it lives.
+"""A FastAPI application that sends and consumes messages during its lifetime.
 
     pip install fastapi uvicorn
     NAMESRV_ADDR=127.0.0.1:9876 uvicorn --factory fastapi_lifespan:create_app
 
-Producer and consumer start with the application and stop in order with it: handlers finish, offsets are
-stored. Each worker process makes its own. `/health` fails when the consumer has.
+Producer and consumer start and stop with the application: handlers finish, offsets are stored. Each worker
+process has its own. `/health` fails when the consumer has failed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ GROUP = "web-billing"
 
 @dataclass
 class Shop:
-    """What requests and messages share."""
+    """The state that requests and message handlers share."""
 
     producer: AsyncProducer
     watch: asyncio.Task[None]
-    """Ends with the consumer, or with what made it fail."""
+    """Ends when the consumer stops, with its error if it failed."""
     billed: list[str] = field(default_factory=list)
 
     async def place(self, order_id: str) -> str:
-        """Send an order; the message's id."""
+        """Send an order; returns the message's id."""
         result = await self.producer.send(Message(TOPIC, order_id.encode(), keys=[order_id]))
         return result.msg_id
 

@@ -1,4 +1,4 @@
-"""Something to read for the pipelines beside this file: topics with orders, clicks and dead letters.
+"""Input for the pipelines in this folder: topics with orders, clicks and dead letters.
 
     python seed.py -n 127.0.0.1:9876
 
@@ -38,7 +38,7 @@ CLICKS = [
 
 
 def main(namesrv: str, folder: Path = HERE) -> None:
-    """Send it all, and write the customers."""
+    """Send everything, and write the customers."""
     write_customers(folder / "data" / "customers")
     with Producer("seed", namesrv=namesrv) as producer:
         send_orders(producer)
@@ -55,7 +55,7 @@ def write_customers(folder: Path) -> None:
 
 
 def send_orders(producer: Producer) -> None:
-    """Some are sent twice, as producers do that are unsure; one is no order at all."""
+    """Some are sent twice, as by a producer after a timeout; one is not an order at all."""
     for number, (customer, amount, seconds) in enumerate(ORDERS):
         order = {"id": f"order-{number}", "customer": customer, "amount": amount, "at": _time(seconds)}
         message = Message("orders", json.dumps(order).encode(), keys=[f"order-{number}"], tags="shop")
@@ -66,14 +66,14 @@ def send_orders(producer: Producer) -> None:
 
 
 def send_clicks(producer: Producer) -> None:
-    """What visitors look at."""
+    """The clicks of visitors."""
     for visitor, page, seconds in CLICKS:
         click = {"visitor": visitor, "page": page, "at": _time(seconds)}
         producer.send(Message("clicks", json.dumps(click).encode()))
 
 
 def let_some_die(namesrv: str, producer: Producer) -> None:
-    """Messages that a consumer refuses until they are dead letters."""
+    """Messages that a consumer rejects until they are dead letters."""
     for number in range(3):
         producer.send(Message("invoices", b"{}", keys=[f"invoice-{number}"], tags="paper"))
     refused: set[str] = set()

@@ -1,4 +1,4 @@
-"""Python steps of the pipelines beside this file: DataFrames in, a DataFrame out."""
+"""Python steps of the pipelines in this folder: DataFrames in, a DataFrame out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SESSION = "visitor string, began timestamp, ended timestamp, clicks int, pages a
 
 
 def once_by_key(orders: DataFrame) -> DataFrame:
-    """The first message of each key; the watermark says how long keys are remembered."""
+    """The first message of each key; the watermark limits how long keys are kept."""
     return orders.dropDuplicatesWithinWatermark(["key"])
 
 
 def sessions(clicks: DataFrame) -> DataFrame:
-    """A row for each session that is over."""
+    """A row for each finished session."""
     return (
         clicks.select("visitor", "page", "at")
         .groupBy("visitor")
@@ -34,7 +34,7 @@ def sessions(clicks: DataFrame) -> DataFrame:
 
 
 class SessionProcessor(StatefulProcessor):
-    """Keeps the session that goes on of each visitor, and a timer for its end."""
+    """Keeps the open session of each visitor, and a timer for its end."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called once in each task."""
@@ -64,13 +64,13 @@ class SessionProcessor(StatefulProcessor):
         self._handle.registerTimer(session[1] + GAP_MS)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        """Nothing came for long enough."""
+        """The session has timed out."""
         if self._session.exists():
             yield _row(key[0], self._session.get())
             self._session.clear()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
 
 def _row(visitor: str, session: Any) -> pd.DataFrame:

@@ -1,1 +1,1 @@
-"""A shop that bills orders it gets by messages."""
+"""A shop that bills orders that it receives as messages."""

@@ -1,4 +1,4 @@
-"""How a command of Django's consumes. No Django here: the command hands in what it does with a message."""
+"""How a Django command consumes. Independent of Django: the command passes the function for a message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def with_fresh_connections(
     handler: Callable[[MessageExt], None], close_old_connections: Callable[[], None]
 ) -> Callable[[MessageExt], None]:
     """Do for each message what Django does for each request: drop database connections that are too old
-    or broken. Handlers run in threads of the consumer, and each thread has connections of its own."""
+    or broken. Handlers run in threads of the consumer, and each thread has its own connections."""
 
     def handle(message: MessageExt) -> None:
         close_old_connections()
@@ -26,7 +26,7 @@ def with_fresh_connections(
 
 
 def consume(namesrv: str, topic: str, handler: Callable[[MessageExt], None], *, concurrency: int) -> None:
-    """Consume until Ctrl-C or SIGTERM; handlers that run then finish first."""
+    """Consume until Ctrl-C or SIGTERM; running handlers finish first."""
     with PushConsumer(GROUP, namesrv=namesrv, concurrency=concurrency, consume_from="first") as consumer:
         consumer.subscribe(topic, handler)
         consumer.run()

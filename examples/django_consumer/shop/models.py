@@ -1,4 +1,4 @@
-"""What the shop keeps."""
+"""The tables of the shop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from django.db import models
 
 
 class Bill(models.Model):
-    """One for each order: the order's key is unique, so a message that comes twice makes no second one."""
+    """One for each order: the order's key is unique, so a repeated message creates no second one."""
 
     order_id = models.CharField(max_length=100, unique=True)

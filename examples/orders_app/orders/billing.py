@@ -15,11 +15,11 @@ Charge = Callable[[Order], None]
 
 
 class PaymentDownError(Exception):
-    """The payment provider does not answer."""
+    """The payment provider does not respond."""
 
 
 class Billing:
-    """Charges for each order once it is placed. What `charge` cannot do now is tried again later."""
+    """Charges for each placed order. If `charge` fails, the order is retried later."""
 
     def __init__(
         self, charge: Charge, namesrv: str | None = None, topic: str = TOPIC, group: str = GROUP

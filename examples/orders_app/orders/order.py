@@ -1,4 +1,4 @@
-"""An order, and how it travels."""
+"""An order, and its message."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ TOPIC = "Orders"
 
 @dataclass(frozen=True)
 class Order:
-    """What somebody wants to buy."""
+    """What a customer wants to buy."""
 
     order_id: str
     cents: int
 
     def to_message(self, topic: str) -> Message:
-        """The message that carries it; it can be found by the order's id."""
+        """The message for this order; its key is the order's id."""
         return Message(topic, json.dumps(asdict(self)).encode(), tags="placed", keys=[self.order_id])
 
     @classmethod
     def of(cls, message: MessageExt) -> Order:
-        """The order of a message."""
+        """The order in a message."""
         return cls(**json.loads(message.body))

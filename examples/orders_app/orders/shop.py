@@ -1,4 +1,4 @@
-"""The program that takes orders."""
+"""The program that accepts orders."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from orders.order import TOPIC, Order
 
 
 class OrderNotPlacedError(Exception):
-    """The order is not stored, as far as anybody can tell: ask the customer to try again."""
+    """The order is not stored, as far as is known: ask the customer to try again."""
 
 
 class Shop:
-    """Places orders. `namesrv` None takes the address from NAMESRV_ADDR."""
+    """Places orders. `namesrv` None: the address is that of NAMESRV_ADDR."""
 
     def __init__(self, namesrv: str | None = None, topic: str = TOPIC, timeout_ms: int = 3_000) -> None:
         self._topic = topic
@@ -31,7 +31,7 @@ class Shop:
         self._producer.stop()
 
     def place(self, order: Order) -> str:
-        """Place an order; the message's id."""
+        """Place an order; returns the message's id."""
         try:
             return self._producer.send(order.to_message(self._topic)).msg_id
         except KourouError as error:

@@ -1,4 +1,4 @@
-"""The cluster of all tests here: retries come after one second, not ten."""
+"""The cluster of all tests here: retries are delivered after one second, not ten."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_customer_hears_that_no_broker_answers(rocketmq: LocalCluster, rocketm
 
 def test_orders_outlive_a_restart_of_a_broker() -> None:
     billed: list[Order] = []
-    with LocalCluster() as mq:  # one of its own: others need not wait for it
+    with LocalCluster() as mq:  # a separate one: other tests need not wait for it
         mq.create_topic("Orders")
         with Shop(mq.namesrv) as shop:
             shop.place(Order("order-1", 1))

@@ -1,4 +1,4 @@
-"""A RocketMQ cluster for tests: `LocalCluster`, and pytest's fixtures `rocketmq` and `rocketmq_topic`.
+"""A RocketMQ cluster for tests: `LocalCluster`, and the pytest fixtures `rocketmq` and `rocketmq_topic`.
 
 The other modules test Kourou itself: clocks, certificates, faulty files. Nothing else in the package
 imports any of it. Names here are loaded on first use: pytest imports the package at every start.

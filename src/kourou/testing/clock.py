@@ -1,4 +1,4 @@
-"""FakeClock: time that passes, and a wall clock that is stepped, when a test says so."""
+"""FakeClock: a clock that a test advances, and a wall clock that it can step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _MS_NS: Final = 1_000_000
 
 
 class FakeClock(Clock):
-    """Stands still at `wall_ms`; without one it goes on with the machine's. Call it for the wall time."""
+    """Stands still at `wall_ms`; by default it runs with the machine's clock. Calling it returns the wall
+    time."""
 
     def __init__(self, wall_ms: int | None = None) -> None:
         self._stands_at_ms = wall_ms
@@ -34,9 +35,9 @@ class FakeClock(Clock):
         return self.wall_ms()
 
     def advance(self, ms: int) -> None:
-        """Let so much time pass: both clocks show it."""
+        """Let time pass, on both clocks."""
         self._passed_ms += ms
 
     def step(self, ms: int) -> None:
-        """Set the wall clock ahead, or back: no time passes."""
+        """Step the wall clock forward or back; no time passes."""
         self._stepped_ms += ms

@@ -18,7 +18,7 @@ from kourou.config.host import LOOPBACK
 from kourou.embed import Broker, BrokerHooks, NameServer
 from kourou.transport.client import RemotingClient
 
-# Small files: a test writes little, and makes many stores.
+# Small files: tests write little, and create many stores.
 SMALL_STORE: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024 * 1024,
     "mapped_file_size_consume_queue": 20 * 1000,
@@ -29,7 +29,7 @@ SMALL_STORE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """What runs. `client` talks to all of it."""
+    """The running servers, and a client for them."""
 
     namesrv: NameServer
     brokers: list[Broker]
@@ -37,7 +37,7 @@ class Cluster:
 
     @property
     def namesrv_addr(self) -> str:
-        """The name server as clients write it."""
+        """The name server's address for clients."""
         return self.namesrv.address
 
     @property
@@ -51,7 +51,7 @@ async def cluster(
 ) -> AsyncIterator[Cluster]:
     """Run a cluster for as long as the context lasts. `settings` are attributes of BrokerConfig.
 
-    Stores are `folder/broker-a`, …: a second cluster in the folder goes on with them.
+    Stores are `folder/broker-a`, …: a second cluster in the folder continues with them.
     """
     async with AsyncExitStack() as stack:
         namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0))

@@ -2,11 +2,11 @@
 
     python -m kourou.testing.crash_writer ROOT SEED [--log-file-bytes N] [--flush ASYNC_FLUSH]
 
-Group commit as in a broker: passes of several messages go on while the flusher's thread syncs, and
-each sync answers all that it covers. On standard output, unbuffered: `opening`, `open N` (N records
-were taken by recovery), then one line per acknowledged message: number, topic, queue_id, queue_offset,
-phy_offset. Numbers go up within each queue for as long as the store lives, over any number of runs.
-Not here: who kills it, and what must be found afterwards (tests/crash).
+Group commit as in a broker: commit cycles of several messages continue while the flusher's thread syncs, and
+each sync acknowledges all that it covers. On standard output, unbuffered: `opening`, `open N` (N records
+recovered), then one line per acknowledged message: number, topic, queue_id, queue_offset, phy_offset. Numbers
+increase within each queue over the lifetime of the store, over any number of runs.
+Not here: killing it, and what must be found afterwards (tests/crash).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kourou.store.settings import FlushDiskType, MessageStoreConfig
 TOPIC: Final = "crash"
 QUEUES: Final = 4
 _BORN_HOST: Final = b"\x7f\x00\x00\x01\x00\x00\x00\x01"
-# So many batches may wait for their sync: the next passes are written meanwhile, as in a broker.
+# How many batches may wait for their sync while the next ones are written, as in a broker.
 _MAX_WAITING: Final = 8
 
 
@@ -70,7 +70,7 @@ def last_number(store: MessageStore, queue: ConsumeQueue) -> int:
 
 
 class CrashWriter:
-    """Puts numbered messages and tells which are acknowledged."""
+    """Puts numbered messages and reports those that are acknowledged."""
 
     def __init__(self, store: MessageStore, seed: int, out_fd: int) -> None:
         self._store = store
@@ -82,11 +82,11 @@ class CrashWriter:
         post: Post = self._posted.put
         self._flusher = Flusher(store, post, self._flushed)
         self._queues = [store.queue(TOPIC, queue_id) for queue_id in range(QUEUES)]
-        # Messages that were never acknowledged may be in the log: numbers go on behind all of them.
+        # Messages that were never acknowledged may be in the log: numbers continue after all of them.
         self._number = max(last_number(store, queue) for queue in self._queues)
 
     def run(self) -> None:
-        """Write until somebody ends it; returns when the store takes no more."""
+        """Write until the process is killed; returns when the store rejects writes."""
         while not self._store.appender.is_fenced:
             self._write_pass()
             self._now_and_then()
@@ -140,7 +140,7 @@ class CrashWriter:
     def _confirm(self, batch: PutBatch) -> None:
         self._store.publish(batch)
         batch.answer(PutStatus.PUT_OK)
-        # One write for all of them: whoever reads the pipe sees whole lines.
+        # One write for all of them, so that the reader of the pipe sees whole lines.
         lines, self._lines = self._lines, []
         os.write(self._out_fd, b"".join(lines))
 

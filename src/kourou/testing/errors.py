@@ -1,4 +1,4 @@
-"""What a LocalCluster raises, besides what its servers do."""
+"""The errors of a LocalCluster, besides those of its servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kourou.wording import suggestion
 
 
 class ClusterStateError(KourouError):
-    """The cluster cannot do this now: it is not started, stopped, paused, or of another process."""
+    """Not possible now: the cluster is not started, stopped, paused, or belongs to another process."""
 
 
 class UnknownTopicError(KourouError, LookupError):
@@ -22,7 +22,7 @@ class UnknownTopicError(KourouError, LookupError):
 
 
 class NotConsumedError(KourouError):
-    """A group has not consumed everything in time. `left` says what is left."""
+    """A group has not consumed everything in time. `left` describes what is left."""
 
     def __init__(self, group: str, timeout_s: float, left: str) -> None:
         super().__init__(f"group {group!r} has not consumed everything within {timeout_s:g} s: {left}")

@@ -1,8 +1,8 @@
 """Faults: which call of the file layer fails, and how.
 
-Calls are counted from the moment the fault is set. Kinds of calls that change something:
-`create` (an open that makes the file), `pwrite` (pwritev too; a write that goes on after a short
-one is a call of its own), `sync`, `preallocate`, `set_length`, `make_folder`, `rename`, `remove`,
+Calls are counted from when the fault is set. Kinds of calls that change something:
+`create` (an open that creates the file), `pwrite` (pwritev too; the continuation of a short write
+is a separate call), `sync`, `preallocate`, `set_length`, `make_folder`, `rename`, `remove`,
 `sync_folder`. Kinds that do not: `open`, `pread`, `map`, `look` (length, names, existence), `lock`.
 """
 
@@ -24,10 +24,10 @@ LOOKS: Final = frozenset({"open", "pread", "map", "look", "lock"})
 
 @dataclass(slots=True)
 class Fault:
-    """Fails call number `nth` of some kinds, once or from then on.
+    """Fails call number `nth` of the given kinds, once or from then on.
 
-    A write that fails may have stored its first `written_bytes` before; with `error` None it
-    does not fail but stops there, which is a short write. -1 is half of what was asked, 1 at least.
+    A write that fails may have stored its first `written_bytes`; with `error` None it succeeds as a short
+    write. -1 is half of the write, at least 1.
     """
 
     kinds: frozenset[str]
@@ -39,14 +39,14 @@ class Fault:
     seen: int = 0
 
     def is_due(self, kind: str, path: Path) -> bool:
-        """Count this call, and say whether it is the one."""
+        """Count this call; whether it fails."""
         if kind not in self.kinds or self.part_of_path not in str(path):
             return False
         self.seen += 1
         return self.seen >= self.nth if self.for_ever else self.seen == self.nth
 
     def stored_bytes(self, asked_bytes: int) -> int:
-        """How much of a write is stored all the same."""
+        """How much of the write is stored nevertheless."""
         return max(1, asked_bytes // 2) if self.written_bytes < 0 else min(self.written_bytes, asked_bytes)
 
 
@@ -59,7 +59,7 @@ def fault(
     written_bytes: int = 0,
     part_of_path: str = "",
 ) -> Fault:
-    """A fault; unknown kinds are refused, since they would never come."""
+    """A fault; unknown kinds are rejected, since they would never occur."""
     kinds = frozenset({kinds} if isinstance(kinds, str) else kinds)
     if unknown := kinds - CHANGES - LOOKS:
         raise ValueError(f"no such calls: {sorted(unknown)}")

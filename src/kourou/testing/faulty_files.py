@@ -1,7 +1,7 @@
 """FaultyFiles: the store's files on a disk that fails on demand and a machine that loses power.
 
-Same interface as `Files`, over real files: everything reads back as written, until `crash` puts the
-tree into a state that a power loss may leave. Syncs only count: nothing waits for the real disk.
+Same interface as `Files`, over real files: everything reads back as written, until `crash` puts the tree
+into a state that a power loss may leave. Syncs are only counted: nothing waits for the real disk.
 
     files = FaultyFiles()
     files.fail("sync", nth=3)                 # EIO, once; from then on with for_ever=True
@@ -9,8 +9,8 @@ tree into a state that a power loss may leave. Syncs only count: nothing waits f
     files.crash(seed)                         # what was not synced: kept, dropped, torn, reordered
     files.flip_bit(path, position)            # damage at rest
 
-What was there when the object was made counts as on disk. After `crash` the same object serves the
-next start; open files and locks of before are dead. Calls may come from several threads.
+Files that exist when the object is created count as on disk. After `crash` the same object serves the next
+start; earlier open files and locks are dead. Thread-safe.
 Not here: what survives (survival.py), the record of changes (unsynced_file.py, unsynced_names.py).
 """
 
@@ -36,7 +36,7 @@ __all__ = ["FaultyFiles", "SimulatedCrash"]
 
 
 class FaultyFiles(Files):
-    """Files that fail when told to; with `usage` the disk is as full as that says."""
+    """Files that fail on demand; `usage` replaces the usage of the disk."""
 
     def __init__(self) -> None:
         self.usage: DiskUsage | None = None
@@ -48,7 +48,7 @@ class FaultyFiles(Files):
 
     @property
     def changes(self) -> int:
-        """How many calls so far changed something."""
+        """The number of calls that changed something."""
         return self._machine.changes
 
     @property
@@ -62,10 +62,10 @@ class FaultyFiles(Files):
         return self._machine.crashed
 
     def chill(self) -> None:
-        """From now on nothing is found in the page cache: every `pread_nowait` gives None."""
+        """Simulate an empty page cache: every `pread_nowait` returns None."""
         self._machine.cold = True
 
-    # ── what goes wrong ──────────────────────────────────────────────────────────────────────
+    # ── faults ──────────────────────────────────────────────────────────────────────────────
 
     def fail(
         self,
@@ -77,7 +77,7 @@ class FaultyFiles(Files):
         written_bytes: int = 0,
         part_of_path: str = "",
     ) -> None:
-        """Let the nth call from now, of these kinds (faults.py), fail; a write after `written_bytes`."""
+        """Make the nth call from now, of these kinds (faults.py), fail; a write after `written_bytes`."""
         self._machine.faults.append(
             fault(
                 kinds,
@@ -90,7 +90,7 @@ class FaultyFiles(Files):
         )
 
     def short_write(self, nth: int = 1, *, written_bytes: int = -1, for_ever: bool = False) -> None:
-        """Let the nth write from now store only its first bytes (-1: half), without an error."""
+        """Make the nth write from now store only its first bytes (-1: half), without an error."""
         self._machine.faults.append(
             fault("pwrite", nth, error=None, written_bytes=written_bytes, for_ever=for_ever)
         )
@@ -103,7 +103,7 @@ class FaultyFiles(Files):
         self._machine.crash_at = self.changes + nth
 
     def crash(self, survival: int | Survival, *, sector_bytes: int | None = None) -> None:
-        """Lose power now, or go on after `crash_at`: the files become what the disk has, and work again.
+        """Lose power now, or continue after `crash_at`: the files become what the disk has, and work again.
 
         `survival` is a seed or a function (survival.py). Even seeds tear at 4096 bytes, odd ones at 512.
         """
@@ -120,18 +120,18 @@ class FaultyFiles(Files):
             self._machine.restart()
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
-        """Damage one bit of a file that nobody has open."""
+        """Flip one bit of a file that is not open."""
         with OpenFile(path, os.open(path, os.O_RDWR)) as file:
             (byte,) = file.pread(1, position)
             file.pwrite(bytes([byte ^ 1 << bit]), position)
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """Cut a file that nobody has open."""
+        """Truncate a file that is not open."""
         os.truncate(path, size_bytes)
         self._unsynced.pop(_absolute(path), None)
 
     def unsynced_paths(self) -> list[Path]:
-        """Files whose content, and names that, a power loss may change."""
+        """The files whose content or name a power loss may change."""
         names = {name for change in self._names.changes for name in change.names}
         contents = {path for path, unsynced in self._unsynced.items() if not unsynced.is_clean}
         return sorted(names | contents)
@@ -151,7 +151,7 @@ class FaultyFiles(Files):
             )
             self._open_files.add(file)
             if is_new:
-                self._note_name(lambda: self._undo_create(path), path)
+                self._record_name(lambda: self._undo_create(path), path)
             return file
 
     def list_names(self, path: Path) -> list[str]:
@@ -185,14 +185,14 @@ class FaultyFiles(Files):
             undo = self._undo_remove(path)
             super().remove(path)
             self._unsynced.pop(path, None)
-            self._note_name(undo, path)
+            self._record_name(undo, path)
 
     def remove_folder(self, path: Path) -> None:
         with self._machine.turn:
             path = _absolute(path)
             self._machine.call("remove", path)
             super().remove_folder(path)
-            self._note_name(lambda: os.mkdir(path), path)
+            self._record_name(lambda: os.mkdir(path), path)
 
     def rename(self, source: Path, target: Path) -> None:
         with self._machine.turn:
@@ -201,7 +201,7 @@ class FaultyFiles(Files):
             put_back = self._undo_remove(target) if target.is_file() else None
             super().rename(source, target)
             self._move(source, target)
-            self._note_name(lambda: self._undo_rename(source, target, put_back), source, target)
+            self._record_name(lambda: self._undo_rename(source, target, put_back), source, target)
 
     def sync_folder(self, path: Path) -> None:
         with self._machine.turn:
@@ -234,7 +234,7 @@ class FaultyFiles(Files):
             lock = super().lock(path)
             self._locks.append(lock)
             if is_new:
-                self._note_name(lambda: self._undo_create(path), path)
+                self._record_name(lambda: self._undo_create(path), path)
             return lock
 
     def _make_one_folder(self, path: Path) -> None:
@@ -242,12 +242,12 @@ class FaultyFiles(Files):
             path = _absolute(path)
             self._machine.call("make_folder", path)
             super()._make_one_folder(path)
-            self._note_name(lambda: self._undo_make_folder(path), path)
+            self._record_name(lambda: self._undo_make_folder(path), path)
 
     # ── bookkeeping ──────────────────────────────────────────────────────────────────────────
 
-    def _note_name(self, undo: Callable[[], None], *names: Path) -> None:
-        self._names.note(self._machine.tick(), names, undo)
+    def _record_name(self, undo: Callable[[], None], *names: Path) -> None:
+        self._names.record(self._machine.tick(), names, undo)
         self._machine.stop_here()
 
     def _unsynced_file(self, path: Path, fd: int) -> UnsyncedFile:
@@ -264,13 +264,13 @@ class FaultyFiles(Files):
 
     def _lose_power(self, path: Path, unsynced: UnsyncedFile, survival: Survival, sector_bytes: int) -> None:
         if unsynced.is_mapped:
-            # A map of the old store may live on: cutting the file under it would kill the process.
+            # A mapping of the old store may still exist: truncating its file would kill the process.
             SparseContent.of(path).restore_at(path)
         with OpenFile(path, os.open(path, os.O_RDWR)) as file:
             unsynced.lose_power(file._fd, survival, sector_bytes)
 
     def _move(self, source: Path, target: Path) -> None:
-        """What is known of a file goes with it, or of all files in a folder."""
+        """Move the records of a file, or of all files in a folder."""
         self._unsynced.pop(target, None)
         for path in [path for path in self._unsynced if path == source or source in path.parents]:
             self._unsynced[target / path.relative_to(source)] = self._unsynced.pop(path)

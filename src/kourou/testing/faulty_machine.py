@@ -1,7 +1,7 @@
-"""FaultyMachine: the calls to a faulty disk, counted, and whether the power is on.
+"""FaultyMachine: counts the calls to a faulty disk, and knows whether the power is on.
 
-What `FaultyFiles` and its open files share: one call at a time, a fault where one is due, and the
-moment of the crash. Every call begins with `call` (a write: `due_fault`); a change ends with `stop_here`.
+Shared by `FaultyFiles` and its open files: serialises calls, raises due faults, and crashes. Every call
+begins with `call` (a write: `due_fault`); a change ends with `stop_here`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kourou.testing.faults import CHANGES, SYNCS, Fault
 
 
 class SimulatedCrash(BaseException):
-    """The power is off. No error that code may handle: nothing that it does reaches the disk any more."""
+    """The power is off. Not an error to handle: nothing reaches the disk any more."""
 
 
 class FaultyMachine:
@@ -35,19 +35,19 @@ class FaultyMachine:
         self.now = 0
 
     def restart(self) -> None:
-        """The power is on again, and all faults are gone."""
+        """Turn the power on again, without faults."""
         self.faults.clear()
         self.crashed, self.crash_at = False, None
 
     def call(self, kind: str, path: Path) -> None:
-        """At the start of every call but a write: may be its end."""
+        """Called at the start of every call but a write; raises a due fault."""
         due = self.due_fault(kind, path)
         if due is not None:
             code = due.error or errno.EIO
             raise OSError(code, os.strerror(code), str(path))
 
     def due_fault(self, kind: str, path: Path) -> Fault | None:
-        """Count a call; the fault that hits it, if any."""
+        """Count a call; returns its fault, if any."""
         with self.turn:
             if self.crashed:
                 raise SimulatedCrash
@@ -64,7 +64,7 @@ class FaultyMachine:
         return self.now
 
     def stop_here(self) -> None:
-        """At the end of every change: whether power is lost in it."""
+        """Called at the end of every change; crashes if power is lost in it."""
         if self.crash_at is not None and self.changes >= self.crash_at:
             self.crashed = True
             raise SimulatedCrash

@@ -1,4 +1,4 @@
-"""FaultyOpenFile: an open file on a faulty disk. Notes what is unsynced before it changes the real file.
+"""FaultyOpenFile: an open file on a faulty disk. Records unsynced changes before it changes the real file.
 
 Not here: the model of what is unsynced (unsynced_file.py), when something fails (faulty_machine.py).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FaultyOpenFile(OpenFile):
-    """An open file of a `FaultyFiles`; `closed` is called when it is."""
+    """An open file of a `FaultyFiles`; `closed` is called when it is closed."""
 
     __slots__ = ("_machine", "_unsynced", "_closed", "_is_dead")
 
@@ -100,7 +100,7 @@ class FaultyOpenFile(OpenFile):
             super().close()
 
     def die(self) -> None:
-        """The power is off: whatever is called now raises."""
+        """The power is off: every later call raises."""
         self._is_dead = True
         self.close()
 
@@ -115,7 +115,7 @@ class FaultyOpenFile(OpenFile):
             self._check_alive()
             due = self._machine.due_fault("pwrite", self.path)
             stored = data if due is None else data[: due.stored_bytes(len(data))]
-            self._unsynced.note_write(self._fd, self._machine.tick(), position, stored)
+            self._unsynced.record_write(self._fd, self._machine.tick(), position, stored)
             if stored:
                 os.pwrite(self._fd, stored, position)
             self._machine.stop_here()
@@ -125,7 +125,7 @@ class FaultyOpenFile(OpenFile):
 
     def _change_length(self, size_bytes: int, change: Callable[[int], None]) -> None:
         data_end = OpenFile.data_end(self, size_bytes) if size_bytes < self._unsynced.length else 0
-        self._unsynced.note_length(self._fd, self._machine.tick(), size_bytes, data_end)
+        self._unsynced.record_length(self._fd, self._machine.tick(), size_bytes, data_end)
         change(size_bytes)
 
     def _check_alive(self) -> None:

@@ -1,7 +1,7 @@
-"""GroupLag: what a consumer group has not consumed yet, as seen from inside the brokers.
+"""GroupLag: what a consumer group has not consumed yet, read from inside the brokers.
 
-Offsets that brokers have may be 5 s old: members are asked for theirs. What waits for its time counts
-too: messages that a handler refused, to come again later, and delayed ones.
+Offsets at brokers may be 5 s old, so members are queried for theirs. Messages that wait for a retry or for
+their delay count too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
 
 _NO_OFFSET: Final = -1
-# A member that takes longer is busy; what it has stored at the broker counts then.
+# If a member takes longer, its offsets at the broker are used.
 _MEMBER_TIMEOUT_MS: Final = 1_000
 _MAX_WORDS: Final = 8
 
@@ -40,7 +40,7 @@ Offsets = dict[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """A queue that a group is behind in; `consumer_offset` is -1 if it has not begun."""
+    """A queue in which a group is behind; `consumer_offset` is -1 if it has not begun."""
 
     queue: MessageQueue
     consumer_offset: int
@@ -53,10 +53,10 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """What is left for a group, of one broker or of several."""
+    """What is left for a group, at one broker or several."""
 
     topics: frozenset[str]
-    """Those looked at that are there, without the group's retry topic."""
+    """The examined topics that exist, without the group's retry topic."""
     queues: tuple[QueueLag, ...]
     waiting: Counter[str]
     """Messages that are to be delivered later, by topic."""
@@ -64,7 +64,7 @@ class GroupLag:
 
     @property
     def is_zero(self) -> bool:
-        """Whether everything is consumed. Without a topic that is not known."""
+        """Whether everything is consumed; False if there is no topic."""
         return bool(self.topics) and not self.queues and not self.waiting.total()
 
     def __str__(self) -> str:
@@ -95,19 +95,19 @@ def merged(lags: Iterable[GroupLag]) -> GroupLag:
 
 
 async def broker_topics(broker: Broker, group: str) -> set[str]:
-    """The topics that a group consumes, as far as one broker knows. On its loop."""
+    """The topics of a group that one broker knows. Called on its loop."""
     services = broker.services
     return services.offsets.topics_of(group) | services.consumers.topics_of(group)
 
 
 async def broker_lag(broker: Broker, group: str, topics: Iterable[str]) -> GroupLag:
-    """What is left for a group at one broker, in these topics. On its loop."""
+    """What is left for a group at one broker, in these topics. Called on its loop."""
     services = broker.services
     topics = {each for each in topics if services.topics.get(each) is not None}
     looked_at = topics | {retry_topic(group)}
     waiting = await _waiting(services, looked_at)
     offsets = await _offsets(services, group, looked_at)
-    # Ends last: what comes meanwhile counts as left, never as consumed.
+    # Ends are read last: messages that arrive meanwhile count as left, never as consumed.
     queues = [
         QueueLag(queue, offset, end)
         for queue, end in _ends(services, looked_at).items()
@@ -120,7 +120,7 @@ async def broker_lag(broker: Broker, group: str, topics: Iterable[str]) -> Group
 
 
 def _ends(services: BrokerServices, topics: Iterable[str]) -> Offsets:
-    """Where the queues end that hold messages."""
+    """The ends of queues that hold messages."""
     queues = services.store.queues
     found = (queues.get(topic, queue_id) for topic in topics for queue_id in queues.queue_ids(topic))
     return {
@@ -134,7 +134,7 @@ def _ends(services: BrokerServices, topics: Iterable[str]) -> Offsets:
 
 
 async def _offsets(services: BrokerServices, group: str, topics: Iterable[str]) -> Offsets:
-    """How far the group is: every member, if all of them get all messages, else whoever is furthest."""
+    """The offsets of the group: the lowest of all members in broadcasting, else the highest."""
     info = services.consumers.get(group)
     channels = [] if info is None else list(info.channels.values())
     asked = [_ask(channel, group, topic) for channel in channels for topic in topics]

@@ -6,8 +6,8 @@
             producer.send(Message("Orders", b"one book"))
         assert [message.body for message in mq.messages("Orders")] == [b"one book"]
 
-Each server has a thread and an event loop of its own, a free port of 127.0.0.1, and a store in a
-temporary folder. Not here: the servers (running_cluster.py), pytest's fixtures (pytest_plugin.py).
+Each server has its own thread and event loop, a free port of 127.0.0.1, and a store in a temporary folder.
+Not here: the servers (running_cluster.py), the pytest fixtures (pytest_plugin.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kourou.wording import nearest
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S: Final = 30.0
-"""Of `wait_consumed`: a message that was refused once comes again after 10 s."""
+"""Default of `wait_consumed`: a failed message is delivered again after 10 s."""
 MAX_BROKERS: Final = 26
 _NOT_STARTED: Final = "the cluster is not started: use `with LocalCluster() as mq:`"
 _OWN_OPTIONS: Final = ("brokers", "store", "hooks")
@@ -54,9 +54,9 @@ class LocalCluster:
     """A name server and `brokers` brokers, `broker-a`, `broker-b` and so on. Use it as a context manager,
     or `start` and `stop` it, once. All methods may be called from any thread.
 
-    `store` is a folder that outlives the cluster: the next one there goes on with its messages. `hooks`
+    `store` is a folder that outlives the cluster: the next cluster there continues with its messages. `hooks`
     are called on the brokers' threads. `settings` are attributes of BrokerConfig, for every broker.
-    `async with` gives an AsyncLocalCluster.
+    `async with` returns an AsyncLocalCluster.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class LocalCluster:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start all servers. On return clients can send and consume; if one fails none is left."""
+        """Start all servers. On return clients can send and consume; if one fails, none is left running."""
         with self._life:
             if self._is_used:
                 raise ClusterStateError("a LocalCluster is started once; make a new one")
             self._is_used, self._pid = True, os.getpid()
             self._folder = self._store or Path(tempfile.mkdtemp(prefix="kourou-"))
-            # For programs that end without a stop; their threads end with them.
+            # For programs that exit without a stop.
             atexit.register(self._remove_folder_at_exit)
             control = LoopThread("kourou-namesrv")
             try:
@@ -114,8 +114,8 @@ class LocalCluster:
         self._control, self._running = control, running
 
     def stop(self) -> None:
-        """Stop all servers and remove the temporary folder. Whoever calls it, and however often, returns
-        when that is done. In a process that was forked from the cluster's it does nothing."""
+        """Stop all servers and remove the temporary folder. May be called twice, and from any thread; each
+        call returns when that is done. In a forked child it does nothing."""
         if os.getpid() != self._pid:
             return
         with self._life:
@@ -131,7 +131,7 @@ class LocalCluster:
                 self._remove_folder()
 
     def _remove_folder_at_exit(self) -> None:
-        # Threads of brokers run until the interpreter ends, and would log that their files are gone.
+        # Broker threads run until the interpreter exits, and would log that their files are gone.
         for name in ("kourou.broker", "kourou.store"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self._remove_folder()
@@ -158,18 +158,18 @@ class LocalCluster:
     ) -> None:
         await asyncio.to_thread(self.stop)
 
-    # -- looking in ------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------
 
     @property
     def namesrv(self) -> str:
-        """The name server's address, as clients are configured with it. Forked processes may use it too."""
+        """The name server's address for clients. Forked processes may use it too."""
         if not self._namesrv:
             raise ClusterStateError(_NOT_STARTED)
         return self._namesrv
 
     @property
     def broker_addresses(self) -> list[str]:
-        """The brokers, as clients are told; also of those that are stopped."""
+        """The addresses that brokers advertise, including stopped ones."""
         places = self._parts()[1].places
         return [f"{place.config.broker_ip1}:{place.config.listen_port}" for place in places]
 
@@ -187,22 +187,21 @@ class LocalCluster:
     # -- topics, messages, groups ----------------------------------------------------------------
 
     def create_topic(self, name: str, *, queues: int = 4) -> None:
-        """Create a topic with so many queues, at least one, on every broker, or change it. On return clients
-        find it."""
+        """Create or change a topic, with `queues` queues on every broker. On return clients find it."""
         self._call(lambda running: running.create_topic(name, queues))
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """All messages of a topic, in the order of their storing: those that consumers see, not those that
-        wait for their time or for the end of a transaction. Empty for a topic that is not there."""
+        """All messages of a topic that consumers can see, in the order in which they were stored: without
+        delayed messages and half messages. UnknownTopicError for a topic that does not exist."""
         return self._call(lambda running: running.messages(topic))
 
     def wait_consumed(
         self, group: str, *, topic: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        """Wait until a group has consumed everything: of `topic`, or of all that it subscribes to. What waits
-        to be delivered, because a handler refused it or by its own delay, is not consumed either.
+        """Wait until a group has consumed everything: of `topic`, or of all topics that it subscribes to.
+        Messages that wait for a retry or for their delay are not consumed yet.
 
-        NotConsumedError says what is left.
+        NotConsumedError lists what is left.
         """
         if _in_event_loop():
             raise ClusterStateError(
@@ -213,23 +212,23 @@ class LocalCluster:
     # -- faults ----------------------------------------------------------------------------------
 
     def stop_broker(self, index: int = 0) -> None:
-        """Stop a broker in order: its port refuses connections, the name server knows that it is gone."""
+        """Stop a broker cleanly: its port refuses connections, and it is gone from the name server."""
         self._call(lambda running: running.stop_broker(index))
 
     def start_broker(self, index: int = 0) -> None:
-        """Start a broker again that was stopped: same address, same store."""
+        """Start a stopped broker again, with the same address and store."""
         self._call(lambda running: running.start_broker(index))
 
     def restart_broker(self, index: int = 0) -> None:
-        """Stop a broker in order and start it again."""
+        """Stop a broker cleanly and start it again."""
         self.stop_broker(index)
         self.start_broker(index)
 
     def pause(self, index: int | None = None) -> _Pause:
-        """Have a broker, or all, hang until `resume`, or for a `with` block. The name server goes on.
+        """Make a broker, or all, hang until `resume`, or for a `with` block. The name server keeps running.
 
-        As a process that is stopped, or collects garbage for long: connections stay, new ones are made by
-        the system, nothing is answered. On resume it goes on where it was, and does what it was asked
+        Like a process after SIGSTOP or in a long garbage collection: connections stay open, the system
+        accepts new ones, and no request is answered. On resume the broker handles the requests that arrived
         meanwhile: a send that timed out is stored then.
         """
         places = self._places(index)
@@ -241,18 +240,18 @@ class LocalCluster:
         return _Pause(self, index)
 
     def resume(self, index: int | None = None) -> None:
-        """Let a broker, or all, go on."""
+        """Resume a paused broker, or all."""
         for place in self._places(index):
             place.thread.resume()
 
-    # -- the way to the servers ------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------
 
     def _call(self, work: Callable[[RunningCluster], Coroutine[Any, Any, T]]) -> T:
         future = self._submit(work)
         try:
             return future.result()
         finally:
-            future.cancel()  # of one who leaves by Ctrl-C
+            future.cancel()  # after Ctrl-C
 
     def _submit(self, work: Callable[[RunningCluster], Coroutine[Any, Any, T]]) -> Future[T]:
         control, running = self._parts()
@@ -265,8 +264,8 @@ class LocalCluster:
     def _parts(self) -> tuple[LoopThread, RunningCluster]:
         if self._is_used and os.getpid() != self._pid:
             raise ClusterStateError(
-                f"this cluster runs in process {self._pid}, which was forked: in process {os.getpid()} only "
-                "its `namesrv` can be used, by clients that are made here"
+                f"this cluster runs in process {self._pid}, before a fork: in process {os.getpid()} only its "
+                "`namesrv` can be used, by clients that are created here"
             )
         control, running = self._control, self._running
         if control is None or running is None:
@@ -277,19 +276,19 @@ class LocalCluster:
 
 
 class AsyncLocalCluster:
-    """A LocalCluster for asyncio: what waits for something is awaited. The rest is as there."""
+    """A LocalCluster for asyncio: methods that wait are coroutines."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
 
     @property
     def namesrv(self) -> str:
-        """The name server's address, as clients are configured with it."""
+        """The name server's address for clients."""
         return self._cluster.namesrv
 
     @property
     def broker_addresses(self) -> list[str]:
-        """The brokers, as clients are told."""
+        """The addresses that brokers advertise."""
         return self._cluster.broker_addresses
 
     @property
@@ -325,7 +324,7 @@ class AsyncLocalCluster:
         await self.start_broker(index)
 
     def pause(self, index: int | None = None) -> _Pause:
-        """As LocalCluster.pause; it does not wait for anything."""
+        """As LocalCluster.pause; not a coroutine."""
         return self._cluster.pause(index)
 
     def resume(self, index: int | None = None) -> None:
@@ -337,7 +336,7 @@ class AsyncLocalCluster:
 
 
 class _Pause(AbstractContextManager[None], AbstractAsyncContextManager[None]):
-    """Ends a pause, in a block of either kind."""
+    """Ends a pause, at the end of a sync or async block."""
 
     def __init__(self, cluster: LocalCluster, index: int | None) -> None:
         self._cluster = cluster
@@ -357,8 +356,8 @@ class _Pause(AbstractContextManager[None], AbstractAsyncContextManager[None]):
 
 
 def _check(brokers: int, settings: dict[str, Any]) -> None:
-    """ConfigError says what is wrong with the arguments, before anything is started."""
-    problems = [f"{name}: a LocalCluster sets it itself" for name in _OWN_SETTINGS if name in settings]
+    """ConfigError for wrong arguments, before anything is started."""
+    problems = [f"{name}: set by LocalCluster itself" for name in _OWN_SETTINGS if name in settings]
     check_int("brokers", brokers)
     attributes = {field.name for field in fields(BrokerConfig)}
     for name in settings.keys() - attributes:
@@ -367,7 +366,7 @@ def _check(brokers: int, settings: dict[str, Any]) -> None:
     if not 1 <= brokers <= MAX_BROKERS:
         problems.append(f"brokers={brokers}: must be from 1 to {MAX_BROKERS}")
     if brokers > 1 and settings.get("listen_port"):
-        problems.append("listen_port: brokers cannot share it; leave it out, and each has a free one")
+        problems.append("listen_port: brokers cannot share it; leave it out, and each gets a free one")
     if problems:
         raise ConfigError(*problems)
     broker_config(Path("."), 0, f"{LOOPBACK}:1", **settings)

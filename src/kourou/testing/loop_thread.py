@@ -1,4 +1,4 @@
-"""LoopThread: an event loop in a thread of its own, which can be held as a process that hangs.
+"""LoopThread: an event loop in its own thread, which can be held to simulate a process that hangs.
 
 Not here: what runs on it (running_cluster.py).
 """
@@ -27,11 +27,11 @@ class LoopThread:
         self._release: threading.Event | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
-        # A daemon, as the clients' own: a test run that is given up must not wait for its servers.
+        # A daemon, like the clients': an aborted test run must not wait for its servers.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Run the loop; on return it takes work."""
+        """Run the loop; on return it accepts work."""
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
@@ -39,7 +39,7 @@ class LoopThread:
         park_at_exit(self._thread, self._loop)
 
     def stop(self) -> None:
-        """End the loop and its thread; what is still at work there is cancelled."""
+        """Stop the loop and its thread; tasks that still run are cancelled."""
         self.resume()
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
@@ -64,23 +64,23 @@ class LoopThread:
     # -- work ------------------------------------------------------------------------------------
 
     def submit(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Run `work` on the loop; to cancel the future cancels it there."""
+        """Run `work` on the loop; cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The same for one who waits on another loop."""
+        """The same, awaited on another loop."""
         return await asyncio.wrap_future(self.submit(work))
 
     # -- holding ---------------------------------------------------------------------------------
 
     @property
     def is_held(self) -> bool:
-        """Whether the loop does nothing at all."""
+        """Whether the loop is held."""
         return self._release is not None
 
     def hold(self) -> None:
-        """Have the loop do nothing until `resume`. On return it does not: nothing is read or answered any
-        more, and what comes waits in the sockets, as for a process that the system has stopped."""
+        """Hold the loop until `resume`. On return nothing is read or answered any more, and incoming data
+        waits in the sockets, as for a process that the system has stopped."""
         with self._holding:
             if self._release is not None:
                 return
@@ -90,7 +90,7 @@ class LoopThread:
             self._release = release
 
     def resume(self) -> None:
-        """Let the loop go on, if it is held."""
+        """Release the loop, if it is held."""
         with self._holding:
             if self._release is not None:
                 self._release.set()

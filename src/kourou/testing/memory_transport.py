@@ -1,8 +1,7 @@
 """MemoryTransport: a peer without a socket, for tests of connections and processors.
 
-What a connection writes is kept in `written`. `take(n)` plays the peer that reads n bytes;
-while more than the high-water mark is unread the connection is told to pause, as a real
-transport does.
+What a connection writes is kept in `written`. `take(n)` simulates a peer that reads n bytes; while more than
+the high-water mark is unread, the transport pauses the connection, as a real one does.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def commands(self) -> list[RemotingCommand]:
-        """What was written since the last call, as commands."""
+        """The commands that were written since the last call."""
         data = b"".join(self.written)
         self.written.clear()
         return [decode_command(frame) for frame in self._decoder.feed(data)] if data else []

@@ -1,7 +1,7 @@
-"""Fixtures for pytest: `rocketmq`, a cluster for the whole run, and `rocketmq_topic`, a topic for one test.
+"""Pytest fixtures: `rocketmq`, a cluster for the whole run, and `rocketmq_topic`, a topic for one test.
 
-pytest imports this at every start, whether a test uses it or not: nothing else of the package is loaded
-until one does. What the cluster is like is the fixture `rocketmq_settings`, for a conftest.py to override.
+pytest imports this module at every start: nothing else of the package is loaded until a test uses a fixture.
+A conftest.py configures the cluster by overriding the fixture `rocketmq_settings`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from kourou.testing.local_cluster import LocalCluster
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_LONGEST: Final = 100  # a topic's name has 127 characters, and a number comes behind
+_LONGEST: Final = 100  # a topic's name has at most 127 characters, and a number is appended
 _numbers: Final = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def rocketmq_settings() -> Mapping[str, Any]:
-    """The arguments of the LocalCluster that `rocketmq` is; override it to change them."""
+    """The arguments of the LocalCluster `rocketmq`; override it to change them."""
     return {}
 
 
@@ -38,7 +38,8 @@ def rocketmq(rocketmq_settings: Mapping[str, Any]) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def rocketmq_topic(rocketmq: LocalCluster, request: pytest.FixtureRequest) -> str:
-    """The name of a topic that no other test has, with four queues. What an earlier test paused goes on."""
+    """The name of a topic for this test only, with four queues. Resumes brokers that an earlier test
+    paused."""
     rocketmq.resume()
     topic = topic_name(request.node.name, next(_numbers))
     rocketmq.create_topic(topic)
@@ -46,7 +47,7 @@ def rocketmq_topic(rocketmq: LocalCluster, request: pytest.FixtureRequest) -> st
 
 
 def topic_name(test: str, number: int) -> str:
-    """A topic's name that tells which test it is of.
+    """A topic's name that contains the name of its test.
 
     >>> topic_name("test_orders[one book-3]", 7)
     'test_orders_one_book-3_7'

@@ -1,6 +1,6 @@
-"""RunningCluster: the servers behind a LocalCluster, each on a loop and thread of its own.
+"""RunningCluster: the servers behind a LocalCluster, each with its own loop and thread.
 
-Its methods run on the name server's loop, which a held broker does not hold up.
+Its methods run on the name server's loop, which a held broker does not block.
 Not here: threads that call and wait (local_cluster.py).
 """
 
@@ -37,7 +37,7 @@ _STOP_TIMEOUT_MS: Final = 2_000
 
 
 class BrokerPlace:
-    """One broker of the cluster: it may be stopped and started again, at the same address."""
+    """One broker of the cluster, which may be stopped and started again at the same address."""
 
     def __init__(self, config: BrokerConfig, hooks: BrokerHooks | None) -> None:
         self.config = config
@@ -52,10 +52,10 @@ class BrokerPlace:
         return self.config.broker_name
 
     async def start(self) -> None:
-        """Serve; on this place's own loop."""
+        """Start the broker; called on its own loop."""
         broker = Broker(self.config, hooks=self._hooks)
         await broker.start()
-        # The same port the next time: clients have its address, and so have the ids of messages.
+        # The same port next time: clients and message ids contain the address.
         self.config = replace(self.config, listen_port=broker.port)
         self.broker = broker
         self._watch = asyncio.create_task(self._wait_failed(broker), name=f"watch-{self.name}")
@@ -67,7 +67,7 @@ class BrokerPlace:
             self.failure = error
 
     async def stop(self) -> None:
-        """Stop in order; on this place's own loop."""
+        """Stop the broker cleanly; called on its own loop."""
         broker, self.broker = self.broker, None
         if broker is None:
             return
@@ -79,7 +79,7 @@ class BrokerPlace:
                 await asyncio.gather(self._watch, return_exceptions=True)
 
     def running(self) -> Broker:
-        """The broker, if it can be asked: ClusterStateError or KourouError say why not."""
+        """The broker, if it is available; ClusterStateError or KourouError if not."""
         if self.failure is not None:
             raise KourouError(f"{self.name} has failed: {self.failure!r}") from self.failure
         if self.thread.is_held:
@@ -90,7 +90,7 @@ class BrokerPlace:
 
 
 class RunningCluster:
-    """A name server and its brokers. Made and closed on the name server's loop."""
+    """A name server and its brokers. Created and closed on the name server's loop."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
@@ -99,7 +99,7 @@ class RunningCluster:
         self.places: list[BrokerPlace] = []
 
     async def open(self, folder: Path, brokers: int, hooks: BrokerHooks | None, **settings: Any) -> str:
-        """Start everything; the name server's address. If something fails nothing is left."""
+        """Start everything; returns the name server's address. After a failure nothing is left running."""
         try:
             namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0))
             self._namesrv = await self._stack.enter_async_context(namesrv)
@@ -118,7 +118,7 @@ class RunningCluster:
         self.places.append(place)
 
     async def close(self) -> None:
-        """Stop everything, brokers first. Raises what a broker died of."""
+        """Stop everything, brokers first. Raises the error of a failed broker."""
         async with self._changing:
             try:
                 await self._all_done(place.thread.run(place.stop) for place in self.places)
@@ -137,14 +137,12 @@ class RunningCluster:
     def _running(self) -> list[tuple[BrokerPlace, Broker]]:
         return [(place, place.running()) for place in self.places]
 
-    # -- brokers that go and come ------------------------------------------------------------------
+    # -- stopping and starting brokers -------------------------------------------------------------
 
     def place(self, index: int) -> BrokerPlace:
-        """The broker of that number."""
+        """The broker with that index."""
         if not 0 <= index < len(self.places):
-            raise ClusterStateError(
-                f"there is no broker {index}: they count from 0 to {len(self.places) - 1}"
-            )
+            raise ClusterStateError(f"there is no broker {index}: indexes are 0 to {len(self.places) - 1}")
         return self.places[index]
 
     async def stop_broker(self, index: int) -> None:
@@ -165,7 +163,7 @@ class RunningCluster:
     # -- topics and messages ---------------------------------------------------------------------------
 
     async def create_topic(self, name: str, queues: int) -> None:
-        """Make a topic, or change it, on every broker. On return clients find it."""
+        """Create or change a topic on every broker. On return clients find it."""
         check_topic_name(name)
         check_int("queues", queues, at_least=1)
         check_queue_nums(name, queues)
@@ -182,7 +180,7 @@ class RunningCluster:
         running = self._running()
         await asyncio.gather(*(place.thread.run(partial(make, broker)) for place, broker in running))
         async with asyncio.timeout(_ROUTE_TIMEOUT_S):
-            while not self._has_route(name, queues):  # noqa: ASYNC110 (the name server tells nobody)
+            while not self._has_route(name, queues):  # noqa: ASYNC110 (the name server has no notification)
                 await asyncio.sleep(0.001)
 
     def _has_route(self, topic: str, queues: int) -> bool:
@@ -191,7 +189,8 @@ class RunningCluster:
         return sum(data.write_queue_nums == queues for data in found) == len(self.places)
 
     async def messages(self, topic: str) -> list[MessageExt]:
-        """All messages of a topic in the order of their storing. UnknownTopicError if no broker has it."""
+        """All messages of a topic in the order in which they were stored. UnknownTopicError if no broker has
+        it."""
         if (unknown := await self._unknown(topic)) is not None:
             raise unknown
         asked = (
@@ -217,14 +216,14 @@ class RunningCluster:
     # -- groups ----------------------------------------------------------------------------------------
 
     async def wait_consumed(self, group: str, topic: str | None, timeout_s: float) -> None:
-        """Wait until nothing is left for a group. NotConsumedError says what is."""
+        """Wait until nothing is left for a group. NotConsumedError lists what is."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         zeros = 0
         while True:
             lag = await self._lag(group, topic)
-            # Twice: brokers are not looked at in one instant, and a handler that sends, or refuses,
-            # a message moves it from where nobody has looked yet to where somebody has.
+            # Twice: brokers are not inspected at the same instant, and a handler that sends or rejects a
+            # message moves it to where the first pass has already looked.
             zeros = zeros + 1 if lag.is_zero else 0
             if zeros == 2:
                 return
@@ -234,7 +233,7 @@ class RunningCluster:
                 await asyncio.sleep(_LOOK_S)
 
     async def _left(self, lag: GroupLag, group: str, topic: str | None) -> str:
-        """What is left, in words."""
+        """A description of what is left."""
         if lag.topics:
             return str(lag)
         if topic is None:
@@ -247,7 +246,7 @@ class RunningCluster:
         running = self._running()
         topics = {topic} if topic is not None else set()
         if topic is None:
-            # Of all brokers: one that was just started may not know the group yet.
+            # From all brokers: one that has just started may not know the group yet.
             known = (place.thread.run(partial(broker_topics, broker, group)) for place, broker in running)
             topics = set().union(*await asyncio.gather(*known))
         asked = (place.thread.run(partial(broker_lag, broker, group, topics)) for place, broker in running)

@@ -1,4 +1,4 @@
-"""SparseContent: all bytes of a file without its holes, to make the file again."""
+"""SparseContent: the bytes of a file without its holes, to recreate the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SparseContent:
             return cls(file.length(), pieces)
 
     def restore_at(self, path: Path) -> None:
-        """Make a new file of it, in place of one that is there."""
+        """Create a new file with this content, replacing an existing one."""
         path.unlink(missing_ok=True)
         with OpenFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)) as file:
             file.set_length(self.length)

@@ -1,4 +1,4 @@
-"""The check that ends every test with a store in it."""
+"""The check at the end of every test with a store."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kourou.store.disk.files import Files
 def assert_store_ok(
     root: Path, files: Files | None = None, *, deleted_topics: Iterable[str] = ()
 ) -> CheckReport:
-    """Fail with one line for each invariant that the store in `root` breaks.
+    """Fail with one line for each invariant that the store in `root` violates.
 
-    What the next start mends is no failure. Records of `deleted_topics` need no queues.
+    What the next start repairs is not a failure. Records of `deleted_topics` need no queues.
     """
     options = CheckOptions(deleted_topics=frozenset(deleted_topics))
     report = check_store(files or Files(), root, options=options)

@@ -1,4 +1,4 @@
-"""The messages of a topic, read out of brokers that run in this process."""
+"""The messages of a topic, read from brokers that run in this process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _AT_ONCE: Final = 1_000
 
 
 def in_store_order(parts: Iterable[list[MessageExt]]) -> list[MessageExt]:
-    """The messages of several brokers by the time of their storing; each broker's own stay in its order."""
+    """The messages of several brokers by store time; those of one broker keep their order."""
     return list(heapq.merge(*parts, key=lambda message: message.store_timestamp))
 
 
 async def broker_messages(broker: Broker, topic: str) -> list[MessageExt]:
-    """All messages of a topic that a broker holds, in the order in which it stored them. On its loop."""
+    """All messages of a topic at a broker, in the order in which it stored them. Called on its loop."""
     queue_ids = broker.services.store.queues.queue_ids(topic)
     found = [message for queue_id in queue_ids for message in await _queue_messages(broker, topic, queue_id)]
     return sorted(found, key=lambda message: message.phy_offset)

@@ -1,9 +1,9 @@
-"""Survival: what a power loss leaves of changes that were not synced.
+"""Survival: which unsynced changes a power loss leaves.
 
-A `Survival` is asked once for everything that fails on its own (a sector, a file's length, a name):
-it gets the times of the unsynced changes to that thing, ascending, and says how many of them, counted
-from the first, reached the disk. All of a sector's changes lie in one page of memory, so that a
-later one cannot be on disk without the earlier ones; two sectors may be at different times.
+A `Survival` is called once for everything that fails independently (a sector, a file's length, a name): it
+gets the times of the unsynced changes to it, ascending, and returns how many of them, counted from the first,
+reached the disk. All changes of a sector are in one page of memory, so a later one cannot be on disk without
+the earlier ones; two sectors may be at different times.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Survival: TypeAlias = Callable[[Sequence[int]], int]
 
 
 def drop_all(times: Sequence[int]) -> int:
-    """Nothing but what was synced is left."""
+    """Only synced changes are left."""
     return 0
 
 
 def keep_all(times: Sequence[int]) -> int:
-    """All reached the disk, synced or not."""
+    """All changes reached the disk, synced or not."""
     return len(times)
 
 
 def by_seed(seed: int, now: int) -> Survival:
-    """One of several kinds of power loss, the same for the same seed; `now` is the last change's time."""
+    """One of several kinds of power loss, determined by the seed; `now` is the time of the last change."""
     chance = random.Random(seed)
     kinds: list[Survival] = [
         drop_all,
@@ -42,7 +42,7 @@ def by_seed(seed: int, now: int) -> Survival:
 
 
 def _mostly(chance: random.Random, usual: Survival) -> Survival:
-    """A few things at random, the others as usual."""
+    """A few at random, the others as usual."""
 
     def survive(times: Sequence[int]) -> int:
         return chance.randint(0, len(times)) if chance.random() < 0.1 else usual(times)
@@ -51,7 +51,7 @@ def _mostly(chance: random.Random, usual: Survival) -> Survival:
 
 
 def _until(chance: random.Random, last: int) -> Survival:
-    """In order of time up to one change, and that one torn."""
+    """All changes up to one in time, and that one torn."""
 
     def survive(times: Sequence[int]) -> int:
         return chance.choice((bisect_left(times, last), bisect_right(times, last)))

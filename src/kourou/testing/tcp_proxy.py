@@ -1,13 +1,13 @@
-"""TcpProxy: stands between clients and a server, and does to their links what networks do.
+"""TcpProxy: a proxy between clients and a server that simulates network faults.
 
-It cuts links, holds what they carry for a while (delay) or for good (freeze), and halves a frame: the first
-half arrives, then the link is cut. Each in one direction or in both.
+It cuts links, delays their frames, holds them (freeze), and halves a frame: the first half arrives, then the
+link is cut. Each in one direction or in both.
 
     async with TcpProxy("127.0.0.1", server_port) as proxy:
         ...  # clients connect to proxy.address
         proxy.freeze(Direction.TO_CLIENT)
 
-Bytes are passed on frame by frame (protocol/frame.py), so TLS cannot go through it.
+Bytes are forwarded frame by frame (protocol/frame.py), so TLS does not work.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Final, Self
 from kourou.transport.addresses import join_address
 
 _LENGTH_BYTES: Final = 4
-# Frames that one direction of a link holds; a sender that goes on feels that nobody reads.
+# How many frames one direction of a link holds; then the sender gets backpressure.
 _MAX_HELD: Final = 256
 
 
 class Direction(enum.Flag):
-    """Which way bytes go."""
+    """The direction of bytes."""
 
     TO_SERVER = enum.auto()
     TO_CLIENT = enum.auto()
@@ -34,7 +34,7 @@ class Direction(enum.Flag):
 
 
 class _Way:
-    """One direction: what is done to frames of all links."""
+    """The faults in one direction, for all links."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -43,7 +43,7 @@ class _Way:
         self.halves = 0
 
     def takes_half(self) -> bool:
-        """Whether the next frame is one to halve."""
+        """Whether to halve the next frame."""
         if not self.halves:
             return False
         self.halves -= 1
@@ -51,17 +51,17 @@ class _Way:
 
 
 class _Link:
-    """One client's connection, and ours to the server in its name."""
+    """A client's connection, and the one to the server for it."""
 
     def __init__(self, proxy: TcpProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._proxy = proxy
         self._reader = reader
         self._writers = [writer]
         self.is_dead = False
-        """Frozen for good, whatever becomes of the others."""
+        """Frozen forever, independent of the others."""
 
     async def run(self, host: str, port: int) -> None:
-        """Pass frames on until one side ends."""
+        """Forward frames until one side closes."""
         try:
             far_reader, far_writer = await asyncio.open_connection(host, port)
             self._writers.append(far_writer)
@@ -75,12 +75,12 @@ class _Link:
                 for pump in pumps:
                     pump.cancel()
         except OSError:
-            pass  # the server is not there: the client hears that by the end of its connection
+            pass  # no server: the client's connection is closed
         finally:
             await self._close()
 
     def abort(self) -> None:
-        """Close both sockets; bytes under way are lost."""
+        """Close both sockets; bytes in flight are lost."""
         for writer in self._writers:
             writer.transport.abort()
 
@@ -101,11 +101,11 @@ class _Link:
     async def _hold(
         self, reader: asyncio.StreamReader, held: asyncio.Queue[tuple[float, bytes]], way: _Way
     ) -> None:
-        """Read frames; an empty one is the end."""
+        """Read frames; an empty one marks the end."""
         clock = asyncio.get_running_loop().time
         frame = b" "
         while frame:
-            await self._wait_open(way)  # else a frozen link would take any number of bytes
+            await self._wait_open(way)  # a frozen link must not accept more bytes
             frame = await _read_frame(reader)
             await held.put((clock() + way.delay_ms / 1000, frame))
 
@@ -129,11 +129,11 @@ class _Link:
     async def _wait_open(self, way: _Way) -> None:
         await way.open.wait()
         if self.is_dead:
-            await asyncio.Event().wait()  # until the proxy ends, or cuts us
+            await asyncio.Event().wait()  # until the link is cut
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
-    """The next frame; empty when the peer is gone, and with it the frame that it began."""
+    """The next frame; empty when the peer is gone, even in the middle of a frame."""
     try:
         length = await reader.readexactly(_LENGTH_BYTES)
         return length + await reader.readexactly(int.from_bytes(length))
@@ -150,9 +150,9 @@ class TcpProxy:
         self._links: dict[_Link, asyncio.Task[None]] = {}
         self.ways: dict[Direction, _Way] = {}
         self.connections = 0
-        """How many clients have connected so far."""
+        """The number of connections so far."""
         self.halved = 0
-        """How many frames were halved so far."""
+        """The number of halved frames so far."""
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class TcpProxy:
 
     @property
     def open_links(self) -> int:
-        """How many clients are connected now."""
+        """The number of open connections."""
         return len(self._links)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -187,7 +187,7 @@ class TcpProxy:
 
     def _gone(self, link: _Link) -> None:
         del self._links[link]
-        link.abort()  # one that was cut before its task began has not done so itself
+        link.abort()  # for a link that was cut before its task began
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -200,27 +200,27 @@ class TcpProxy:
             await asyncio.wait(tasks)
 
     def freeze(self, direction: Direction = Direction.BOTH) -> None:
-        """Pass nothing on, not even the end of a connection, until `thaw`."""
+        """Forward nothing, not even the close of a connection, until `thaw`."""
         for way in self._of(direction):
             way.open.clear()
 
     def thaw(self) -> None:
-        """Pass on what was held, and all that comes."""
+        """Forward what was held, and everything after."""
         for way in self._of(Direction.BOTH):
             way.open.set()
 
     def kill_links(self) -> None:
-        """Freeze the links there are for good, as a router does that has forgotten them; new ones work."""
+        """Freeze existing links forever, like a router that lost its state; new ones work."""
         for link in self._links:
             link.is_dead = True
 
     def delay(self, delay_ms: int, direction: Direction = Direction.BOTH) -> None:
-        """Pass on each frame read from now on so much later; 0 ends that."""
+        """Delay each frame that is read from now on; 0 ends the delay."""
         for way in self._of(direction):
             way.delay_ms = delay_ms
 
     def halve(self, direction: Direction, frames: int = 1) -> None:
-        """Pass on half of each of the next frames and cut its link then."""
+        """Forward half of each of the next frames, then cut its link."""
         for way in self._of(direction):
             way.halves += frames
 

@@ -1,10 +1,10 @@
-"""UnsyncedFile: what of one file's content is in the page cache only.
+"""UnsyncedFile: the content of one file that is in the page cache only.
 
-Keeps the pages as they are on disk, from before their first unsynced change, and every change
-since; from these it makes the content that a power loss may leave. Model of the disk: a sector is
-written whole or not at all, each at any time after the change, so writes reorder and tear at
-sectors; the length changes in order, apart from the content. A failed sync leaves pages that the
-system takes for clean though the disk never got them: no later sync writes these.
+Keeps the pages as they are on disk, from before their first unsynced change, and every change since; from
+these it computes the content that a power loss may leave. Model of the disk: a sector is written completely
+or not at all, at any time after the change, so writes are reordered and torn at sectors; length changes
+happen in order, independent of the content. A failed sync leaves pages that the system treats as clean though
+they never reached the disk: no later sync writes these.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Write:
 
     @property
     def end(self) -> int:
-        """Position of the first byte behind it."""
+        """The position after its last byte."""
         return self.position + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Content of a page on disk; changes from `time` on are not in it."""
+    """The content of a page on disk, without changes from `time` on."""
 
     time: int
     content: bytes
@@ -58,11 +58,11 @@ class UnsyncedFile:
 
     @property
     def length(self) -> int:
-        """Length of the file as everybody sees it."""
+        """The current length of the file."""
         return self.lengths[-1][1] if self.lengths else self.durable_length
 
-    def note_write(self, fd: int, time: int, position: int, data: bytes) -> None:
-        """Before `data` is written at `position`."""
+    def record_write(self, fd: int, time: int, position: int, data: bytes) -> None:
+        """Called before `data` is written at `position`."""
         if not data:
             return
         write = Write(time, position, data)
@@ -71,15 +71,15 @@ class UnsyncedFile:
         if write.end > self.length:
             self.lengths.append((time, write.end))
 
-    def note_length(self, fd: int, time: int, length: int, data_end: int) -> None:
-        """Before the length is set; data that are cut off end at `data_end`."""
+    def record_length(self, fd: int, time: int, length: int, data_end: int) -> None:
+        """Called before the length is set; truncated data ends at `data_end`."""
         if length < self.length:
             self._keep_pages(fd, time, length, data_end)
         if length != self.length:
             self.lengths.append((time, length))
 
     def synced(self) -> None:
-        """After a sync that succeeded."""
+        """Called after a successful sync."""
         for page in self.dirty:
             self.pages.pop(page, None)
         self.dirty.clear()
@@ -89,7 +89,7 @@ class UnsyncedFile:
             self.writes.clear()
 
     def sync_failed(self) -> None:
-        """After a sync that failed: what was dirty counts as clean, and is not on disk."""
+        """Called after a failed sync: dirty pages count as clean, but are not on disk."""
         self.dirty.clear()
 
     def lose_power(self, fd: int, survive: Survival, sector_bytes: int) -> None:
@@ -138,7 +138,7 @@ class UnsyncedFile:
 def _sector_after(
     old: bytes, start: int, writes: list[Write], cuts: list[tuple[int, int]], survive: Survival
 ) -> bytes:
-    """A sector of which some writes reached the disk, and of the cuts all that are given."""
+    """A sector after some of the writes, and all of the given truncations."""
     end = start + len(old)
     touching = [write for write in writes if write.position < end and write.end > start]
     surviving = touching[: survive([write.time for write in touching])] if touching else []
@@ -150,7 +150,7 @@ def _sector_after(
 
 
 def _in_order(writes: list[Write], cuts: list[tuple[int, int]], end: int) -> Iterator[tuple[int, bytes]]:
-    """Writes, and cuts as writes of zeros, by time."""
+    """Writes, and truncations as writes of zeros, by time."""
     changes = [(write.time, write.position, write.data) for write in writes]
     changes += [(time, length, bytes(end - length)) for time, length in cuts if length < end]
     for _, position, data in sorted(changes, key=lambda change: change[0]):

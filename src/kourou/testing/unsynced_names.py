@@ -1,8 +1,8 @@
-"""UnsyncedNames: names made, given and removed in folders that were not synced since.
+"""UnsyncedNames: names created, changed and removed in folders that were not synced since.
 
-A power loss keeps or loses each such change by itself, in any order, except where one needs
-another: two changes of one name, or of a name in a folder that is itself new. Each change knows
-how to undo itself on the real folder.
+A power loss keeps or loses each such change independently, in any order, except where one depends on another:
+two changes of one name, or of a name in a folder that is itself new. Each change can be undone on the real
+folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kourou.testing.survival import Survival
 
 @dataclass(slots=True)
 class NameChange:
-    """One change of names; `folders` are those that have to be synced before it is on disk."""
+    """One change of names; it is on disk when all `folders` are synced."""
 
     time: int
     names: tuple[Path, ...]
@@ -27,7 +27,7 @@ class NameChange:
         self.folders = {name.parent for name in self.names}
 
     def needs(self, lost: set[Path]) -> bool:
-        """Whether it cannot have happened when changes of these names did not."""
+        """Whether it depends on changes of these names."""
         return any(
             name == other or other in name.parents or name in other.parents
             for name in self.names
@@ -35,7 +35,7 @@ class NameChange:
         )
 
     def is_inside(self, other: NameChange) -> bool:
-        """Whether it changed names in a folder that `other` made, gave another name or removed."""
+        """Whether it changed names in a folder that `other` created, renamed or removed."""
         return any(folder in name.parents for name in self.names for folder in other.names)
 
 
@@ -47,14 +47,14 @@ class UnsyncedNames:
     def __init__(self) -> None:
         self.changes: list[NameChange] = []
 
-    def note(self, time: int, names: tuple[Path, ...], undo: Callable[[], None]) -> None:
-        """After the change was made."""
+    def record(self, time: int, names: tuple[Path, ...], undo: Callable[[], None]) -> None:
+        """Called after a change."""
         self.changes.append(NameChange(time, names, undo))
 
     def synced(self, folder: Path) -> None:
-        """After the sync of a folder.
+        """Called after the sync of a folder.
 
-        What happened inside a folder that is gone from disk is settled with it: nobody can sync it.
+        Changes inside a folder that is gone from disk are settled with it: it can no longer be synced.
         """
         kept: list[NameChange] = []
         for change in self.changes:

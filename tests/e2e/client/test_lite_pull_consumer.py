@@ -315,7 +315,7 @@ async def test_subscribe_and_assign_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(ClientStateError, match="cannot subscribe"):
         await one.subscribe(TOPIC)
     await other.subscribe(TOPIC)
-    with pytest.raises(ClientStateError, match="shared out"):
+    with pytest.raises(ClientStateError, match="cannot use `assign`"):
         await other.assign([queue])
 
 

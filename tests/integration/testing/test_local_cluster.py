@@ -312,7 +312,7 @@ def test_a_broker_that_is_stopped_refuses_and_comes_again() -> None:
                 mq.start_broker()
             producer.send(Message("Orders", b"three"))
             assert [message.body for message in mq.messages("Orders")] == [b"one", b"three"]
-        with pytest.raises(ClusterStateError, match="there is no broker 1: they count from 0 to 0"):
+        with pytest.raises(ClusterStateError, match="there is no broker 1: indexes are 0 to 0"):
             mq.stop_broker(1)
 
 
@@ -476,7 +476,7 @@ def test_it_is_used_in_order_or_says_what_is_wrong() -> None:
 def test_arguments_are_checked_at_once() -> None:
     with pytest.raises(ConfigError, match="brokers=0: must be from 1 to 26"):
         LocalCluster(0)
-    with pytest.raises(ConfigError, match="broker_name: a LocalCluster sets it itself"):
+    with pytest.raises(ConfigError, match="broker_name: set by LocalCluster itself"):
         LocalCluster(broker_name="mine")
     with pytest.raises(ConfigError, match="listen_port: brokers cannot share it"):
         LocalCluster(2, listen_port=10911)
@@ -533,8 +533,8 @@ def test_a_forked_process_is_told_that_the_cluster_is_not_its_own() -> None:
         with open(reading) as pipe:
             words = pipe.read()
         assert words == (
-            f"{mq.namesrv} this cluster runs in process {os.getpid()}, which was forked: in process {child} "
-            "only its `namesrv` can be used, by clients that are made here"
+            f"{mq.namesrv} this cluster runs in process {os.getpid()}, before a fork: in process {child} "
+            "only its `namesrv` can be used, by clients that are created here"
         )
         send(mq, "Orders", 1)
         assert len(mq.messages("Orders")) == 1

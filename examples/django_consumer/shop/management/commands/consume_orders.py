@@ -21,7 +21,7 @@ class Command(BaseCommand):
     help = "Consume orders until Ctrl-C or SIGTERM"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """How many orders are handled at once, each with a database connection."""
+        """Add the option for the number of concurrent handlers, each with a database connection."""
         parser.add_argument("--concurrency", type=int, default=4)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -30,6 +30,6 @@ class Command(BaseCommand):
         consume(settings.ROCKETMQ_NAMESRV, TOPIC, handler, concurrency=options["concurrency"])
 
     def bill(self, message: MessageExt) -> None:
-        """Handle one order; what it raises has the message come again."""
+        """Handle one order; if it raises, the message is delivered again."""
         _, is_new = Bill.objects.get_or_create(order_id=message.keys[0])
         self.stdout.write(f"{message.keys[0]} {'billed' if is_new else 'was billed before'}")
