@@ -15,9 +15,8 @@ from kourou.broker.delay.delay_offsets import DelayOffsetManager
 from kourou.broker.delay.delayed_delivery import DelayedDelivery
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
-from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
-from kourou.broker.groups.consumers import ConsumerManager
+from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
 from kourou.broker.groups.part import GroupsPart
 from kourou.broker.groups.producers import ProducerManager
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
@@ -35,8 +34,7 @@ from kourou.broker.services import BrokerServices
 from kourou.broker.serving import ServingPart
 from kourou.broker.settings import LiveConfig, store_root
 from kourou.broker.stats.broker_stats import BrokerStatsManager
-from kourou.broker.stats.part import StatsPart
-from kourou.broker.stats.store_stats import StoreStats
+from kourou.broker.stats.part import StatsPart, StoreStats
 from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import FlushService

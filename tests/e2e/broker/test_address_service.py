@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kourou.broker.registration.namesrv_addresses import NamesrvAddresses
+from kourou.broker.registration.out_api import NamesrvAddresses
 from kourou.config import BrokerConfig
 from kourou.errors import ConnectError, ProtocolError
 from kourou.transport.address_service import AddressService

@@ -15,8 +15,7 @@ from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.transactions import end_transaction_processor
 from kourou.broker.transactions.half_messages import half_properties
 from kourou.broker.transactions.transaction_check import TransactionCheck
-from kourou.broker.transactions.transaction_recovery import recover
-from kourou.broker.transactions.transactions import Transactions
+from kourou.broker.transactions.transactions import Transactions, recover
 from kourou.protocol.bodies import ProducerData
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand

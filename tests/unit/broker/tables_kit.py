@@ -17,12 +17,10 @@ from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.groups.client_channel import ClientChannel
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
-from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
-from kourou.broker.groups.consumers import ConsumerManager
-from kourou.broker.groups.lock_processor import lock_processors
+from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
 from kourou.broker.groups.producers import ProducerManager
-from kourou.broker.groups.rebalance_lock import RebalanceLockManager
+from kourou.broker.groups.rebalance_lock import RebalanceLockManager, lock_processors
 from kourou.broker.part import processors_of
 from kourou.broker.settings import LiveConfig
 from kourou.broker.stats.broker_stats import BrokerStatsManager

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.groups.consumer_group import SubscriptionKey
 from kourou.broker.groups.group_problems import client_id_conflict, subscription_conflict
-from kourou.broker.groups.subscription_key import SubscriptionKey
 from kourou.broker.pull.message_filter import check_subscription
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (

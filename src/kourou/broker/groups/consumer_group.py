@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kourou.broker.groups.client_channel import ClientChannel
-from kourou.broker.groups.subscription_key import SubscriptionKey
 from kourou.protocol.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -23,6 +23,30 @@ from kourou.protocol.bodies import (
 from kourou.transport.connection import Connection
 
 _log = logging.getLogger(__name__)
+
+
+class SubscriptionKey(NamedTuple):
+    """A member's model, and topic, type and expression of each of its subscriptions."""
+
+    message_model: MessageModel | None
+    subscriptions: frozenset[tuple[str, str, str]]
+
+    @classmethod
+    def of(cls, data: ConsumerData) -> SubscriptionKey:
+        """What a heartbeat says of one group."""
+        return cls(
+            data.message_model,
+            frozenset(
+                (each.topic, each.expression_type, _expression(each)) for each in data.subscription_data_set
+            ),
+        )
+
+
+def _expression(subscription: SubscriptionData) -> str:
+    if subscription.expression_type not in ("", "TAG"):
+        return subscription.sub_string
+    tags = {tag.strip() for tag in subscription.sub_string.split("||")}
+    return " || ".join(sorted(tags - {""})) or "*"
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,7 @@ Not here: what is done about it (consumers.py logs, client_manage_processor.py m
 from __future__ import annotations
 
 from kourou.broker.groups.client_channel import ClientChannel
-from kourou.broker.groups.consumer_group import ConsumerGroupInfo
-from kourou.broker.groups.subscription_key import SubscriptionKey
+from kourou.broker.groups.consumer_group import ConsumerGroupInfo, SubscriptionKey
 
 
 def find_problems(info: ConsumerGroupInfo) -> list[str]:

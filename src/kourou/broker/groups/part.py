@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kourou.broker.groups.consumer_ids_notifier import ConsumerIdsNotifier
-from kourou.broker.groups.consumers import ConsumerManager
-from kourou.broker.groups.lock_processor import lock_processors
+from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
 from kourou.broker.groups.producers import ProducerManager
-from kourou.broker.groups.rebalance_lock import RebalanceLockManager
+from kourou.broker.groups.rebalance_lock import RebalanceLockManager, lock_processors
 from kourou.broker.part import BrokerPart, Handler, every, processors_of
 from kourou.broker.settings import LiveConfig
 from kourou.transport.cycles import Cycles

@@ -1,7 +1,8 @@
 """RebalanceLockManager: which client of a group has a queue for itself, for orderly consumption.
 
 A lock is free again when its owner has not renewed it for a minute; it outlives the connection, for
-the owner may still be at work on the queue. Not here: who asks (lock_processor.py).
+the owner may still be at work on the queue. Orderly consumers request locks in batches (41) and release them
+(42). There is no `lockInStrictMode`, in which a master consults its slaves.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.bodies import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
+    decode_body,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode
+from kourou.transport.request import Processor, Request
 
 _log = logging.getLogger(__name__)
 
@@ -87,3 +97,21 @@ class RebalanceLockManager:
             )
         locks[mq] = _Lock(client_id, now_ms)
         return True
+
+
+def lock_processors(locks: RebalanceLockManager) -> dict[int, Processor]:
+    """Request code to function."""
+
+    def lock_batch(request: Request) -> None:
+        """41: the queues that the client has now; those it does not get are missing in the answer."""
+        asked = decode_body(request.body, LockBatchRequestBody)
+        locked = locks.try_lock_batch(asked.consumer_group, asked.mq_set, asked.client_id)
+        request.reply(body=encode_body(LockBatchResponseBody(sorted(locked))))
+
+    def unlock_batch(request: Request) -> None:
+        """42: the client does not need these queues any more."""
+        asked = decode_body(request.body, UnlockBatchRequestBody)
+        locks.unlock_batch(asked.consumer_group, asked.mq_set, asked.client_id)
+        request.reply()
+
+    return {RequestCode.LOCK_BATCH_MQ: lock_batch, RequestCode.UNLOCK_BATCH_MQ: unlock_batch}

@@ -1,21 +1,71 @@
 """What a subscription lets through: tags, by the ConsumeQueue alone, or SQL92, by the properties.
 
-Not here: how tags become codes (tag_filter.py), how a record's properties are read (record_matcher.py),
-whose subscription counts for a pull (pull_targets.py).
+Tags are compared by their codes in the ConsumeQueue. Codes are hashes: the client compares what they let
+through once more by text, and the codes are made here from the text, because not every client sends right
+ones. The text is a peer's: beyond MAX_EXPRESSION_CHARS it is rejected, and of the longer ones few are cached.
+Not here: how a record's properties are read (record_matcher.py), whose subscription counts for a pull
+(pull_targets.py).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
 
 from kourou.broker.groups.consumers import ConsumerManager
-from kourou.broker.pull.tag_filter import SQL92, TAG, TagCodes, subscription_codes
-from kourou.errors import FilterSyntaxError, RequestError
+from kourou.errors import FilterSyntaxError, ProtocolError, RequestError
 from kourou.protocol.bodies import SubscriptionData
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.filter import FilterProgram, compile_filter
 from kourou.protocol.layout import Buffer
 from kourou.protocol.properties import MessageConst, PropertyFinder
+from kourou.protocol.tags import parse_tag_expression, tags_code
+
+TagCodes = frozenset[int] | None
+"""None: every message is wanted."""
+
+TAG = "TAG"
+SQL92 = "SQL92"
+
+
+MAX_EXPRESSION_CHARS: Final = 16 * 1024
+"""Five hundred tags of thirty letters. To hash so much takes some milliseconds, in which nobody is served."""
+
+_SHORT_CHARS: Final = 256
+
+
+def tag_codes(expression: str | None) -> TagCodes:
+    """The codes of `TagA || TagB`; None when every message is wanted. ProtocolError: no tag in there."""
+    tags = parse_tag_expression(expression)
+    return frozenset(map(tags_code, tags)) if tags else None
+
+
+# Pulls ask, where what they get is not remembered (pull_targets.py). The set of a text with many tags takes
+# 40 times its room: at worst 10 MB, and 16 MB.
+_short_tag_codes: Final = lru_cache(maxsize=1024)(tag_codes)
+_long_tag_codes: Final = lru_cache(maxsize=32)(tag_codes)
+
+
+def subscription_codes(expression: str | None, expression_type: str | None) -> TagCodes:
+    """The same for what a client sent, whose mistakes are answered."""
+    if expression_type not in (None, "", TAG):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {expression_type}",
+        )
+    size = 0 if expression is None else len(expression)
+    if size > MAX_EXPRESSION_CHARS:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            "parse the consumer's subscription failed: "
+            f"the tag expression has {size} characters; write {MAX_EXPRESSION_CHARS} at most",
+        )
+    try:
+        return _short_tag_codes(expression) if size <= _SHORT_CHARS else _long_tag_codes(expression)
+    except ProtocolError as error:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+        ) from error
 
 
 class PropertyFilter(Protocol):

@@ -18,11 +18,11 @@ from kourou.broker.pull.message_filter import (
     MessageFilter,
     PropertyFilter,
     RetryFilter,
+    TagCodes,
     class_filter_refused,
     is_tag_type,
     subscription_filter,
 )
-from kourou.broker.pull.tag_filter import TagCodes
 from kourou.errors import RequestError
 from kourou.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig

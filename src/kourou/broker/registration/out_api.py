@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kourou.broker.registration.namesrv_addresses import NamesrvAddresses
 from kourou.config.broker import BrokerConfig
-from kourou.errors import KourouError, ResponseError
+from kourou.config.checks import split_addresses
+from kourou.errors import KourouError, ProtocolError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
     DataVersion,
     KVTable,
@@ -33,16 +33,61 @@ from kourou.protocol.headers import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
+from kourou.transport.address_service import AddressService
 from kourou.transport.client import RemotingClient
 
 _log = logging.getLogger(__name__)
-
 # A stop must not wait long for a name server that is gone; it misses us soon by itself.
 UNREGISTER_TIMEOUT_MS: Final = 1_000
 QUERY_TIMEOUT_MS: Final = 3_000
 # How long a registration waits for the answers of all: a name server that hangs must not keep a
 # broker from starting, nor the next change from the others.
 PATIENCE_MS: Final = 1_000
+
+
+def address_service(config: BrokerConfig) -> AddressService | None:
+    """The service that is to be asked: one is configured, and `namesrvAddr` is not."""
+    if config.namesrv_addr or not config.rmq_address_server_domain:
+        return None
+    return AddressService(config.rmq_address_server_domain, config.rmq_address_server_sub_group)
+
+
+class NamesrvAddresses:
+    """The name servers as they are known now. `on_change` hears which came and which went."""
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], on_change: Callable[[list[str], list[str]], None]
+    ) -> None:
+        self._config = config
+        self._on_change = on_change
+        self._current: tuple[str, ...] = ()
+
+    @property
+    def current(self) -> tuple[str, ...]:
+        """The addresses, in the order they were given."""
+        return self._current
+
+    def update(self, new: Iterable[str]) -> None:
+        """Use these from now on."""
+        before, self._current = self._current, tuple(dict.fromkeys(new))
+        added = [address for address in self._current if address not in before]
+        removed = [address for address in before if address not in self._current]
+        if added or removed:
+            _log.info("name servers: %s", ";".join(self._current) or "none")
+            self._on_change(added, removed)
+
+    async def refresh(self) -> None:
+        """Take the list from the configuration, or ask the address service. If that fails, the
+        list stays as it is."""
+        config = self._config()
+        service = address_service(config)
+        if service is None:
+            self.update(split_addresses(config.namesrv_addr or ""))
+            return
+        try:
+            self.update(await service.fetch())
+        except (RemotingError, ProtocolError) as error:
+            _log.warning("keeping the known name servers: %s", error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""RetentionService: lets a broker's old files go, and knows who has not read them yet.
+"""RetentionService: deletes a broker's old files, and knows which groups have not read them yet.
 
 Under disk pressure only what every live group has read may go before its age. A group is alive
 while it has members, and for `unreadGroupReservedTime` after its offsets moved for the last time.
@@ -8,21 +8,78 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.settings import retention_config
-from kourou.broker.storage.unread_search import UnreadSearch
-from kourou.broker.storage.waiting_messages import waiting_phy_offset
 from kourou.errors import StorageError
+from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
+from kourou.store.message_store import MessageStore
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.retention import Retention, RetentionRound
 from kourou.store.steps import Steps
 
 if TYPE_CHECKING:
+    from kourou.broker.delay.timer_messages import TimerMessages
     from kourou.broker.services import BrokerServices
 
 _log = logging.getLogger(__name__)
-
 _LOOK_AT_OFFSETS_S: Final = 60.0
+
+
+def waiting_phy_offset(services: BrokerServices) -> int | None:
+    """Where the oldest record begins that waits for its time, of delay levels and timers; or None."""
+    queues = services.store.queues
+    found = []
+    for queue_id in queues.queue_ids(RMQ_SYS_SCHEDULE_TOPIC):
+        queue = queues.get(RMQ_SYS_SCHEDULE_TOPIC, queue_id)
+        next_offset = services.delay_offsets.table.get(queue_id + 1, 0)
+        unit = queue.unit(max(next_offset, queue.min_queue_offset))
+        if unit is not None and unit.is_message:
+            found.append(unit.phy_offset)
+    if services.timers is not None:
+        found += _waiting_timers(services, services.timers)
+    return min(found, default=None)
+
+
+def _waiting_timers(services: BrokerServices, timers: TimerMessages) -> Iterator[int]:
+    """The oldest one on the wheel, and the next one to be entered: all of them, while it is rebuilt."""
+    on_wheel = timers.oldest_phy_offset()
+    if on_wheel is not None:
+        yield on_wheel
+    queue = services.store.queues.find(TIMER_TOPIC, 0)
+    unit = None if queue is None else queue.unit(max(timers.queue_offset, queue.min_queue_offset))
+    if unit is not None and unit.is_message:
+        yield unit.phy_offset
+
+
+class UnreadSearch:
+    """Where the messages at these queue_offsets, by topic and queue_id, lie; the lowest is `phy_offset`.
+    That is the end of the log where all are read."""
+
+    def __init__(self, store: MessageStore, next_offsets: Mapping[tuple[str, int], int]) -> None:
+        self.phy_offset = store.log.max_phy_offset
+        self._in_files: list[tuple[ConsumeQueue, int]] = []
+        for (topic, queue_id), queue_offset in next_offsets.items():
+            queue = store.queues.find(topic, queue_id)
+            if queue is not None:
+                self._look_now_or_later(queue, max(queue_offset, queue.min_queue_offset))
+
+    def _look_now_or_later(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        if queue_offset < queue.flushed_queue_offset:
+            self._in_files.append((queue, queue_offset))
+        else:
+            self._look(queue, queue_offset)
+
+    def run(self) -> None:
+        """Look at what is in the files; no queue may be deleted meanwhile."""
+        for queue, queue_offset in self._in_files:
+            self._look(queue, queue_offset)
+
+    def _look(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        unit = queue.unit(queue_offset)
+        if unit is not None and unit.is_message:
+            self.phy_offset = min(self.phy_offset, unit.phy_offset)
 
 
 class GroupActivity:

@@ -1,8 +1,8 @@
 """TopicConfigManager: the topics of a broker, kept in `topics.json`.
 
 A topic's configuration is never changed in place: a new one takes its place in the table, so that
-whoever holds the old one keeps what it was. Every change has a new DataVersion and is told to
-`on_change`, which registers it at the name servers.
+decisions can be compared by identity. Every change has a new DataVersion and goes to `on_change`, which
+registers it with the name servers. At its start a broker creates the system topics that its table lacks.
 Not here: the queues of a topic (store), who may ask for a change (topic_processor.py).
 """
 
@@ -18,14 +18,23 @@ from kourou.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes, par
 from kourou.broker.tables.change_description import describe_change, describe_fields
 from kourou.broker.tables.config_table import ConfigTable
 from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS, check_topic_name
-from kourou.broker.tables.system_topics import default_topic_config, system_topic_configs
 from kourou.errors import RequestError
 from kourou.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from kourou.protocol.codes import PermName, ResponseCode
 from kourou.protocol.names import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
+    REVIVE_LOG_TOPIC_PREFIX,
+    RMQ_SYS_BENCHMARK_TOPIC,
+    RMQ_SYS_OFFSET_MOVED_EVENT,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_SELF_TEST_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    RMQ_SYS_TRANS_OP_HALF_TOPIC,
+    SYNC_BROKER_MEMBER_GROUP_PREFIX,
     SYSTEM_TOPICS,
+    TIMER_TOPIC,
     is_system_topic,
+    reply_topic,
 )
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import TopicConfigTable, load_table
@@ -33,10 +42,52 @@ from kourou.store.config_tables import TopicConfigTable, load_table
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
 
-_log = logging.getLogger(__name__)
-
 _INHERIT: Final = int(PermName.INHERIT)
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
+_BENCHMARK_QUEUES: Final = 1024
+_CLUSTER_QUEUES: Final = 16
+# One for each delay level of Apache's default list.
+_SCHEDULE_QUEUES: Final = 18
+
+_log = logging.getLogger(__name__)
+
+
+def default_topic_config(config: BrokerConfig) -> TopicConfig:
+    """TBW102, which topics made by a send inherit from."""
+    return _topic(AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, perm=_INHERIT | _READ_WRITE)
+
+
+def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
+    """All of them, for a broker that is configured so."""
+    cluster, broker = config.broker_cluster_name, config.broker_name
+    topics = [
+        _topic(RMQ_SYS_SELF_TEST_TOPIC, 1),
+        _topic(RMQ_SYS_BENCHMARK_TOPIC, _BENCHMARK_QUEUES),
+        _topic(cluster, _CLUSTER_QUEUES, perm=_inherited(config.cluster_topic_enable)),
+        _topic(broker, 1, perm=_inherited(config.broker_topic_enable)),
+        _topic(RMQ_SYS_OFFSET_MOVED_EVENT, 1),
+        _topic(RMQ_SYS_SCHEDULE_TOPIC, _SCHEDULE_QUEUES),
+        _topic(reply_topic(cluster), 1),
+        _topic(REVIVE_LOG_TOPIC_PREFIX + cluster, config.revive_queue_num),
+        _topic(SYNC_BROKER_MEMBER_GROUP_PREFIX + broker, 1, perm=_INHERIT),
+        _topic(RMQ_SYS_TRANS_HALF_TOPIC, 1),
+        _topic(RMQ_SYS_TRANS_OP_HALF_TOPIC, 1),
+    ]
+    if config.auto_create_topic_enable:
+        topics.append(default_topic_config(config))
+    if config.trace_topic_enable:
+        topics.append(_topic(config.msg_trace_topic_name, 1))
+    if config.timer_wheel_enable:
+        topics.append(_topic(TIMER_TOPIC, 1))
+    return topics
+
+
+def _inherited(is_enabled: bool) -> int:
+    return _INHERIT | _READ_WRITE if is_enabled else _INHERIT
+
+
+def _topic(name: str, queue_nums: int, *, perm: int = _READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
 
 
 class TopicConfigManager(ConfigTable):

@@ -6,7 +6,7 @@
     given up  TRANS_CHECK_MAX_TIME_TOPIC/0, a half that nobody would end
 
 A copy and one given up carry the queue_offset of the half that they replace, so that a log which
-ends with one of them tells what is missing (transaction_recovery.py). Clients do not see that mark.
+ends with one of them tells what is missing (transactions.py). Clients do not see that mark.
 Not here: who puts what when (transactions.py).
 """
 

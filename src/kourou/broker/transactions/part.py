@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from kourou.broker.part import BrokerPart
 from kourou.broker.transactions import end_transaction_processor
 from kourou.broker.transactions.transaction_check import TransactionCheck
-from kourou.broker.transactions.transaction_recovery import recover
-from kourou.broker.transactions.transactions import Transactions
+from kourou.broker.transactions.transactions import Transactions, recover
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
 

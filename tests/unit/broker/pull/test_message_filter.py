@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kourou.broker.groups.consumers import ConsumerManager
-from kourou.broker.pull import tag_filter
+from kourou.broker.pull import message_filter
 from kourou.broker.pull.message_filter import (
     MessageFilter,
     PropertyFilter,
@@ -85,13 +85,13 @@ async def test_messages_consumed_again_are_filtered_by_their_own_topic() -> None
 
 def test_a_tag_expression_has_a_bound_and_few_long_ones_are_kept() -> None:
     """One of 2 MB once stopped everybody for seconds, and 4,096 of them were kept."""
-    longest = "a" * tag_filter.MAX_EXPRESSION_CHARS
+    longest = "a" * message_filter.MAX_EXPRESSION_CHARS
     assert subscription_filter(longest, "TAG", property_filter=True).codes == frozenset({tags_code(longest)})
     error = refused(longest + "a", "TAG")
     assert error.response_code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert "has 16385 characters; write 16384 at most" in error.remark
-    short_before = tag_filter._short_tag_codes.cache_info().currsize
+    short_before = message_filter._short_tag_codes.cache_info().currsize
     for number in range(100):
         subscription_filter(f"{number} || " + "b" * 300, "TAG", property_filter=True)
-    assert tag_filter._short_tag_codes.cache_info().currsize == short_before
-    assert tag_filter._long_tag_codes.cache_info().currsize <= 32
+    assert message_filter._short_tag_codes.cache_info().currsize == short_before
+    assert message_filter._long_tag_codes.cache_info().currsize <= 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.broker.stats.put_latency import PutLatency
+from kourou.broker.stats.broker_stats import PutLatency
 
 NOTHING = (
     "[<=0ms]:0 [0~10ms]:0 [10~50ms]:0 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 [500ms~1s]:0 "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.tables.orphan_queues import adopt_orphans
+from kourou.broker.tables.part import adopt_orphans
 from tests.unit.broker.tables_kit import Tables
 from tests.unit.store.message_stores import StoreKit, put
 

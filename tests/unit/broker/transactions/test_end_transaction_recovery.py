@@ -12,8 +12,7 @@ from kourou.broker.send.inner_message import put_now
 from kourou.broker.services import BrokerServices
 from kourou.broker.transactions.half_message_states import OPEN
 from kourou.broker.transactions.half_messages import committed
-from kourou.broker.transactions.transaction_recovery import recover
-from kourou.broker.transactions.transactions import Transactions
+from kourou.broker.transactions.transactions import Transactions, recover
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.store.disk.files import Files

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from kourou.broker.send.binary_send_answer import BinarySendAnswer
+from kourou.broker.send.send_answer import BinarySendAnswer
 from kourou.protocol.codes import SerializeType
 from kourou.protocol.command import encode_response
 from kourou.protocol.ext_fields import ext_fields_of
