@@ -27,7 +27,7 @@ KERNEL = "src/kourou/store/_kernel.c"
 HEADER = "src/kourou/store/_layout.h"
 CYCLE = "src/kourou/broker/storage/commit_cycle.py"
 APPENDER = "src/kourou/store/log/log_appender.py"
-READER = "src/kourou/store/log/get_message.py"
+READER = "src/kourou/store/read/get_message.py"
 FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
 
 _KERNEL_TESTS = "tests/integration/kernel"
@@ -41,7 +41,7 @@ CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
 PUTS = tuple(
     f"tests/unit/store/log/test_{name}.py" for name in ("log_appender", "put_batch", "put_many_records")
 )
-READS = ("tests/unit/store/log/test_get_message.py",)
+READS = ("tests/unit/store/read/test_get_message.py",)
 # The kernel did not compile, or a module could not be imported.
 _NOT_TESTED = ("subprocess.CalledProcessError", "error during collection", "no tests ran")
 

@@ -26,8 +26,8 @@ from benchmarks._store_load import (
     work_folder,
 )
 from kourou.protocol.layout import Buffer
-from kourou.store.log.get_message import GetMessageStatus
 from kourou.store.message_store import MessageStore
+from kourou.store.read.get_message import GetMessageStatus
 from kourou.store.settings import MessageStoreConfig
 
 BODY_BYTES = 1024

@@ -17,9 +17,9 @@ from pathlib import Path
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_record
 from kourou.protocol.record_fields import record_positions
-from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
+from kourou.store.read.get_message_result import GetMessageStatus
 from tests.crash.stored_log import log_start, stored_records
 
 _NOT_LISTED = (4, 12)  # prepared and rolled back transactions have no place in a queue

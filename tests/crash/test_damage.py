@@ -19,8 +19,8 @@ from kourou.store.check.check import CheckReport, check_store
 from kourou.store.check.invariants import Invariant
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
-from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
+from kourou.store.read.get_message_result import GetMessageStatus
 from kourou.testing.faulty_files import FaultyFiles
 from tests.crash.ledger import read_queue
 from tests.crash.stored_log import log_paths, stored_records

@@ -22,8 +22,8 @@ from kourou.protocol.tags import tags_code
 from kourou.store.check.check import check_store
 from kourou.store.disk.files import Files, OpenFile
 from kourou.store.kernel import Kernel
-from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
+from kourou.store.read.get_message_result import GetMessageStatus
 from kourou.store.settings import MessageStoreConfig
 from kourou.store.steps import run_steps
 from tests.crash.stored_log import log_paths, stored_records

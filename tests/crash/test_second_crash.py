@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from kourou.store.disk.files import Files
-from kourou.store.log.log_walk import LogWalk, WalkStep
 from kourou.store.message_store import MessageStore
 from kourou.store.recovery import recovery
 from kourou.store.recovery.checkpoint import StoreCheckpoint
+from kourou.store.recovery.log_walk import LogWalk, WalkStep
 from kourou.store.settings import FlushDiskType
 from kourou.testing.crash_writer import crash_config, now_ms
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash

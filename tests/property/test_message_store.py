@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kourou.protocol.batch import BatchEntry
 from kourou.protocol.record import decode_records
 from kourou.store.disk.files import DiskUsage
-from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.queue_time_search import BoundaryType
+from kourou.store.read.get_message_result import GetMessageStatus
 from kourou.store.retention import Retention, RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 from kourou.store.steps import no_steps

@@ -15,7 +15,7 @@ from kourou.config.host import memory_bytes
 from kourou.errors import ConfigError
 from kourou.protocol.message_id import encode_host
 from kourou.store.delay_levels import parse_delay_levels
-from kourou.store.log.transfer_limits import TransferLimits
+from kourou.store.read.transfer_limits import TransferLimits
 from kourou.store.retention import RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 

@@ -24,24 +24,24 @@ from kourou.store.disk.store_lock import StoreLock
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.index.index_links import keep_linked
 from kourou.store.index.index_service import IndexService
-from kourou.store.index.index_verifier import IndexVerifier
 from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import index_keys, stored_tags_code
-from kourou.store.log.get_message import MessageReader, RecordFilter, TagsFilter
-from kourou.store.log.get_message_result import GetMessageResult
 from kourou.store.log.log_appender import LogAppender
 from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
 from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log.log_watch import LogWatch
-from kourou.store.log.message_lookup import MessageLookup
 from kourou.store.log.put_batch import PutBatch, PutFailedError
 from kourou.store.log.put_status import PutStatus
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.consume_queues import ConsumeQueues
-from kourou.store.queue.queue_verifier import QueueVerifier
+from kourou.store.read.get_message import MessageReader, RecordFilter, TagsFilter
+from kourou.store.read.get_message_result import GetMessageResult
+from kourou.store.read.message_lookup import MessageLookup
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.recovery.corrupt_ranges import KnownDamages
+from kourou.store.recovery.index_verifier import IndexVerifier
+from kourou.store.recovery.queue_verifier import QueueVerifier
 from kourou.store.recovery.recovery import Recovery, RecoveryReport
 from kourou.store.recovery.recovery_start import RecoveryStart, check_log_reaches
 from kourou.store.settings import FlushDiskType, MessageStoreConfig

@@ -28,9 +28,9 @@ from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand, decode_command
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers.pull import PullMessageResponseHeader
-from kourou.store.log.get_message_result import GetMessageResult
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.queue_files import QueueFiles
+from kourou.store.read.get_message_result import GetMessageResult
 from tests.e2e.broker.broker_kit import (
     COMMIT_OFFSET,
     SUBSCRIPTION,

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kourou.store.kernel import Kernel
-from kourou.store.log.get_message import MessageReader
-from kourou.store.log.get_message_result import GetMessageResult
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.cq_unit import UNIT
+from kourou.store.read.get_message import MessageReader
+from kourou.store.read.get_message_result import GetMessageResult
 from tests.unit.store.message_stores import StoreKit, body_for, put
 
 QUEUES = 3

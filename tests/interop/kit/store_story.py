@@ -20,9 +20,9 @@ from kourou.protocol.record import decode_records
 from kourou.store.check.check import CheckReport, check_store
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.disk.files import Files
-from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.queue_time_search import search_queue_offset
+from kourou.store.read.get_message_result import GetMessageStatus
 from kourou.store.settings import MessageStoreConfig
 from tests.interop.kit import apache, wire
 from tests.interop.kit.cluster import wait_until

@@ -11,9 +11,9 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.pull.record_matcher import RecordMatcher
-from kourou.store.log.get_message_result import GetMessageResult, GetMessageStatus
-from kourou.store.log.transfer_limits import TransferLimits
 from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.read.transfer_limits import TransferLimits
 
 if TYPE_CHECKING:
     from kourou.broker.pull.long_polling import Pull

@@ -9,7 +9,7 @@ from kourou.broker.admission import PullForbiddenError
 from kourou.protocol.codes import CommandFlag, ResponseCode, SerializeType
 from kourou.protocol.headers.pull import PullMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
-from kourou.store.log.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.transport.request import Request
 
 _PREFIX: Final = Struct(">II")

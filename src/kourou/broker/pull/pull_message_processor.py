@@ -34,9 +34,9 @@ from kourou.broker.settings import transfer_limits
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.store.log.get_message_result import GetMessageResult, GetMessageStatus
-from kourou.store.log.transfer_limits import TransferLimits
 from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.read.transfer_limits import TransferLimits
 from kourou.transport.dispatcher import answer_failure
 from kourou.transport.request import Processor, Request
 

@@ -16,9 +16,9 @@ from kourou.protocol.layout import MESSAGE_MAGIC_CODES, RECORD, Buffer
 from kourou.protocol.record_fields import record_mark, record_phy_offset, record_store_timestamp
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.log_file import LogFile
-from kourou.store.log.message_lookup import decode_sound_record
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT, CqUnit
+from kourou.store.read.message_lookup import decode_sound_record
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Request
 

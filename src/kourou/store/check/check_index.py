@@ -19,9 +19,9 @@ from kourou.protocol.record_spans import Bools, Int64s
 from kourou.store.check.check_context import CheckContext
 from kourou.store.check.check_window import KeyRows
 from kourou.store.check.index_gaps import IndexGaps
+from kourou.store.check.index_view import EntryRows, IndexView, Report
 from kourou.store.check.invariants import Invariant
 from kourou.store.index.index_entry import HEADER_BYTES, MAX_TIME_DIFF, IndexHeader, IndexLayout
-from kourou.store.index.index_view import EntryRows, IndexView, Report
 from kourou.store.store_layout import index_layout
 from kourou.wording import counted
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from kourou.protocol.record_spans import Bools, Int64s
 from kourou.store.check.check_context import CheckContext
 from kourou.store.check.check_window import KeyRows
+from kourou.store.check.index_view import IndexView
 from kourou.store.check.invariants import Invariant
-from kourou.store.index.index_view import IndexView
 from kourou.wording import counted
 
 

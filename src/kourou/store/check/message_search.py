@@ -13,9 +13,9 @@ from typing import Final, Self
 from kourou.errors import ProtocolError, StoreFormatError
 from kourou.protocol.message import MessageExt
 from kourou.protocol.message_id import parse_offset_msg_id
+from kourou.store.check.index_view import IndexView
 from kourou.store.disk.files import Files
 from kourou.store.index.index_hash import key_hash
-from kourou.store.index.index_view import IndexView
 from kourou.store.log.log_reader import LogReader
 from kourou.store.queue.queue_view import QueueView
 from kourou.store.store_layout import StoreLayout, find_layout, index_layout

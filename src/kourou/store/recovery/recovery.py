@@ -26,7 +26,6 @@ from kourou.store.index.index_service import IndexService
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import DispatchRequest
 from kourou.store.log.log_scanner import BadRecord, LogScanner
-from kourou.store.log.log_walk import LogWalk
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.store.queue.cq_unit import BLANK_UNIT, UNIT_BYTES
@@ -34,6 +33,7 @@ from kourou.store.queue.queue_recovery import QueueState
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 from kourou.store.recovery.corrupt_ranges import Damage, KnownDamages
+from kourou.store.recovery.log_walk import LogWalk
 from kourou.store.recovery.recovery_start import RecoveryStart
 
 _log = logging.getLogger(__name__)

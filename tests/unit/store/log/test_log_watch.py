@@ -13,10 +13,10 @@ import pytest
 from kourou.errors import DamageError, StorageError, StoreFencedError, StoreLockedError
 from kourou.store.disk.files import Files
 from kourou.store.disk.store_lock import StoreLock
-from kourou.store.log.get_message_result import GetMessageStatus
 from kourou.store.log.log_snapshot import LogSnapshot
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.message_store import MessageStore
+from kourou.store.read.get_message_result import GetMessageStatus
 from kourou.store.retention import Retention, RetentionConfig
 from kourou.store.settings import FlushDiskType
 from kourou.store.steps import no_steps, run_steps

@@ -160,7 +160,7 @@ def test_damage_is_remembered_by_a_recovery_that_begins_behind_it(
     tear(kit, 0)
     (kit.root / "checkpoint").write_bytes(rewound(kit.root / "checkpoint"))
     monkeypatch.setattr("kourou.store.recovery.recovery._PROGRESS_BYTES", LOG_FILE_BYTES)
-    monkeypatch.setattr("kourou.store.log.log_walk._PIECE_BYTES", LOG_FILE_BYTES)
+    monkeypatch.setattr("kourou.store.recovery.log_walk._PIECE_BYTES", LOG_FILE_BYTES)
     keep = Recovery._keep
     kept: list[int] = []
 

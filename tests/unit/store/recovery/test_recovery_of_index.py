@@ -79,7 +79,7 @@ def test_a_second_crash_while_the_index_is_built_changes_nothing_of_that(
     kit: StoreKit, closed: Path, crash_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kourou.store.recovery.recovery._PROGRESS_BYTES", LOG_FILE_BYTES // 2)
-    monkeypatch.setattr("kourou.store.log.log_walk._PIECE_BYTES", 1024)
+    monkeypatch.setattr("kourou.store.recovery.log_walk._PIECE_BYTES", 1024)
     shutil.rmtree(closed / "index")
     faulty(kit).crash_at(crash_at)
     with pytest.raises(SimulatedCrash):

@@ -20,11 +20,11 @@ import numpy as np
 from kourou.protocol.layout import Buffer
 from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
-from kourou.store.log.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.store.log.log_regions import REGION_BYTES, LogWindow
-from kourou.store.log.transfer_limits import MAX_MESSAGES, Room, TransferLimits, smaller_room
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import BLANK_SIZE, MANY, UNIT, UNIT_BYTES, unit_arrays, unit_columns
+from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.read.transfer_limits import MAX_MESSAGES, Room, TransferLimits, smaller_room
 
 TagsFilter = Callable[[int], bool]
 """Whether a record with this tags code may match; decided from the ConsumeQueue alone."""

@@ -9,10 +9,10 @@ import pytest
 
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.log.log_scanner import LogScanner
-from kourou.store.log.log_walk import LogWalk
 from kourou.store.log.record_columns import RecordColumns
 from kourou.store.message_store import MessageStore
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
+from kourou.store.recovery.log_walk import LogWalk
 from tests.unit.store.message_stores import BORN_HOST, NOW_MS, StoreKit, body_for, entries, put
 
 FILE_BYTES = 64 * 1024
@@ -107,7 +107,7 @@ def test_small_pieces_give_the_same(kit: StoreKit, monkeypatch: pytest.MonkeyPat
     fill(store)
     expected = derived(store)
     store.close()
-    monkeypatch.setattr("kourou.store.log.log_walk._PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("kourou.store.recovery.log_walk._PIECE_BYTES", piece_bytes)
     lose_derived(kit)
     assert derived(kit.open()) == expected
 

@@ -12,11 +12,11 @@ import pytest
 from kourou.protocol.record import decode_record, decode_records
 from kourou.protocol.tags import tags_code
 from kourou.store.disk.files import OpenFile
-from kourou.store.log.get_message_result import GetMessageResult, GetMessageStatus
-from kourou.store.log.transfer_limits import MAX_MESSAGES, TransferLimits
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import MANY, UNIT
+from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
+from kourou.store.read.transfer_limits import MAX_MESSAGES, TransferLimits
 from kourou.store.steps import run_steps
 from tests.unit.store.message_stores import (
     LOG_FILE_BYTES,

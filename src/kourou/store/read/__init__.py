@@ -1,0 +1,1 @@
+"""Reading stored messages: by queue and offset, by key, by id."""
