@@ -10,7 +10,7 @@ import datetime
 import json
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runner import NOT_RUN, OK, ROOT, Counts, Result, available_cores, total_counts
@@ -32,28 +32,38 @@ def _git(*arguments: str) -> str:
 
 
 class Journal:
-    """The results of this commit so far: one line of JSON for each task that ended."""
+    """The results so far: one line of JSON for each task that ended.
 
-    def __init__(self, path: Path) -> None:
+    A result counts if it is of this commit, or of one since `since`. `commits` has the commit of each result.
+    """
+
+    def __init__(self, path: Path, since: str | None = None) -> None:
         self._path = path
         self._commit = commit()
+        self._counted = {self._commit}
+        if since is not None:
+            self._counted |= {line[:12] for line in _git("rev-list", f"{since}^..HEAD").splitlines()}
+        self.commits: dict[str, str] = {}
 
     def add(self, result: Result) -> None:
-        """Note a result."""
+        """Record a result."""
+        self.commits[result.name] = self._commit
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path, "a") as journal:
             journal.write(json.dumps({"commit": self._commit, **dataclasses.asdict(result)}) + "\n")
 
     def passed(self) -> dict[str, Result]:
-        """What passed on this commit; nothing if the tree has changes, since they may differ."""
+        """What passed and counts; nothing if the tree has changes, since they may differ."""
         if not self._path.exists() or self._commit.endswith("+changes"):
             return {}
-        rows = [json.loads(line) for line in self._path.read_text().splitlines()]
-        return {
-            row["name"]: _result(row)
-            for row in rows
-            if row.pop("commit") == self._commit and row["outcome"] == OK
-        }
+        passed: dict[str, Result] = {}
+        for line in self._path.read_text().splitlines():
+            row = json.loads(line)
+            row_commit = row.pop("commit")
+            if row_commit in self._counted and row["outcome"] == OK:
+                passed[row["name"]] = _result(row)
+                self.commits[row["name"]] = row_commit
+        return passed
 
 
 def _result(row: dict[str, object]) -> Result:
@@ -66,12 +76,12 @@ def _result(row: dict[str, object]) -> Result:
     )
 
 
-def write(results: Sequence[Result], wall_s: float) -> Path:
-    """Write the report; returns its path."""
+def write(results: Sequence[Result], wall_s: float, commits: Mapping[str, str]) -> Path:
+    """Write the report; returns its path. `commits` has the commit at which each task ran."""
     total = total_counts(results)
     is_ok = all(result.outcome == OK for result in results)
     suites = [result for result in results if result.counts is not None or result.outcome != OK]
-    rows = [_row(result) for result in suites]
+    rows = [_row(result, commits.get(result.name, "")) for result in suites]
     loops = [f"- {result.name}: {line}" for result in suites for line in result.loops]
     REPORT.write_text(
         "\n".join(
@@ -81,10 +91,11 @@ def write(results: Sequence[Result], wall_s: float) -> Path:
                 f"`make nightly`, {datetime.date.today()}, commit {commit()}, {available_cores()} cores, "
                 f"Python {platform.python_version()}: **{'passed' if is_ok else 'failed'}**, "
                 f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped, "
-                f"{wall_s / 60:.0f} minutes.",
+                f"{sum(result.wall_s for result in results) / 60:.0f} minutes of suites, some of them side "
+                f"by side; the last run took {wall_s / 60:.0f} minutes.",
                 "",
-                "| suite | outcome | time, s | CPU, s | passed | failed | skipped |",
-                "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+                "| suite | commit | outcome | time, s | CPU, s | passed | failed | skipped |",
+                "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
                 *rows,
                 "",
                 *(["## Fault loops", "", *loops, ""] if loops else []),
@@ -94,8 +105,9 @@ def write(results: Sequence[Result], wall_s: float) -> Path:
     return REPORT
 
 
-def _row(result: Result) -> str:
+def _row(result: Result, commit: str) -> str:
     counts = result.counts or Counts()
     outcome = f"{result.outcome}: {result.reason}" if result.reason else result.outcome
     times = "| | |" if result.outcome == NOT_RUN else f"| {result.wall_s:.0f} | {result.cpu_s:.0f} |"
-    return f"| {result.name} | {outcome} {times} {counts.passed} | {counts.failed} | {counts.skipped} |"
+    numbers = f"{counts.passed} | {counts.failed} | {counts.skipped}"
+    return f"| {result.name} | {commit} | {outcome} {times} {numbers} |"

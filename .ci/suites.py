@@ -5,7 +5,8 @@
 
 With names, only these tasks run, and what they need. The output of each task is in build/ci or build/nightly.
 KOUROU_CI_CORES says how many cores to share out (default: the machine's, at least 2).
-An interrupted nightly run goes on where it was, as long as the commit is the same.
+An interrupted nightly run continues where it was, as long as the commit is the same; with --since COMMIT,
+suites that passed at that commit or a later one are not repeated. The report names the commit of each suite.
 """
 
 from __future__ import annotations
@@ -280,6 +281,9 @@ def main() -> int:
     parser.add_argument("which", choices=("ci", "nightly"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these tasks, and what they need")
     parser.add_argument("--list", action="store_true", help="print the names of the tasks")
+    parser.add_argument(
+        "--since", metavar="COMMIT", help="nightly: do not repeat suites that passed at this commit or later"
+    )
     options = parser.parse_args()
     tasks = ci_tasks() if options.which == "ci" else nightly_tasks()
     if options.list:
@@ -290,7 +294,9 @@ def main() -> int:
         parser.error(f"there is no task {', '.join(sorted(unknown))}; --list prints all")
     os.environ["KOUROU_REQUIRE_INTEROP"] = "1"
     chosen = needed(tasks, options.names)
-    return run_ci(chosen) if options.which == "ci" else run_nightly(chosen, is_whole=not options.names)
+    if options.which == "ci":
+        return run_ci(chosen)
+    return run_nightly(chosen, is_whole=not options.names, since=options.since)
 
 
 def needed(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
@@ -330,10 +336,11 @@ def run_ci(tasks: Sequence[Task]) -> int:
     return verdict("CI", results)
 
 
-def run_nightly(tasks: Sequence[Task], *, is_whole: bool) -> int:
-    """Run the nightly suites, but for those of this commit that passed already; a whole run has a report."""
+def run_nightly(tasks: Sequence[Task], *, is_whole: bool, since: str | None) -> int:
+    """Run the nightly suites, except those that have passed at this commit, or since `since`. A whole run
+    writes the report."""
     folder = ROOT / "build" / "nightly"
-    journal = nightly_report.Journal(folder / "results.jsonl")
+    journal = nightly_report.Journal(folder / "results.jsonl", since)
     began = time.monotonic()
 
     def finished(result: Result) -> None:
@@ -345,7 +352,7 @@ def run_nightly(tasks: Sequence[Task], *, is_whole: bool) -> int:
     wall_s = time.monotonic() - began
     print(summary(results, wall_s))
     if is_whole:
-        print(f"the report: {nightly_report.write(results, wall_s)}")
+        print(f"the report: {nightly_report.write(results, wall_s, journal.commits)}")
     return verdict("Nightly", results)
 
 

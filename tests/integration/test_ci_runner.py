@@ -166,14 +166,17 @@ def test_an_interrupted_nightly_run_knows_what_passed_on_its_commit(
     counts = runner.Counts(passed=3)
     passed = runner.Result("good", runner.OK, "", 2.0, 1.0, counts, ((1.5, "c::a"),), ("loop: 3 rounds",))
 
-    def journal(commit: str) -> Any:
+    def journal(commit: str, since: str | None = None) -> Any:
         monkeypatch.setattr(report, "commit", lambda: commit)
-        return report.Journal(tmp_path / "results.jsonl")
+        monkeypatch.setattr(report, "_git", lambda *_: "def\nabc")
+        return report.Journal(tmp_path / "results.jsonl", since)
 
     journal("abc").add(passed)
     journal("abc").add(runner.Result("bad", runner.FAILED, "exit status 1"))
     assert journal("abc").passed() == {"good": passed}
     assert journal("def").passed() == journal("abc+changes").passed() == {}
+    later = journal("def", since="abc")
+    assert (later.passed(), later.commits) == ({"good": passed}, {"good": "abc"})
 
 
 def test_the_nightly_report_has_suites_counts_and_fault_loops(
@@ -186,11 +189,11 @@ def test_the_nightly_report_has_suites_counts_and_fault_loops(
         runner.Result("good", runner.OK, "", 2.0, 1.0, runner.Counts(passed=3), (), ("loop: 3 rounds",)),
         runner.Result("late", runner.NOT_RUN, "the time for the whole run was over"),
     ]
-    report.write(results, 120)
+    report.write(results, 120, {"good": "abb"})
     lines = (tmp_path / "nightly.md").read_text().splitlines()
     assert "commit abc" in lines[2] and "**failed**, 3 passed, 1 failed" in lines[2]
-    assert "| good | ok | 2 | 1 | 3 | 0 | 0 |" in lines
-    assert "| late | not run: the time for the whole run was over | | | 0 | 0 | 0 |" in lines
+    assert "| good | abb | ok | 2 | 1 | 3 | 0 | 0 |" in lines
+    assert "| late |  | not run: the time for the whole run was over | | | 0 | 0 | 0 |" in lines
     assert "- good: loop: 3 rounds" in lines
 
 
