@@ -50,9 +50,9 @@ SOURCES = [
     pytest.param({"startingOfsets": "latest"}, None, "did you mean startingOffsets?", id="option"),
     pytest.param({"namesrv": NOWHERE}, None, NO_NAME_SERVER, id="name server"),
     pytest.param({"subscribe": "ordrs"}, None, "not know it (did you mean orders?); create it", id="topic"),
-    pytest.param({"startingOffsets": "{oops"}, None, "startingOffsets='{oops': it is no JSON", id="json"),
+    pytest.param({"startingOffsets": "{oops"}, None, "startingOffsets='{oops': not valid JSON", id="json"),
     pytest.param({}, "value int", "column 'value' cannot be int: it may be binary or string", id="schema"),
-    pytest.param({"topik": "x"}, "value string", "there is no option 'topik'", id="option beside a schema"),
+    pytest.param({"topik": "x"}, "value string", "unknown option 'topik'", id="option beside a schema"),
     pytest.param({}, "value string, property_amount int", NOT_FITTING, id="value"),
 ]
 
@@ -96,9 +96,9 @@ SINKS = [
     pytest.param({"namesrv": NOWHERE}, "value", NO_NAME_SERVER, id="name server"),
     pytest.param({"topic": "ordrs"}, "value", "not know it (did you mean orders?); create it", id="topic"),
     pytest.param({"errorTopic": "missing"}, "value", "no route to topic 'missing'", id="error topic"),
-    pytest.param({}, "length(value) AS value", "column value: it is int, and has to be string", id="type"),
+    pytest.param({}, "length(value) AS value", "its type is int, but must be string", id="type"),
     pytest.param(
-        {}, "value AS text", "column text: no part of a message; those are topic, value", id="column"
+        {}, "value AS text", "column text: not part of a message; use one of topic, value", id="column"
     ),
     pytest.param({}, "'' AS value", "row 0, topic 'orders': the body is empty", id="row"),
 ]

@@ -56,5 +56,5 @@ def test_a_session_of_its_own_knows_the_format(spark: SparkSession) -> None:
 
     own = spark.newSession()
     data = own.range(1).selectExpr("cast(id AS string) AS value")
-    with pytest.raises(PySparkException, match="there is no option 'topik'; did you mean topic"):
+    with pytest.raises(PySparkException, match="unknown option 'topik'; did you mean topic"):
         data.write.format("rocketmq").option("topik", "Orders").mode("append").save()

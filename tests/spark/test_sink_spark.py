@@ -99,13 +99,13 @@ def test_mistakes_are_told_at_the_start(spark: SparkSession, rocketmq: LocalClus
     from pyspark.errors import PySparkException
 
     data = numbers(spark, 10)
-    with pytest.raises(PySparkException, match="there is no option 'toppic'; did you mean topic"):
+    with pytest.raises(PySparkException, match="unknown option 'toppic'; did you mean topic"):
         save(data, rocketmq.namesrv, None, toppic="Orders")
     with pytest.raises(
         PySparkException, match="no name server can be reached: cannot connect to 127.0.0.1:1"
     ):
         save(data, "127.0.0.1:1", "Orders")
-    with pytest.raises(PySparkException, match=r"column id: no part of a message"):
+    with pytest.raises(PySparkException, match=r"column id: not part of a message"):
         save(spark.range(3), rocketmq.namesrv, "Orders")
     with pytest.raises(PySparkException, match=r"cannot be overwritten; use mode\(\"append\"\)"):
         data.write.format("rocketmq").option("namesrv", rocketmq.namesrv).mode("overwrite").save()
@@ -265,7 +265,7 @@ def test_a_stream_with_bad_options_ends_with_a_clear_word(
 
     lines = Lines(spark, tmp_path)
     lines.add("a")
-    with pytest.raises(PySparkException, match="there is no option 'retrytime'; did you mean retryTimes"):
+    with pytest.raises(PySparkException, match="unknown option 'retrytime'; did you mean retryTimes"):
         lines.write(rocketmq.namesrv, "Orders", retryTime="3")
 
 

@@ -117,7 +117,7 @@ def test_one_dataframe_used_twice_in_a_query_has_all_rows(spark: SparkSession, m
     assert a.union(b).count() == 40
     assert a.alias("a").join(b.alias("b"), "value").count() == 20
     assert (b.count(), frame.count()) == (20, 40)
-    with pytest.raises(PySparkException, match="Spark shares the filters .* subExpression"):
+    with pytest.raises(PySparkException, match="Spark applies the filters .* subExpression"):
         batch(spark, mq, subscribe="twice", pushFilters="true")
 
 
@@ -331,8 +331,8 @@ def test_the_store_source(spark: SparkSession, tmp_path: Path) -> None:
         ({"subscribe": "orders", "startingOfsets": "latest"}, "did you mean startingOffsets?"),
         ({"subscribe": "missing-topic"}, "the name server does not know it; create it with"),
         ({"subscribe": "orders", "namesrv": "127.0.0.1:1"}, "127.0.0.1:1"),
-        ({"subscribe": "orders", "startingOffsets": '{"orders": 5}'}, "the form is"),
-        ({}, "nothing says what to read"),
+        ({"subscribe": "orders", "startingOffsets": '{"orders": 5}'}, "the format is"),
+        ({}, "nothing to read"),
     ],
 )
 def test_bad_input_is_one_clear_paragraph(

@@ -112,7 +112,7 @@ def test_several_stores_by_a_glob(tmp_path: Path) -> None:
     roots = [extract_store("5.5.0", tmp_path / name) for name in ("one", "two")]
     assert len(read_batch(store(tmp_path / "*" / "store", subscribe="BulkTopic"), SOME)) == 2 * 1_760
     assert len(read_batch(store(roots[0], subscribe="BulkTopic"), SOME)) == 1_760
-    with pytest.raises(ConfigError, match="no folder has such a name"):
+    with pytest.raises(ConfigError, match="no matching directory"):
         read_batch(store(tmp_path / "nope-*"), SOME)
     with pytest.raises(StoreFormatError, match="no such folder"):
         read_batch(store(tmp_path / "nope"), SOME)
@@ -167,7 +167,7 @@ def test_bytes_that_are_no_record(own: Path, min_partitions: int) -> None:
     path = sorted((own / "commitlog").iterdir())[1]
     at = path.read_bytes().find(b" 100 100")
     overwrite(path, at - 88, bytes(100))  # its head
-    with pytest.raises(DamageError, match="no valid record is there"):
+    with pytest.raises(DamageError, match="no valid record"):
         offsets(own, minPartitions=min_partitions)
     found = offsets(own, failOnDataLoss="false", minPartitions=min_partitions)
     assert found == [at for at in range(200) if at != 100]
@@ -185,8 +185,8 @@ def test_a_torn_tail_is_the_end(own: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"startingOffsets": "earliest"}, "startingOffsets is not for the store source"),
-        ({"assign": '{"a": [0]}'}, "assign is not for the store source"),
+        ({"startingOffsets": "earliest"}, "startingOffsets cannot be used with the store source"),
+        ({"assign": '{"a": [0]}'}, "assign cannot be used with the store source"),
         ({"subExpression": "a > 1", "expressionType": "SQL92"}, "needs a broker"),
     ],
 )

@@ -264,7 +264,7 @@ def test_retention_that_overtakes_the_reader(cluster_with_retention: LocalCluste
     text = str(caught.value)
     assert "topic 'old', broker 'broker-a', queue 0" in text and "offsets 10 to 19" in text
     assert "Retention deleted them before they were read" in text and f"begins at {low} now" in text
-    assert text.endswith("set failOnDataLoss=false to go on without them")
+    assert text.endswith("set failOnDataLoss=false to continue without them")
     going_on = StreamRun(mq, run.ends[:1], **where, failOnDataLoss="false")
     found = [row["queue_offset"] for batch in going_on.drain() for row in batch]
     assert found == list(range(low, 200))
@@ -332,9 +332,9 @@ def test_a_checkpoint_of_another_source(mq: LocalCluster) -> None:
     [
         ({"store": "somewhere"}, PLACE, "for batches"),
         ({"subscribe": "orders", "endingTimestamp": "1000"}, PLACE, "endingTimestamp is for batches"),
-        ({"subscribe": "orders", "pushFilters": "true"}, PLACE, "there is no option 'pushfilters'"),
-        ({"subscribe": "orders", "topik": "x"}, PLACE, "there is no option 'topik'"),
-        ({"subscribe": "orders", "rowFormat": "kafka"}, PLACE, "there is no column 'queue_id'"),
+        ({"subscribe": "orders", "pushFilters": "true"}, PLACE, "unknown option 'pushfilters'"),
+        ({"subscribe": "orders", "topik": "x"}, PLACE, "unknown option 'topik'"),
+        ({"subscribe": "orders", "rowFormat": "kafka"}, PLACE, "unknown column 'queue_id'"),
     ],
 )
 def test_what_is_wrong_is_said_when_the_reader_is_asked(

@@ -119,7 +119,7 @@ class OptionReader:
             hint = f"did you mean {self._names[nearest[0]]}?"
         else:
             hint = "see docs/spark.md for those there are"
-        return f"there is no option {name!r}; {hint}"
+        return f"unknown option {name!r}; {hint}"
 
 
 def refusal(kind: str, problems: Sequence[str]) -> ConfigError:
@@ -131,9 +131,9 @@ def _number(text: str, low: int, high: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise ValueError("it is a whole number") from None
+        raise ValueError("must be a whole number") from None
     if not low <= number <= high:
-        raise ValueError(f"it is a number from {low} on" + (f", up to {high}" if high < 1 << 62 else ""))
+        raise ValueError(f"must be a number from {low}" + (f", up to {high}" if high < 1 << 62 else ""))
     return number
 
 
@@ -141,17 +141,17 @@ def _size_bytes(text: str, high: int) -> int:
     digits = text.rstrip("bkmgBKMG ")
     unit = text[len(digits) :].strip().lower() or "b"
     if not digits.isdigit() or unit not in _UNITS or int(digits) < 1:
-        raise ValueError("it is a number of bytes above 0; k, m and g may follow it")
+        raise ValueError("must be a number of bytes above 0; k, m and g may follow it")
     size_bytes = int(digits) * _UNITS[unit]
     if size_bytes > high:
-        raise ValueError(f"it is at most {high} bytes")
+        raise ValueError(f"must be at most {high} bytes")
     return size_bytes
 
 
 def _duration_ms(text: str) -> int:
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if found is None or found[2] not in _TIMES_MS:
-        raise ValueError("it is a time such as 500ms, 90s, 15m or 2h")
+        raise ValueError("must be a duration such as 500ms, 90s, 15m or 2h")
     return int(found[1]) * _TIMES_MS[found[2]]
 
 
@@ -160,11 +160,11 @@ def _flag(text: str) -> bool:
         return True
     if text.lower() in _NO:
         return False
-    raise ValueError("it is true or false")
+    raise ValueError("must be true or false")
 
 
 def _choice(text: str, allowed: list[str]) -> str:
     for word in allowed:
         if text.lower() == word.lower():
             return word
-    raise ValueError(f"it is one of {', '.join(allowed)}")
+    raise ValueError(f"must be one of {', '.join(allowed)}")

@@ -43,10 +43,10 @@ def test_archive(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         return run(monkeypatch, capsys, "archive", *words)
 
     assert said("orders") == (
-        "kourou pipeline archive: nothing says where to: give the archive's folder with --to\n"
+        "kourou pipeline archive: no destination: give the archive's folder with --to\n"
     )
-    assert "nothing says what to archive: give topics, or --pattern" in said("--to", folder)
-    assert "there is no format 'detla'; did you mean delta?" in said("a", "--to", folder, "--format", "detla")
+    assert "nothing to archive: give topics, or --pattern" in said("--to", folder)
+    assert "unknown format 'detla'; did you mean delta?" in said("a", "--to", folder, "--format", "detla")
     assert "--every soon: must be a time such as 30s" in said("a", "--to", folder, "--every", "soon")
     assert "--file-size 0: must be a size such as 64m" in said("a", "--to", folder, "--file-size", "0")
     assert "--option oops: must be KEY=VALUE" in said("a", "--to", folder, "--option", "oops")
@@ -68,9 +68,9 @@ def test_replay(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
         return run(monkeypatch, capsys, "replay", *words)
 
     missing, plain = str(tmp_path / "missing"), str(tmp_path)
-    assert said(missing, "--to", "t") == f"kourou pipeline replay: {missing}: there is no such folder\n"
-    assert "is no archive" in said(plain, "--to", "t")
-    assert "nothing says where to" in said(plain)
+    assert said(missing, "--to", "t") == f"kourou pipeline replay: {missing}: no such folder\n"
+    assert "is not an archive" in said(plain, "--to", "t")
+    assert "no destination" in said(plain)
     assert "--from noon: must be a time such as" in said(plain, "--to", "t", "--from", "noon")
     assert "--until noon: must be a time such as" in said(plain, "--to", "t", "--until", "noon")
     times = ("--from", "2026-02-01", "--until", "2026-01-31T10:00:00+02:00")

@@ -32,7 +32,7 @@ def test_only_one_process_archives_and_a_kill_ends_its_lock(tmp_path: Path) -> N
     )
     with other:
         assert other.stdout is not None and other.stdout.readline() == b"locked\n"
-        with pytest.raises(ConfigError, match=f"process {other.pid} archives to it"), archive.locked():
+        with pytest.raises(ConfigError, match=f"process {other.pid} is archiving to it"), archive.locked():
             pass
         other.kill()
         other.wait()

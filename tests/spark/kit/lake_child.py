@@ -2,7 +2,7 @@
 
     lake_child.py FORMAT FOLDER BATCHES
 
-It goes on behind the last batch that the table has, prints each batch that is there, and ends with BATCHES.
+It continuing after the last batch that the table has, prints each batch that is there, and ends with BATCHES.
 """
 
 from __future__ import annotations

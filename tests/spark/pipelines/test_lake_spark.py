@@ -45,7 +45,7 @@ def content(frame: DataFrame) -> list[str]:
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_was_written_comes_back(spark: SparkSession, tmp_path: Path, format: str) -> None:
     table = LakeTable(format, str(tmp_path / "the [table]"), ("topic", "day"))
-    with pytest.raises(ConfigError, match=f"there is no {format} table here"):
+    with pytest.raises(ConfigError, match=f"no {format} table found"):
         read_lake(spark, table)
     frame = rows(spark)
     assert write_batch(table, frame, app_id="app", batch_id=0) == 5

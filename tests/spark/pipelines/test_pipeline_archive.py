@@ -135,7 +135,7 @@ def test_with_nothing_new_spark_is_not_started(
     assert summary.rows_written == 0
     (line,) = words.stream.getvalue().splitlines()  # type: ignore[attr-defined]
     assert line.startswith("archive: 0 rows, ") and line.endswith(
-        "no lag; nothing was new, so Spark was not started"
+        "no lag; nothing new; Spark was not started"
     )
     fill(rocketmq, rocketmq_topic, range(6, 8))
     assert run_archive(request, quiet()).rows_written == 2

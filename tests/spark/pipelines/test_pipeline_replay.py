@@ -134,7 +134,7 @@ def test_the_rate_is_kept(archive: Path, mq: LocalCluster) -> None:
 
 def test_a_range_without_messages_is_told(archive: Path, mq: LocalCluster) -> None:
     mq.create_topic("nothing", queues=1)
-    with pytest.raises(ConfigError, match="no messages of orders in the range asked for; the archive's were"):
+    with pytest.raises(ConfigError, match="no messages of orders in the requested range; the archive's were"):
         run(archive, mq, to="nothing", topics=("orders",), until_ms=1_000)
     with pytest.raises(ConfigError, match="the archive has no topic 'order'; did you mean orders"):
         run(archive, mq, to="nothing", topics=("order",))
@@ -143,9 +143,9 @@ def test_a_range_without_messages_is_told(archive: Path, mq: LocalCluster) -> No
 
 def test_a_topic_that_there_is_not_is_told_and_not_made(archive: Path, mq: LocalCluster) -> None:
     mq.create_topic("restored", queues=1)
-    with pytest.raises(ConfigError, match="there is no topic 'restord' to send to; did you mean restored?"):
+    with pytest.raises(ConfigError, match="'restord' to send to does not exist; did you mean restored?"):
         run(archive, mq, to="restord", topics=("orders",))
-    with pytest.raises(ConfigError, match="there is no topic 'restord'"):
+    with pytest.raises(ConfigError, match="the topic 'restord' to send to does not exist"):
         run(archive, mq, to="restord", topics=("orders",), dry_run=True)
 
 

@@ -103,7 +103,7 @@ def test_mistakes_as_json(declare: Callable[..., Path]) -> None:
     assert result.exit_code == 1
     told = json.loads(result.stdout)
     assert told["ok"] is False
-    assert told["mistakes"] == [{"line": 7, "problem": "there is no key triger; did you mean trigger?"}]
+    assert told["mistakes"] == [{"line": 7, "problem": "unknown key triger; did you mean trigger?"}]
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -197,7 +197,10 @@ def test_a_schema_found_in_a_sample_is_kept(
         sources="{orders: {topic: orders, value: json, columns: [key as k]}}", sinks="[{console: true}]"
     )
     result = run(file)
-    assert result.exit_code == 1 and "none is there that is a JSON object; give its schema" in result.stderr
+    assert (
+        result.exit_code == 1
+        and "none of the newest messages is a JSON object; give its schema" in result.stderr
+    )
     send(mq, order(1), b'{"id": "o2", "key": [1]}', keys=["k1"])
     lines = [json.loads(line) for line in ran(file, "--json").stdout.splitlines()]
     rows = [line["row"] for line in lines if line["type"] == "row"]
@@ -213,11 +216,11 @@ def test_a_schema_found_in_a_sample_is_kept(
 
 BAD = {
     b"\xff\xfe": "the value is not UTF-8",
-    b'[{"id": "x"}]': "the value is no JSON object",
-    b'{"id": "x"} more': "the value is no JSON object",
-    b'{"id": "x", "amount": "many"}': "the value does not fit the schema in amount double",
+    b'[{"id": "x"}]': "the value is not a JSON object",
+    b'{"id": "x"} more': "the value is not a JSON object",
+    b'{"id": "x", "amount": "many"}': "the value does not match the schema in amount double",
     b'{"amount": 3}': "the value has no id, which is NOT NULL",
-    b'{"id": nothing}': "the value is no JSON, or does not fit the schema",
+    b'{"id": nothing}': "the value is not JSON, or does not match the schema",
 }
 
 
@@ -231,8 +234,8 @@ def test_a_bad_record_ends_the_run_with_words_about_it(
     assert result.exit_code == 1
     words = (
         "kourou pipeline run: topic-out failed: source orders: topic 'orders', broker 'broker-a', queue 0, "
-        "offset 1: the value does not fit the schema in amount double; it has 29 bytes and begins with "
-        '{"id": "x", "amount": "many"}. badRecords says where such records go instead of ending the pipeline'
+        "offset 1: the value does not match the schema in amount double; it has 29 bytes and begins with "
+        '{"id": "x", "amount": "many"}. set badRecords to keep such records instead of failing'
     )
     assert words in result.stderr.splitlines()
     assert "Traceback" not in result.output and "\tat " not in result.output

@@ -154,7 +154,7 @@ def test_minutes_are_kept_once_they_are_over(
         wait_next_second()
         result = stats(*words)
         assert result.exit_code == 0, result.output
-    assert "minutes were over and are kept" in result.stderr
+    assert "complete minutes" in result.stderr
     over = result.stderr.partition(" minutes were over")[0].rpartition(" ")[2]
     assert re.search(rf"stats: {over} rows? written, 10 read", result.stderr), result.stderr
 

@@ -45,7 +45,7 @@ def first(frame):
 def second(frame):
     return frame.where(1 / col("n") > 1)
 """
-BAD = "source orders: topic 'orders', broker 'broker-a', queue 1, offset 7: the value is no JSON object"
+BAD = "source orders: topic 'orders', broker 'broker-a', queue 1, offset 7: the value is not a JSON object"
 
 
 @pytest.fixture
@@ -127,5 +127,5 @@ def test_a_bad_record_is_reported_in_the_words_about_it(before: str, value: str)
     value = f"it begins with {value}"
     text = f"{before}[USER_RAISED_EXCEPTION] kourou bad record: {BAD}; {value} SQLSTATE: P0001\n\tat org.X(Y)"
     shown = value.replace("\x01", "\N{REPLACEMENT CHARACTER}")
-    advice = "badRecords says where such records go instead of ending the pipeline"
+    advice = "set badRecords to keep such records instead of failing"
     assert describe_failure(text + PLAN) == f"{BAD}; {shown}. {advice}"

@@ -46,7 +46,7 @@ WORKER = (
     "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task "
     "0.0 in stage 3.0 (TID 2) (localhost executor driver): org.apache.spark.api.python.PythonException: "
     'Traceback (most recent call last):\n  File "source.py", line 113, in _read\n    yield read(options)\n'
-    "kourou.errors.ConfigError: topic 'orders', offset 0: the property 'KEYS' is 'k0', which is no int32\n\n"
+    "kourou.errors.ConfigError: topic 'orders', offset 0: the property 'KEYS' is 'k0', not a valid int32\n\n"
     "\tat org.apache.spark.api.python.BasePythonRunner(PythonRunner.scala:581)\n\nDriver stacktrace:\n"
 )
 CHAINED = (
@@ -71,7 +71,7 @@ JAVA = "java.lang.IllegalStateException: java.io.IOException: No space left on d
         (PLANNING, "no route to topic 'nope': the name server does not know it"),
         (STREAM_PLANNING, "no route to topic 'nope': the name server does not know it"),
         (FOREACH_BATCH, "RuntimeError: in foreachBatch"),
-        (WORKER, "topic 'orders', offset 0: the property 'KEYS' is 'k0', which is no int32"),
+        (WORKER, "topic 'orders', offset 0: the property 'KEYS' is 'k0', not a valid int32"),
         (CHAINED, "BadOrderError: order 7 has no customer\nsee the manual"),
         (JAVA, "No space left on device"),
         ("", "Spark gave no reason"),

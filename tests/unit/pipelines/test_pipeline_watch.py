@@ -86,7 +86,7 @@ def test_a_wish_stops_all_in_order() -> None:
     stop_request.note()
     assert made.wait(stop_request).ended == "stopped"
     assert first.stopped and second.stopped
-    assert "stops behind this batch" in stream.getvalue()
+    assert "stopping after this batch" in stream.getvalue()
 
 
 def test_a_query_whose_python_process_was_late_is_started_again() -> None:

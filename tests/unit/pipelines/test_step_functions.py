@@ -50,10 +50,10 @@ def test_a_module_that_needs_a_session_is_not_imported_before_there_is_one(folde
     ("source", "words"),
     [
         ("def ff(frame): pass\n", f"{MODULE} has no f; did you mean ff?"),
-        ("def f(): pass\n", f"{MODULE}:f(): it has to take (frame), or (spark, frames)"),
-        ("def f(a, b, c): pass\n", f"{MODULE}:f(a, b, c): it has to take (frame), or (spark, frames)"),
-        ("def f(a, *, key): pass\n", f"{MODULE}:f(a, *, key): it has to take (frame)"),
-        ("f = 5\n", f"{MODULE}:f is no function"),
+        ("def f(): pass\n", f"{MODULE}:f(): must take (frame) or (spark, frames)"),
+        ("def f(a, b, c): pass\n", f"{MODULE}:f(a, b, c): must take (frame) or (spark, frames)"),
+        ("def f(a, *, key): pass\n", f"{MODULE}:f(a, *, key): must take (frame)"),
+        ("f = 5\n", f"{MODULE}:f is not a function"),
         ("def f(frame)\n", f"{MODULE} cannot be imported: SyntaxError: "),
         ("import no_such.part\ndef f(frame): pass\n", "ModuleNotFoundError: No module named 'no_such'"),
         ("from no_such import x\ndef f(frame): pass\n", "ModuleNotFoundError: No module named 'no_such'"),
@@ -105,9 +105,9 @@ def test_a_function_is_called_by_what_it_takes(
     [
         ("import sys\nsys.exit(3)\ndef f(frame): pass\n", "", "cannot be imported: SystemExit: 3"),
         ("from os.path import *\n", "", f"{MODULE} has no f; "),
-        ("f = [1]\n", "", f"{MODULE}:f is no function"),
-        ("f = lambda: 1\n", "", f"{MODULE}:f(): it has to take (frame), or (spark, frames)"),
-        ("def f(frame): pass\n", ", input: [orders, a]", "takes one frame, and its input names 2"),
+        ("f = [1]\n", "", f"{MODULE}:f is not a function"),
+        ("f = lambda: 1\n", "", f"{MODULE}:f(): must take (frame) or (spark, frames)"),
+        ("def f(frame): pass\n", ", input: [orders, a]", "takes one frame, but its input names 2"),
     ],
 )
 def test_what_the_import_shows_is_a_mistake_of_the_file(

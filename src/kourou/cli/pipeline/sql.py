@@ -166,7 +166,7 @@ def printer_of(as_json: bool, as_csv: bool, is_stream: bool) -> RowPrinter:
     from kourou.cli.pipeline.row_printers import CsvPrinter, JsonPrinter, TablePrinter
 
     if as_json and as_csv:
-        raise ConfigError("--json and --csv exclude each other")
+        raise ConfigError("--json and --csv are mutually exclusive")
     if as_json:
         return JsonPrinter()
     return CsvPrinter() if as_csv else TablePrinter(skip_empty=is_stream)

@@ -106,7 +106,7 @@ def stats(
         from kourou.spark.pipelines.sql.stats import StatsRequest, run_stats
 
         if once and follow:
-            raise ConfigError("--once and --follow exclude each other")
+            raise ConfigError("--once and --follow are mutually exclusive")
         where = resolved_namesrv(namesrv)
         if not where:
             raise namesrv_missing()

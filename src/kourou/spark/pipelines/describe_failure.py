@@ -1,8 +1,8 @@
 """describe_failure: why a query of a pipeline failed, and in which of its steps.
 
-Spark appends the query's plan to the text of a failure. The plan has every expression of the pipeline in it,
-the check of its values included, so only the text before it says what happened. A step is found by what Spark
-and Python say of the place: the SQL text, the line that built the expression, or the frames of a traceback.
+Spark appends the query's plan to the text of a failure. The plan contains every expression of the pipeline,
+including the check of values, so only the text before it is relevant. The step is found from what Spark and
+Python report: the SQL text, the line that built the expression, or the frames of a traceback.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _MARKER_LINE: Final = re.compile(r"^[ ^]*$", re.M)
 
 
 def describe_failure(text: str, steps: Sequence[StepSpec] = ()) -> str:
-    """Why Spark failed: `step NAME: reason (place)`; of a bad record only the words about it."""
+    """Why Spark failed: `step NAME: reason (place)`; for a bad record only its description."""
     cause = _REPORT.split(text, maxsplit=1)[0]
     reason = short_reason(cause)
     if reason.startswith(BAD_RECORD):
         line = reason.removeprefix(BAD_RECORD).splitlines()[0]
         shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in line)
-        return f"{shown}. badRecords says where such records go instead of ending the pipeline"
+        return f"{shown}. set badRecords to keep such records instead of failing"
     step, place = _failed_step(cause, steps)
     return f"{f'step {step}: ' if step else ''}{reason}{f' ({place})' if place else ''}"
 
 
 def _failed_step(cause: str, steps: Sequence[StepSpec]) -> tuple[str, str]:
-    """The step's name, and the place in its Python code; empty where they are not known."""
+    """The step's name, and the place in its Python code; empty if unknown."""
     innermost = cause.rpartition(TRACEBACK)[2]
     if found := _SQL.search(innermost):
         return _sql_step(found["text"], steps), ""
@@ -56,14 +56,14 @@ def _failed_step(cause: str, steps: Sequence[StepSpec]) -> tuple[str, str]:
 
 
 def _sql_step(shown: str, steps: Sequence[StepSpec]) -> str:
-    """The step whose SQL is shown. Below the lines of SQL are others, with ^ under what failed."""
+    """The step whose SQL is quoted. The lines of SQL are followed by others, with ^ under the failed part."""
     text = _one_line(_MARKER_LINE.sub("", shown))
     fitting = [step for step in steps if isinstance(step, SqlStep) and text.startswith(_one_line(step.sql))]
     return max(fitting, key=lambda step: len(step.sql)).name if fitting else ""
 
 
 def _python_step(file: str, line: int, steps: Sequence[StepSpec]) -> str:
-    """The step whose function has this line, or else those whose module has it."""
+    """The step whose function contains this line, or else those whose module does."""
     of_module = [step for step in steps if isinstance(step, PythonStep) and _module_file(step) == file]
     of_function = [step for step in of_module if line in _lines(step)]
     return " or ".join(step.name for step in of_function or of_module)

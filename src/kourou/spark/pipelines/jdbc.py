@@ -1,8 +1,8 @@
-"""Tables of databases, through Spark's format `jdbc` and a driver's jar that the user names.
+"""Database tables, through Spark's format `jdbc` and a driver's jar given by the user.
 
-Spark's own writer commits task by task: a batch that is done again is there twice. So a stream writes each
-batch into a staging table, and then, in one transaction of the database, copies it over and notes the batch's
-number in the table `kourou_batches`. A batch whose number is noted is left out.
+Spark's own writer commits task by task: a retried batch would be stored twice. So a stream writes each batch
+to a staging table, and then, in one transaction of the database, copies it and records the batch's number in
+the table `kourou_batches`. Batches already recorded are skipped.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCHES: Final = "kourou_batches"
-"""The table that says how far each writer is."""
+"""The table with the progress of each writer."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 _MAX_WRITER_CHARS: Final = 200
 _SERVICES: Final = "META-INF/services/java.sql.Driver"
 _NO_DRIVER: Final = "No suitable driver"
-_DRIVER_ADVICE: Final = "; name the jar of the database's driver in jars, and its class in driver"
+_DRIVER_ADVICE: Final = "; add the jar of the database's driver to jars, and set driver to its class"
 
 
 def with_driver(options: Mapping[str, str], jars: Iterable[str]) -> dict[str, str]:
-    """Options with the class of the driver, as one of the jars names it: Java finds drivers by itself only
-    where they were there when it started."""
+    """Options with the driver's class from one of the jars: Java finds only drivers that were present when it
+    started."""
     given = dict(options)
     if any(name.lower() == "driver" for name in given):
         return given
@@ -41,7 +41,7 @@ def with_driver(options: Mapping[str, str], jars: Iterable[str]) -> dict[str, st
 
 
 def _drivers(jar: str) -> list[str]:
-    """The drivers that a jar says it has."""
+    """The drivers that a jar declares."""
     try:
         with zipfile.ZipFile(jar) as archive:
             lines = archive.read(_SERVICES).decode("utf-8", "replace").splitlines()
@@ -51,7 +51,7 @@ def _drivers(jar: str) -> list[str]:
 
 
 def exactly_once_writer(options: Mapping[str, str], *, app_id: str) -> Callable[[DataFrame, int], int]:
-    """What `foreachBatch` calls; it gives how many rows it has added. As with lake.lake_writer, another
+    """A function for `foreachBatch` that returns the number of added rows. As with lake.lake_writer, another
     checkpoint is another writer."""
 
     def write(frame: DataFrame, batch_id: int) -> int:
@@ -65,7 +65,7 @@ def exactly_once_writer(options: Mapping[str, str], *, app_id: str) -> Callable[
 
 
 def at_least_once_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """At least once, straight into the table. How many rows it is Spark does not tell."""
+    """At least once, directly into the table. Spark does not report the number of rows."""
 
     def write(frame: DataFrame, batch_id: int) -> None:
         save(frame, options, "append")
@@ -74,7 +74,7 @@ def at_least_once_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int
 
 
 def save(frame: DataFrame, options: Mapping[str, str], mode: str) -> None:
-    """Write by Spark's own means."""
+    """Write with Spark's own writer."""
     frame.write.format("jdbc").options(**options).mode(mode).save()
 
 
@@ -93,7 +93,7 @@ class JdbcBatch:
         self._batches = f"{schema}.{BATCHES}" if schema else BATCHES
 
     def write(self) -> int:
-        """On return the database has committed the rows, or had them before. Gives how many it took."""
+        """On return the database has committed the rows, now or earlier. Returns the number of new rows."""
         with Database.open(self._frame.sparkSession, self._options, self._table) as database:
             if self._is_there(database):
                 return 0
@@ -115,7 +115,7 @@ class JdbcBatch:
         return last is not None and last >= self._batch_id
 
     def _columns(self, database: Database) -> str:
-        """The table's columns that the rows fill, quoted; names are found whatever their case."""
+        """The table's columns that the rows fill, quoted; names match in any case."""
         known = {name.lower(): name for name in database.columns(self._table)}
         unknown = [name for name in self._frame.columns if name.lower() not in known]
         if unknown:
@@ -131,8 +131,8 @@ class JdbcBatch:
         save(self._frame, {**self._options, "dbtable": self._staging}, "append")
 
     def _publish(self, database: Database, columns: str) -> int:
-        """One transaction: the rows, and that they are there. A writer of the same batch elsewhere makes it
-        fail, as the number may only rise."""
+        """One transaction: the rows, and the batch number. It fails if another process wrote the same batch,
+        as the number may only increase."""
         rows = database.run(f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {self._staging}")
         changed = database.run(
             f"UPDATE {self._batches} SET batch_id = ? WHERE writer = ? AND batch_id < ?",
@@ -160,7 +160,7 @@ class Database:
     @classmethod
     @contextmanager
     def open(cls, spark: SparkSession, options: Mapping[str, str], table: str) -> Iterator[Database]:
-        """A connection by Spark's options. PipelineError in the database's words, for all that fails."""
+        """A connection with Spark's options. PipelineError with the database's message for any failure."""
         from py4j.protocol import Py4JJavaError
 
         jvm: Any = spark.sparkContext._jvm
@@ -173,7 +173,7 @@ class Database:
             connection.setAutoCommit(False)
             yield cls(connection, dialect)
         except Py4JJavaError as error:
-            raise PipelineError(f"the database says: {describe_java_error(error)}") from error
+            raise PipelineError(f"the database reports: {describe_java_error(error)}") from error
         finally:
             if connection is not None:
                 with suppress(Py4JJavaError):
@@ -182,13 +182,13 @@ class Database:
                     connection.close()
 
     def has(self, table: str) -> bool:
-        """Whether a table is there."""
+        """Whether a table exists."""
         from py4j.protocol import Py4JJavaError
 
         try:
             self.columns(table)
         except Py4JJavaError:
-            # Some databases refuse everything after a failure, until the transaction is over.
+            # Some databases reject everything after a failure until the transaction ends.
             self._connection.rollback()
             return False
         return True
@@ -207,7 +207,7 @@ class Database:
         return str(self._dialect.quoteIdentifier(name))
 
     def run(self, sql: str, *arguments: str | int) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement; returns the number of changed rows."""
         statement = self._prepared(sql, arguments)
         try:
             return int(statement.executeUpdate())
@@ -215,7 +215,7 @@ class Database:
             statement.close()
 
     def number(self, sql: str, *arguments: str | int) -> int | None:
-        """The number in the first row; None without one."""
+        """The number in the first row, or None."""
         statement = self._prepared(sql, arguments)
         try:
             rows = statement.executeQuery()
@@ -238,7 +238,7 @@ class Database:
 
 
 def describe_java_error(error: Any) -> str:
-    """What Java says, without a stack, in one line."""
+    """Java's message in one line, without a stack trace."""
     java = error.java_exception
     words = " ".join(str(java.getMessage() or java.toString()).split())
     return f"{words}{_DRIVER_ADVICE}" if _NO_DRIVER in words else words

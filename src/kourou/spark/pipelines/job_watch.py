@@ -17,7 +17,7 @@ _POLL_S: Final = 0.5
 
 @contextmanager
 def job_progress(spark: SparkSession, title: str, output: ProgressOutput) -> Iterator[None]:
-    """For people only: with JSON nothing is shown, as rows of the result are objects themselves."""
+    """For terminals and logs only: with JSON nothing is shown, as the result rows are objects themselves."""
     if output.as_json:
         yield
         return
@@ -41,7 +41,7 @@ def _watch(tracker: Any, progress: PipelineProgress, ended: threading.Event) -> 
 
 
 def describe_tasks(tracker: Any) -> str:
-    """How far the stages are that run now; empty where none does."""
+    """The progress of the running stages; empty if there are none."""
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]
     if not known:

@@ -1,7 +1,7 @@
-"""PipelineError: why a pipeline did not do what it was asked to, in one clear paragraph.
+"""PipelineError: why a pipeline failed, in one clear paragraph.
 
-Spark tells a failure with the stacks of its JVM and of its Python processes. `short_reason` finds the words
-in it that a user can act on; `pipeline_errors` makes a PipelineError of what Spark raises.
+Spark reports a failure with the stack traces of its JVM and its Python processes. `short_reason` extracts the
+text that a user can act on; `pipeline_errors` converts Spark's exceptions to PipelineError.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 
 from kourou.errors import KourouError
 
-# With the end of its line: a message that is quoted may begin with a traceback, but in one line.
+# Including the line end: a quoted message may start with a traceback, but on one line.
 TRACEBACK: Final = "Traceback (most recent call last):\n"
-# Where the words end and stacks begin.
+# Where the message ends and stack traces begin.
 _STACKS: Final = re.compile(
     r"^\s*(at [\w$.<>/]+\(|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|Caused by: |== SQL|== DataFrame"
     r"|===|File \"|The above exception|During handling|Exception in thread)"
@@ -29,15 +29,15 @@ _WRAPPERS: Final = re.compile(
     r"|^(?:java|javax|scala|org|py4j)(?:\.\w+)+\.\w*(?:Exception|Error|Failure)\w*: "
 )
 _ERROR_LINE: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<words>.*)$", re.S)
-# Python's names for what the JVM raised; its words are complete.
+# Python's names for JVM exceptions, whose messages are complete.
 _JVM_KIND: Final = re.compile(r"(?:pyspark\.errors|py4j\.protocol)(?:\.\w+)+")
 _KOUROU: Final = re.compile(r"kourou(?:\.\w+)+")
 _KOUROU_ERROR: Final = re.compile(r"kourou(?:\.\w+)+: ")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
-# The words of `raise_error`, which may quote any value.
+# The prefix of `raise_error`, whose message may quote any value.
 _RAISED_BY_QUERY: Final = "[USER_RAISED_EXCEPTION] "
-# Spark's analysed plan follows the words.
+# Spark's analysed plan follows the message.
 _PLAN: Final = re.compile(r";\s*\n\s*['~!+:A-Z].*$", re.S)
 _PLACE: Final = re.compile(r"\.?; line (\d+) pos (\d+);?\s*$")
 _MAX_REASON_CHARS: Final = 2_000
@@ -45,11 +45,11 @@ _NO_REASON: Final = "Spark gave no reason"
 
 
 class PipelineError(KourouError):
-    """A pipeline failed; the text says at what, why, and what to do where that is known."""
+    """A pipeline failed; the message says where, why, and what to do if that is known."""
 
 
 def short_reason(error: BaseException | str) -> str:
-    """Why it failed, without stacks: of an error of Spark's, or of any other."""
+    """The reason of an error, of Spark or any other, without stack traces."""
     if isinstance(error, KourouError):
         return str(error)
     text = str(error)
@@ -62,7 +62,7 @@ def short_reason(error: BaseException | str) -> str:
 
 @contextmanager
 def pipeline_errors(doing: str) -> Iterator[None]:
-    """What Spark raises inside becomes a PipelineError: `doing: why`."""
+    """Convert Spark's exceptions to PipelineError: `doing: why`."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -73,9 +73,9 @@ def pipeline_errors(doing: str) -> Iterator[None]:
 
 
 def _from_traceback(text: str) -> str:
-    """The words of the innermost error of a Python process."""
+    """The message of the innermost error of a Python process."""
     lines = text.rpartition(TRACEBACK)[2].splitlines()
-    # Lines of a stack are indented; the error follows at the margin, and may have several lines.
+    # Lines of a stack trace are indented; the error follows unindented, and may have several lines.
     begin = next((at for at, line in enumerate(lines) if line and not line[0].isspace()), len(lines))
     words = "\n".join(_until_stack(lines[begin:]))
     match = _ERROR_LINE.match(words)

@@ -1,8 +1,7 @@
-"""pipeline_session: the Spark of a command, whose own words go to a file.
+"""pipeline_session: a Spark session for one command, with Spark's log in a file.
 
-A JVM that starts, warns of what it lacks, and logs stacks of what its user hears in one line would drown what
-the command itself prints. So the JVM gets a file for its standard error. The file is removed if all went
-well, and named in the error if not.
+The JVM's warnings and stack traces would drown the command's own output. So its standard error goes to a
+file, which is removed on success and named in the error message otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _QUIET: Final = {
     # Progress is shown by progress.py.
     "spark.ui.showConsoleProgress": "false",
 }
-# Spark's Python side logs each error that it raises.
+# PySpark logs each error that it raises.
 _LOGGERS_OF_RAISED: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -48,16 +47,17 @@ def pipeline_session(
     settings: Mapping[str, str] | None = None,
     fast_start: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session for one command, stopped at its end. One that runs already is used, and left running.
+    """A session for one command, stopped at its end. An existing session is used and left running.
 
-    A PipelineError inside gets a line that says where Spark's log is. ConfigError: Spark did not start.
+    A PipelineError raised inside gets a line with the path of Spark's log. ConfigError if Spark did not
+    start.
     """
     if _prepare():
         yield local_session(app_name, master=master, settings=settings)
         return
     folder = Path(tempfile.mkdtemp(prefix="kourou-spark-"))
     log, warehouse = folder / "spark.log", folder / "warehouse"
-    # Spark makes a folder for tables that nobody asked for; not where the command is run.
+    # Spark creates a warehouse folder even if unused; keep it out of the working directory.
     ours = {**_QUIET, "spark.sql.warehouse.dir": str(warehouse), **(settings or {})}
     try:
         with _default_interrupts():
@@ -66,7 +66,7 @@ def pipeline_session(
             try:
                 yield spark
             finally:
-                with suppress(Exception):  # a JVM that is gone already
+                with suppress(Exception):  # the JVM may be gone already
                     spark.stop()
     except PipelineError as error:
         shutil.rmtree(warehouse, ignore_errors=True)
@@ -78,7 +78,7 @@ def pipeline_session(
 
 
 def _prepare() -> bool:
-    """Whether a session runs already. ConfigError: there is no PySpark."""
+    """Whether a session exists already. ConfigError if PySpark is missing."""
     try:
         from pyspark import SparkContext
         from pyspark.logger import PySparkLogger
@@ -87,7 +87,7 @@ def _prepare() -> bool:
     for name in _LOGGERS_OF_RAISED:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_py4js)
-    # Not the active session: that is one of a thread, and a session of another thread is not ours to stop.
+    # Not the active session, which is per thread: a session of another thread must not be stopped.
     return SparkContext._active_spark_context is not None
 
 
@@ -102,13 +102,13 @@ def _start(
     except KeyboardInterrupt as interrupt:
         _kill_jvm(interrupt)
         raise
-    _use_default_handler()  # PySpark has put its own handler in place
+    _use_default_handler()  # PySpark has installed its own handler
     return spark
 
 
 def _kill_jvm(interrupt: KeyboardInterrupt) -> None:
-    """End a JVM whose start was interrupted: where PySpark still waits for it, it would never end by itself.
-    PySpark has it in its gateway once it answers, and before that in a variable of what waits."""
+    """Kill a JVM whose start was interrupted: it would never end while PySpark waits for it. PySpark keeps it
+    in its gateway once it answers, and before that in a local variable of the waiting function."""
     from pyspark import SparkContext
 
     found = [getattr(SparkContext._gateway, "proc", None)]
@@ -122,11 +122,11 @@ def _kill_jvm(interrupt: KeyboardInterrupt) -> None:
 
 @contextmanager
 def _starting_notice() -> Iterator[None]:
-    """A line for whoever waits at a terminal, as long as Spark starts."""
+    """Show a line on a terminal while Spark starts."""
     if not sys.stderr.isatty():
         yield
         return
-    print("Spark starts …", end="", file=sys.stderr, flush=True)
+    print("Starting Spark …", end="", file=sys.stderr, flush=True)
     try:
         yield
     finally:
@@ -135,8 +135,8 @@ def _starting_notice() -> Iterator[None]:
 
 @contextmanager
 def _default_interrupts() -> Iterator[None]:
-    """Ctrl-C is a KeyboardInterrupt and no more. PySpark's own handler calls the JVM, perhaps from within a
-    call to it."""
+    """Let Ctrl-C raise KeyboardInterrupt only. PySpark's own handler calls the JVM, perhaps from within
+    another call."""
     before = signal.getsignal(signal.SIGINT)
     _use_default_handler()
     try:
@@ -156,14 +156,14 @@ def _is_main_thread() -> bool:
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Py4J logs to the root logger, with all stacks, whatever comes of an interrupted call or a JVM that has
-    ended; the caller gets an exception."""
+    """Py4J logs interrupted calls and a lost JVM to the root logger, with stack traces; the caller gets an
+    exception anyway."""
     return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Programs that are started inside write their errors to the file, as long as they run."""
+    """Child processes started inside write their standard error to the file."""
     sys.stderr.flush()
     ours = os.dup(_STDERR)
     with log.open("ab") as file:

@@ -1,4 +1,4 @@
-"""PipelineWatch: waits for the queries of a pipeline; when one dies, or the user asks for it, all end."""
+"""PipelineWatch: waits for the queries of a pipeline; when one fails, or on a signal, all are stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_S: Final = 0.25
 
 
 class _Part(PipelineProgress):
-    """The progress of one query: a line of its own with JSON, else a part of the whole."""
+    """The progress of one query: printed separately with JSON, otherwise part of the total."""
 
     def __init__(self, title: str, output: ProgressOutput) -> None:
         super().__init__(title, output)
@@ -30,21 +30,21 @@ class _Part(PipelineProgress):
         self._as_json = output.as_json
 
     def show(self, reading: Reading) -> None:
-        """Note it, and print it if it is to be JSON."""
+        """Record it, and print it if the output is JSON."""
         self.reading = reading
         if self._as_json:
             super().show(reading)
 
 
 class TotalProgress(PipelineProgress):
-    """The progress of a pipeline: with JSON the parts are printed, and of the whole the summary."""
+    """The progress of a pipeline: with JSON only its summary is printed, as the queries print theirs."""
 
     def __init__(self, title: str, output: ProgressOutput) -> None:
         super().__init__(title, output)
         self.output = output
 
     def show(self, reading: Reading) -> None:
-        """How far all sinks are together."""
+        """Show the progress of all sinks together."""
         if self.output.as_json:
             self._reading = reading
         else:
@@ -62,9 +62,9 @@ class PipelineWatch:
         written: Mapping[str, WrittenRows] | None = None,
         steps: Sequence[StepSpec] = (),
     ) -> None:
-        """`starts` begin queries; `beside` names those whose rows are not counted: those of bad records.
-        `written` has the rows of those queries whose sinks count for themselves. A failure names the one of
-        `steps` that it comes from."""
+        """`starts` start the queries; `beside` names those whose rows are not counted: those of bad records.
+        `written` has the counts of sinks that count their own rows. A failure names the step in `steps` that
+        caused it."""
         self._starts = starts
         self._beside = beside
         self._progress = progress
@@ -84,7 +84,7 @@ class PipelineWatch:
         self._stop()
 
     def start(self) -> None:
-        """Begin all queries, one after the other. What Spark raises goes through."""
+        """Start all queries, one after the other. Spark's exceptions propagate."""
         for name, start in self._starts.items():
             self._queries[name] = query = start_query(start)
             part = _Part(f"{self._progress.title}/{name}", self._progress.output)
@@ -92,7 +92,7 @@ class PipelineWatch:
             self._watches[name] = QueryWatch(query, part, self._written.get(name))
 
     def wait(self, stop_request: StopRequest | None = None) -> Summary:
-        """Until all have ended by themselves, or somebody asks for the end. PipelineError: one has failed."""
+        """Wait until all have ended, or a stop is requested. PipelineError if one failed."""
         stop_request = stop_request or StopRequest()
         ended: Ending = "finished"
         with stop_on_signals(stop_request):
@@ -112,13 +112,13 @@ class PipelineWatch:
         return self._progress.finish(ended)
 
     def _running(self) -> list[StreamingQuery]:
-        """Those that run; none once one has died for good."""
+        """The running queries; none once one has failed."""
         if self._failed() is not None:
             return []
         return [query for query in self._queries.values() if query.isActive]
 
     def _failed(self) -> str | None:
-        """The name of a query that has died."""
+        """The name of a failed query."""
         return next((name for name, query in self._queries.items() if query.exception() is not None), None)
 
     def _words(self, name: str) -> str:
@@ -135,8 +135,8 @@ class PipelineWatch:
             self._progress.show(total)
 
     def _stop_in_order(self, stop_request: StopRequest) -> None:
-        """Behind the batches that are under way, or at once if asked again."""
-        self._progress.say("stops behind this batch (once more: at once)")
+        """Stop after the current batches, or at once on a second request."""
+        self._progress.say("stopping after this batch (again: at once)")
         busy = {name: part.reading for name, part in self._parts.items()}
         while busy and stop_request.times < 2:
             for name in list(busy):
@@ -152,12 +152,12 @@ class PipelineWatch:
 
     def _stop(self) -> None:
         for query in self._queries.values():
-            with suppress(Exception):  # a JVM that is gone already, or a query that failed
+            with suppress(Exception):  # the JVM may be gone already, or the query failed
                 query.stop()
 
 
 def together(readings: list[Reading]) -> Reading:
-    """Several queries as one: rows and batches of all, the lag of the slowest."""
+    """The combined reading of several queries: the sum of rows and batches, the largest lag."""
     lags = [each.lag_messages for each in readings if each.lag_messages is not None]
     seconds = [each.lag_seconds for each in readings if each.lag_seconds is not None]
     batch_ms = [each.batch_ms for each in readings if each.batch_ms is not None]
@@ -180,4 +180,4 @@ def _pause(query: StreamingQuery) -> None:
     try:
         query.awaitTermination(_POLL_S)
     except PySparkException:
-        pass  # its `exception` tells the same
+        pass  # also available as its `exception`

@@ -1,4 +1,4 @@
-"""How pipelines show how far they are: a line in place on a terminal, lines in a file, or JSON.
+"""Progress of pipelines: a line updated in place on a terminal, lines in a file, or JSON.
 
     summary = run_query(query, title="archive", output=ProgressOutput.standard(as_json=False))
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 LINE_INTERVAL_S: Final = 10.0
-"""Between lines where nobody looks at a terminal."""
+"""The interval between lines if the output is not a terminal."""
 _REFRESHES_A_SECOND: Final = 4
 
 Ending = Literal["finished", "stopped", "failed"]
@@ -30,7 +30,7 @@ Ending = Literal["finished", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ProgressOutput:
-    """Where progress goes, and in what form."""
+    """The destination and format of progress."""
 
     as_json: bool
     stream: TextIO
@@ -38,32 +38,32 @@ class ProgressOutput:
 
     @classmethod
     def standard(cls, *, as_json: bool) -> ProgressOutput:
-        """JSON goes to standard output; what people read to standard error, beside results."""
+        """JSON goes to standard output; text goes to standard error, as results go to standard output."""
         stream = sys.stdout if as_json else sys.stderr
         return cls(as_json, stream, not as_json and stream.isatty())
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How far a job is. What is not known is None."""
+    """The progress of a job. Unknown values are None."""
 
     rows: int = 0
-    """That were read, in all, since the job began."""
+    """Rows read since the job began."""
     rows_per_second: float = 0.0
     batches: int = 0
     batch_ms: int | None = None
-    """How long the last batch took."""
+    """The duration of the last batch."""
     lag_messages: int | None = None
     lag_seconds: float | None = None
     note: str = ""
-    """What the job is at, if there is more to say than numbers."""
+    """What the job is doing, beyond the numbers."""
     rows_written: int | None = None
-    """In all, like `rows`: a filter makes them fewer, a group too."""
+    """Rows written in total: fewer than `rows` after filtering or grouping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a job has done."""
+    """The result of a job."""
 
     title: str
     ended: Ending
@@ -76,11 +76,11 @@ class Summary:
     rows_written: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the last line of `--json` has it."""
+        """The last line of `--json`."""
         return {"type": "summary", **asdict(self)}
 
     def words(self) -> str:
-        """As people read it."""
+        """The summary as text."""
         batches = f" in {_count(self.batches, 'batch', 'batches')}" if self.batches else ""
         written = self.rows if self.rows_written is None else self.rows_written
         is_all = written == self.rows
@@ -96,7 +96,7 @@ class Summary:
 class PipelineProgress:
     """Shows readings of one job; use it in a `with` block, and call `finish` at its end.
 
-    Readings may come as often as they like: lines are few where nobody looks at a terminal.
+    Readings may be frequent: lines are rate-limited if the output is not a terminal.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class PipelineProgress:
         return self._clock() - self._began
 
     def show(self, reading: Reading) -> None:
-        """How far the job is now. With JSON every reading is a line."""
+        """Show the current progress. With JSON every reading is a line."""
         self._reading = reading
         if self._output.as_json:
             self._write(json.dumps({"type": "progress", "title": self.title, **asdict(reading)}))
@@ -135,7 +135,7 @@ class PipelineProgress:
             self._write(self._line())
 
     def add(self, rows: int, note: str = "", *, written: int | None = None) -> None:
-        """So many rows more, all of them written if nothing else is said; for jobs that count themselves."""
+        """Count more rows, by default all of them written; for jobs that count themselves."""
         before = self._reading
         total = before.rows + rows
         rate = total / self.seconds if self.seconds > 0 else 0.0
@@ -150,7 +150,7 @@ class PipelineProgress:
         )
 
     def say(self, words: str) -> None:
-        """A line that stays, for people."""
+        """Print a permanent line, unless the output is JSON."""
         if self._output.as_json:
             return
         if self._live is not None:
@@ -159,7 +159,7 @@ class PipelineProgress:
             self._write(f"{self.title}: {words}")
 
     def finish(self, ended: Ending = "finished", *, note: str = "") -> Summary:
-        """The job is over: print and return what it has done; `note` is for people."""
+        """Print and return the summary at the end of the job; `note` is added to the text."""
         self._stop_live()
         last, seconds = self._reading, self.seconds
         summary = Summary(
@@ -190,10 +190,10 @@ class PipelineProgress:
 
 
 def run_query(query: StreamingQuery, *, title: str, output: ProgressOutput) -> Summary:
-    """Wait until a stream ends, and show its batches.
+    """Wait until a stream ends, and show its progress.
 
-    Ctrl-C, or SIGTERM, stops the stream behind the batch that it is at; a second one stops it at once. Both
-    are an end in order: the checkpoint says where to go on. PipelineError: it failed.
+    Ctrl-C or SIGTERM stops the stream after the current batch; a second one stops it at once. Both are clean:
+    the checkpoint says where to continue. PipelineError if the stream failed.
     """
     from kourou.spark.pipelines.query_watch import QueryWatch
 
@@ -203,7 +203,7 @@ def run_query(query: StreamingQuery, *, title: str, output: ProgressOutput) -> S
 
 
 def describe_reading(reading: Reading) -> str:
-    """A reading as people read it."""
+    """A reading as text."""
     words = []
     if reading.rows or not reading.note:
         words.append(f"{_count(reading.rows, 'row', 'rows')}, {reading.rows_per_second:,.0f} rows/s")
@@ -228,7 +228,7 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _live(stream: TextIO, line: Callable[[], str]) -> Live:
-    """A line that is written again and again."""
+    """A line that is updated in place."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

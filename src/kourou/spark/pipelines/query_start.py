@@ -1,8 +1,8 @@
-"""start_query: a stream that is begun, although the machine is busy.
+"""start_query: starts a stream even if the machine is busy.
 
-Spark starts a Python process for each source of a stream and gives it ten seconds, which cannot be changed
-(4.3); one that is late fails the stream before anything is read. So that is tried again, and whoever has
-several streams to start does so one after the other.
+Spark starts a Python process for each source of a stream and allows it ten seconds, which cannot be changed
+(4.3); a slow start fails the stream before anything is read. So the start is retried, and several streams are
+started one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 5
-# What Spark says of a process that was late, and what a query is at before its sources have answered.
+# Spark's error for a slow process, and the status of a query before its sources have answered.
 _LATE_WORKER: Final = "Python worker failed to connect back"
 _BEGINNING: Final = ("Initializing", "Getting offsets")
 _POLL_S: Final = 0.1
@@ -26,18 +26,18 @@ _BEGIN_S: Final = 60.0
 
 
 def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """The query that `start` starts, once its sources answer; or as it has failed for other reasons."""
+    """The query started by `start`, once its sources answer, or after it failed for other reasons."""
     query = start()
     for _ in range(ATTEMPTS - 1):
         if not _was_late(query):
             break
-        _log.warning("a stream is started again: its Python process was too slow")
+        _log.warning("restarting a stream whose Python process was too slow")
         query = start()
     return query
 
 
 def _was_late(query: StreamingQuery) -> bool:
-    """Wait until the query is begun, or is over: whether its Python process was late."""
+    """Wait until the query has begun or ended; returns whether its Python process was late."""
     from pyspark.errors import StreamingQueryException
 
     deadline = time.monotonic() + _BEGIN_S

@@ -1,6 +1,6 @@
-"""QueryWatch: waits for the end of a stream, reads its progress, and stops it in order when asked to.
+"""QueryWatch: waits for the end of a stream, reads its progress, and stops it on request.
 
-Numbers come from Spark's progress, lag from what our source puts there (stream_driver.py).
+Numbers come from Spark's progress, the lag from our source's part of it (stream_driver.py).
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """How often somebody has asked for the end."""
+    """Counts requests to stop."""
 
     def __init__(self) -> None:
         self.times = 0
 
     def note(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """One more; a handler of signals, too."""
+        """Count a request; also a signal handler."""
         self.times += 1
 
 
 class QueryWatch:
-    """Follows one query; `written` is counted by what writes its batches, if Spark does not."""
+    """Follows one query; `written` has the rows counted by the writer of its batches, if Spark does not count
+    them."""
 
     def __init__(
         self, query: StreamingQuery, progress: PipelineProgress, written: WrittenRows | None = None
@@ -51,7 +52,7 @@ class QueryWatch:
         self._reading = Reading()
 
     def wait(self, stop_request: StopRequest | None = None) -> Ending:
-        """Until the query ends by itself, by a failure (PipelineError), or by the wish of a user."""
+        """Wait until the query ends, fails (PipelineError), or is stopped by the user."""
         stop_request = stop_request or StopRequest()
         with stop_on_signals(stop_request):
             try:
@@ -65,7 +66,7 @@ class QueryWatch:
         return "finished"
 
     def look(self) -> None:
-        """Show the batches that have ended since the last look."""
+        """Show the batches that have ended since the last call."""
         last = self._query.lastProgress
         if last is None or _mark(last) == self._seen:
             return
@@ -94,12 +95,12 @@ class QueryWatch:
         if self._written is not None:
             return self._written.total
         before, written = self._reading.rows_written, int(progress.sink.numOutputRows)
-        # -1: this sink does not tell.
+        # -1: this sink does not report it.
         return before if written < 0 else (before or 0) + written
 
     def _stop(self, stop_request: StopRequest) -> Ending:
-        """Behind the batch that is under way, or at once if asked again."""
-        self._progress.say("stops behind this batch (once more: at once)")
+        """Stop after the current batch, or at once on a second request."""
+        self._progress.say("stopping after this batch (again: at once)")
         seen = self._seen
         while stop_request.times < 2 and self._query.isActive and self._is_busy() and self._seen == seen:
             if self._query.awaitTermination(_POLL_S):
@@ -120,7 +121,8 @@ class QueryWatch:
 
 @contextmanager
 def stop_on_signals(stop_request: StopRequest) -> Iterator[None]:
-    """SIGINT and SIGTERM are noted, not raised: PySpark's own handler would cancel the jobs of the batch."""
+    """Record SIGINT and SIGTERM instead of raising: PySpark's own handler would cancel the jobs of the
+    batch."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -133,8 +135,8 @@ def stop_on_signals(stop_request: StopRequest) -> Iterator[None]:
 
 
 def batch_rows(progress: Any) -> int:
-    """How many rows a batch has read. Spark counts rows again that a batch reads again, as two sinks in a
-    batch do; no more were there than offsets."""
+    """The number of rows read by a batch. Spark counts rows twice that a batch reads twice, as for two sinks;
+    the number of offsets is the limit."""
     counted = int(progress.numInputRows)
     messages = [_messages(source) for source in progress.sources]
     known = [each for each in messages if each is not None]
@@ -142,13 +144,13 @@ def batch_rows(progress: Any) -> int:
 
 
 def _messages(source: Any) -> int | None:
-    """The messages between the offsets of a source of ours; None for others."""
+    """The number of messages between the offsets of a rocketmq source; None for others."""
     try:
         end = Positions.from_json(_tree(source.endOffset))
-        # The first batch of all has none.
+        # The very first batch has none.
         start = _tree(source.startOffset)
         begin = (Positions({}) if start is None else Positions.from_json(start)).batch_begin(end)
-    except (KourouError, AttributeError, TypeError, ValueError):  # whatever other sources have there
+    except (KourouError, AttributeError, TypeError, ValueError):  # the format of other sources
         return None
     return sum(max(0, at - begin.get(queue, at)) for queue, at in end.offsets.items())
 

@@ -50,12 +50,12 @@ BAD_RECORD_PROPERTIES: Final = {
     "bad_queue_offset": "queue_offset",
     "bad_reason": "reason",
 }
-"""Of a message in the dead-letter topic, by column."""
+"""Properties of a message in the dead-letter topic, by column."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What the command was asked for."""
+    """The arguments of the command."""
 
     file: Path
     master: str | None = None
@@ -64,7 +64,7 @@ class RunRequest:
 
 
 def run_pipeline(request: RunRequest) -> None:
-    """Run a pipeline to its end. KourouError says what is wrong, in the file or with the run."""
+    """Run a pipeline to its end. KourouError for mistakes in the file, or a failed run."""
     try:
         spec = load_pipeline(request.file)
         check_servers(spec, str(request.file))
@@ -93,7 +93,7 @@ def _print_valid(request: RunRequest, spec: PipelineSpec) -> None:
 
 
 def run_spec(spec: PipelineSpec, request: RunRequest) -> Summary:
-    """Start Spark, and run a pipeline that was checked."""
+    """Start Spark, and run a checked pipeline."""
     output = ProgressOutput.standard(as_json=request.as_json)
     settings = dict(spec.settings)
     master = request.master or settings.pop("spark.master", None) or "local[*]"
@@ -122,7 +122,7 @@ class PipelineRun:
         self.frames: dict[str, DataFrame] = {}
 
     def prepare(self) -> None:
-        """Make all DataFrames, and views of them. PipelineError names the line of what Spark refuses."""
+        """Create all DataFrames and their views. PipelineError names the line of whatever Spark rejects."""
         spec = self._spec
         self._make_importable()
         calls = import_steps(spec)
@@ -144,7 +144,7 @@ class PipelineRun:
             rows = sink.rows
             frame = self.frames[rows.origin]
             if self._spec.is_stream and not frame.isStreaming:
-                words = f"{rows.origin} is no stream: it would be written once, and the pipeline is a stream"
+                words = f"{rows.origin} is not a stream, but the pipeline is: it would be written only once"
                 mistakes.append((rows.line, f"sink {rows.name}: {words}"))
                 continue
             try:
@@ -156,10 +156,10 @@ class PipelineRun:
             raise PipelineFileError(str(self._spec.file), mistakes)
 
     def forget(self) -> None:
-        """Drop the views: a session that goes on has other uses for their names."""
+        """Drop the views: a shared session may use their names otherwise."""
         from py4j.protocol import Py4JError
 
-        with suppress(Py4JError, OSError):  # of a session that has ended there is nothing to drop
+        with suppress(Py4JError, OSError):  # the session has ended
             for name in self.frames:
                 self._spark.catalog.dropTempView(name)
 
@@ -168,7 +168,7 @@ class PipelineRun:
         frame.createOrReplaceTempView(name)
 
     def _make_importable(self) -> None:
-        """Workers find modules beside the file, as the driver does: functions of steps are sent by name."""
+        """Make modules beside the file importable in workers, as functions of steps are pickled by name."""
         if any(isinstance(step, PythonStep) for step in self._spec.steps):
             environment = self._spark.sparkContext.environment
             paths = [str(self._spec.file.parent), environment.get("PYTHONPATH", "")]
@@ -176,7 +176,7 @@ class PipelineRun:
 
     @contextmanager
     def _at(self, line: int, what: str) -> Iterator[None]:
-        """What goes wrong inside is told with its line."""
+        """Errors inside are reported with their line."""
         from py4j.protocol import Py4JError, Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -193,8 +193,8 @@ class PipelineRun:
     # -- running ---------------------------------------------------------------------------------
 
     def stream(self, progress: TotalProgress) -> Summary:
-        """Run all sinks until they end. PipelineError: one has failed; the others are stopped then."""
-        # Bad records first: what `latest` is, each stream finds out by itself, and none may be in no stream.
+        """Run all sinks until they end. PipelineError if one fails; the others are stopped then."""
+        # Bad records first: each stream resolves `latest` by itself, and no record may fall between them.
         beside = {f"{_BAD_PREFIX}{name}": bad for name, bad in self._bad.items()}
         starts = {
             name: partial(
@@ -249,7 +249,7 @@ class PipelineRun:
 
 
 def name_bad_records(bad: DataFrame, *, pipeline: str, source: str) -> DataFrame:
-    """Bad records that say whose they are."""
+    """Bad records with the names of pipeline and source."""
     from pyspark.sql import functions as F
 
     return bad.select(F.lit(pipeline).alias("pipeline"), F.lit(source).alias("source"), *bad.columns)
@@ -260,7 +260,7 @@ def bad_record_messages(bad: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     pairs = [part for name, column in BAD_RECORD_PROPERTIES.items() for part in (F.lit(name), _text(column))]
-    # No broker takes an empty body: a blank stands for it.
+    # Brokers reject an empty body: send a space instead.
     body = F.when(F.length("value") == 0, F.lit(b" ")).otherwise(F.col("value"))
     return bad.select(body.alias("value"), "key", "tags", F.create_map(*pairs).alias("properties"))
 
@@ -276,5 +276,5 @@ def bad_record_lines(bad: DataFrame) -> DataFrame:
 def _text(name: str) -> Column:
     from pyspark.sql import functions as F
 
-    # A property has a value: a store without a broker's name has none for that.
+    # A property needs a value: a store has no broker name.
     return F.coalesce(F.col(name).cast("string"), F.lit("?"))

@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
     from pyspark.sql.streaming.query import StreamingQuery
 
-# What the sink has to be given in a certain type.
+# Columns that the sink requires in a certain type.
 _CASTS: Final = {"queue_id": "int", "delay_ms": "bigint"}
 _TRUNCATED_CHARS: Final = 20
 _NULL: Final = "NULL"
-# Tables of several sinks do not mix.
+# Keeps the tables of several sinks apart.
 _lock = threading.Lock()
 
 
 class SinkRun:
-    """One sink at work."""
+    """One running sink."""
 
     def __init__(
         self, sink: SinkSpec, frame: DataFrame, spec: PipelineSpec, *, as_json: bool = False
     ) -> None:
-        """ConfigError: the rows have not what the sink is to take of them."""
+        """ConfigError if the rows lack columns of the sink."""
         self.name = sink.rows.name
-        # Spark counts what goes to topics.
+        # Spark counts rows sent to topics.
         self.written = None if isinstance(sink, TopicSink) else WrittenRows()
         self._sink = sink
         self._spec = spec
@@ -69,7 +69,7 @@ class SinkRun:
         return writer.foreachBatch(self.written.counting(self._batch_writer(self._app_id))).start()
 
     def write(self) -> int | None:
-        """Write all rows once; how many, where that is known."""
+        """Write all rows once; returns their number, if known."""
         sink = self._sink
         if isinstance(sink, ConsoleSink):
             return show_rows(self._frame, sink, None, as_json=self._as_json)
@@ -122,7 +122,7 @@ _AT_ONCE: Final = {"processingTime": "0 seconds"}
 
 
 def fitted(sink: SinkSpec, frame: DataFrame) -> DataFrame:
-    """The rows as the sink takes them. ConfigError for columns that are not there."""
+    """The rows in the sink's format. ConfigError for missing columns."""
     if isinstance(sink, TopicSink):
         return messages(frame, sink.message)
     if isinstance(sink, LakeSink):
@@ -154,7 +154,7 @@ def messages(frame: DataFrame, message: MessageParts) -> DataFrame:
 
 
 def _properties(names: tuple[str, ...]) -> Column:
-    """A map of those columns that are not null."""
+    """A map of the columns that are not null."""
     from pyspark.sql import functions as F
 
     pairs = [part for name in names for part in (F.lit(name), F.col(quoted(name)).cast("string"))]
@@ -169,7 +169,7 @@ def _check_columns(frame: DataFrame, names: Iterable[str], key: str) -> None:
 
 
 def observed(frame: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
-    """The same rows, and a function that says how many they were once they are written."""
+    """The same rows, and a function that returns their number once they are written."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -181,7 +181,7 @@ def observed(frame: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
         found.append(int(observation.get["rows"]))
 
     def count() -> int | None:
-        # Spark tells it behind the write, and for a plan that it found to be empty perhaps never.
+        # Spark reports it after the write, and perhaps never for an empty plan.
         asking = threading.Thread(target=ask, name="row-count", daemon=True)
         asking.start()
         asking.join(timeout=5)
@@ -198,7 +198,7 @@ def show_rows(
     as_json: bool,
     stream: TextIO | None = None,
 ) -> int:
-    """Print the first rows; how many. Batches without rows are not shown."""
+    """Print the first rows; returns their number. Empty batches are not shown."""
     wanted = rows_as_json(frame) if as_json else as_texts(frame)
     rows = list(text_rows(wanted, sink.num_rows + 1))
     shown = rows[: sink.num_rows]
@@ -225,7 +225,7 @@ def _table(
     title = sink.rows.name if batch_id is None else f"{sink.rows.name}, batch {batch_id}"
     limit = _TRUNCATED_CHARS if sink.truncate else None
     lines = draw_table(unique_names(frame.columns), number_columns(frame), rows, limit)
-    return [title, *lines, *([f"only the first {len(rows)} rows are shown"] if has_more else [])]
+    return [title, *lines, *([f"only showing the first {len(rows)} rows"] if has_more else [])]
 
 
 def draw_table(
@@ -234,7 +234,7 @@ def draw_table(
     rows: Sequence[tuple[str | None, ...]],
     limit: int | None,
 ) -> list[str]:
-    """Lines of a table as Spark draws it. What is no printable sign is shown as its escape."""
+    """The lines of a table in Spark's style. Unprintable characters are escaped."""
     cells = [[_cell(text, limit) for text in row] for row in (tuple(names), *rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(names))]
     rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"

@@ -1,4 +1,4 @@
-"""The sources of a pipeline as DataFrames, and what is bad in them."""
+"""The sources of a pipeline as DataFrames, and their bad records."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMAS: str = "schemas"
-"""Below the checkpoint: schemas that were found in samples."""
+"""The folder for inferred schemas, below the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFrames:
-    """The rows of a source, and the bad ones apart, if they do not end the pipeline."""
+    """The rows of a source, and its bad records, unless they fail the pipeline."""
 
     rows: DataFrame
     bad: DataFrame | None = None
 
 
 def read_source(spark: SparkSession, source: SourceSpec, spec: PipelineSpec) -> SourceFrames:
-    """What a source gives. KourouError, or what Spark raises."""
+    """The DataFrames of a source. Raises KourouError, or Spark's exceptions."""
     if isinstance(source, JdbcSource):
         options = with_driver(source.options, spec.jars)
         return SourceFrames(spark.read.format("jdbc").options(**options).load())
@@ -45,7 +45,7 @@ def read_source(spark: SparkSession, source: SourceSpec, spec: PipelineSpec) -> 
 
 def _lake(spark: SparkSession, source: LakeSource) -> DataFrame:
     table = source.table
-    # A folder of Parquet need not be one that Kourou wrote.
+    # A Parquet folder may have been written by others.
     if table.format == "parquet" and not (table.folder / HIDDEN).exists():
         return spark.read.parquet(str(table.folder))
     return read_lake(spark, table)
@@ -62,7 +62,7 @@ def _topic(spark: SparkSession, source: TopicSource, spec: PipelineSpec) -> Sour
 
 
 def marked(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
-    """With a watermark, if there is one, and rows come as a stream."""
+    """With a watermark, if there is one, and the source is a stream."""
     if watermark is None or not frame.isStreaming:
         return frame
     return frame.withWatermark(watermark.column, watermark.delay)

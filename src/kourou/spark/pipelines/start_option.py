@@ -1,4 +1,4 @@
-"""Where a command is told to begin or end, checked before Spark starts.
+"""Options for the beginning or end of a command's range, checked before Spark starts.
 
 Mistakes are reported by the name of the command's own option, not by the source's (`startingTimestamp`).
 Not here: how the source reads a time (offset_spec.py).
@@ -21,7 +21,7 @@ _TIMESTAMP: Final = "startingTimestamp"
 
 
 def parse_time_ms(option: str, text: str, accepted: str = A_TIME) -> int:
-    """Milliseconds since 1970. ConfigError: it is no time; `accepted` says what the option takes."""
+    """Milliseconds since 1970. ConfigError if it is not a time; `accepted` describes valid values."""
     reader = OptionReader("source", {_TIMESTAMP: text}, (), {})
     point = read_offset_spec(reader, "starting", None)
     if point is None:
@@ -31,7 +31,7 @@ def parse_time_ms(option: str, text: str, accepted: str = A_TIME) -> int:
 
 
 def start_option(option: str, text: str) -> dict[str, str]:
-    """A word, offsets in JSON, or a time: the option of the source that says it. ConfigError: it is none."""
+    """The source's option for a word, offsets in JSON, or a time. ConfigError for anything else."""
     if text.lower() in ("earliest", "latest") or text.startswith("{"):
         return {"startingOffsets": text}
     parse_time_ms(option, text, f"earliest, latest, {A_TIME}")

@@ -26,14 +26,14 @@ from kourou.spark.pipelines.sources import marked
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SIGNATURE: Final = "it has to take (frame), or (spark, frames)"
+_SIGNATURE: Final = "must take (frame) or (spark, frames)"
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES: Final = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
 class StepCall:
-    """How a step is called: `function(spark, frames)` with `takes_session`, else `function(frame)`."""
+    """How to call a step: `function(spark, frames)` with `takes_session`, otherwise `function(frame)`."""
 
     function: StepFunction
     inputs: tuple[str, ...]
@@ -41,14 +41,14 @@ class StepCall:
 
 
 class StepError(Exception):
-    """What is wrong with a step's function."""
+    """A step's function is invalid."""
 
 
 # -- before Spark starts ---------------------------------------------------------------------------
 
 
 def check_step_source(step: PythonStep, folder: str) -> None:
-    """StepError: the source of the step's module shows that it cannot be run. `folder` is the pipeline's."""
+    """StepError if the source of the step's module shows that it cannot run. `folder` is the pipeline's."""
     make_importable(folder)
     try:
         spec = _find(step.module)
@@ -57,7 +57,7 @@ def check_step_source(step: PythonStep, folder: str) -> None:
     except (ImportError, SyntaxError, ValueError) as error:
         raise _import_failed(step, error) from error
     if outline is None:
-        return  # compiled, or made otherwise: the import shows what it has
+        return  # compiled or generated: only the import shows its content
     for name in _needed_packages(outline):
         if not _is_there(name):
             raise _import_failed(step, ModuleNotFoundError(f"No module named {name!r}"))
@@ -65,14 +65,14 @@ def check_step_source(step: PythonStep, folder: str) -> None:
 
 
 def make_importable(folder: str) -> None:
-    """Modules beside the file are found, and stay importable: a step may import more while it runs."""
+    """Make modules beside the file importable, permanently, as a step may import more while it runs."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
     importlib.invalidate_caches()
 
 
 def _find(module: str) -> ModuleSpec:
-    """The module's place. Unlike importlib's find_spec, this runs no package that it lies in."""
+    """The module's spec. Unlike importlib's find_spec, this does not import its parent packages."""
     first, *inner = module.split(".")
     spec = importlib.util.find_spec(first)
     name = first
@@ -92,8 +92,8 @@ def _source(spec: ModuleSpec) -> str | None:
 
 
 def _needed_packages(outline: ast.Module) -> Iterator[str]:
-    """What is imported whenever the module is; an import within `try` or `if` may fail, and what is found
-    behind a change of `sys.path` only the import shows."""
+    """The packages that the module always imports; imports within `try` or `if` may fail, and modules found
+    after a change of `sys.path` are only known at import."""
     for statement in outline.body:
         if isinstance(statement, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in statement.names)
@@ -120,11 +120,11 @@ def _check_outline(step: PythonStep, outline: ast.Module) -> None:
         raise _no_function(step, functions)
     nodes = [node for name, node in bound if name == step.function_name]
     node = nodes[-1]
-    # What a decorator, a branch or a second definition makes of it only the import shows.
+    # Decorators, branches and second definitions are only resolved by the import.
     if len(nodes) > 1 or node not in outline.body:
         return
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-        raise StepError(f"{step.path} is no function")
+        raise StepError(f"{step.path} is not a function")
     if isinstance(node, _FUNCTIONS) and not node.decorator_list and not _may_fit(node.args):
         raise StepError(f"{step.path}({ast.unparse(node.args)}): {_SIGNATURE}")
 
@@ -171,18 +171,18 @@ def import_steps(spec: PipelineSpec) -> dict[str, StepCall]:
 def _imported(step: PythonStep) -> StepCall:
     try:
         module = importlib.import_module(step.module)
-    # Whatever a module of the user's raises is reported, and the mistakes of other steps with it.
+    # Any exception of a user's module is reported, together with the mistakes of other steps.
     except (Exception, SystemExit) as error:
         raise _import_failed(step, error) from error
     function = getattr(module, step.function_name, None)
     if function is None:
         raise _no_function(step, [name for name, value in vars(module).items() if inspect.isfunction(value)])
     if not callable(function):
-        raise StepError(f"{step.path} is no function")
+        raise StepError(f"{step.path} is not a function")
     takes_session = _takes_session(step, function)
     inputs = step.inputs or tuple(step.before if takes_session else step.before[-1:])
     if not takes_session and len(inputs) != 1:
-        raise StepError(f"{step.path} takes one frame, and its input names {len(inputs)}")
+        raise StepError(f"{step.path} takes one frame, but its input names {len(inputs)}")
     return StepCall(function, inputs, takes_session)
 
 
@@ -208,8 +208,8 @@ def _no_function(step: PythonStep, functions: list[str]) -> StepError:
 def run_step(
     spark: SparkSession, step: StepSpec, frames: Mapping[str, DataFrame], calls: Mapping[str, StepCall]
 ) -> DataFrame:
-    """What a step makes; its name in `frames` and the view are the caller's to give. `calls` has the
-    functions of Python steps."""
+    """The DataFrame of a step; the caller registers its name and view. `calls` has the functions of Python
+    steps."""
     if isinstance(step, SqlStep):
         frame = spark.sql(step.sql)
     else:
@@ -229,5 +229,5 @@ def _called(spark: SparkSession, path: str, call: StepCall, frames: Mapping[str,
     except Exception as error:
         raise PipelineError(f"{path} raised {type(error).__name__}: {short_reason(error)}") from error
     if not isinstance(frame, DataFrame):
-        raise PipelineError(f"{path} gave {type(frame).__name__}, and has to give a DataFrame")
+        raise PipelineError(f"{path} returned {type(frame).__name__}, but must return a DataFrame")
     return frame

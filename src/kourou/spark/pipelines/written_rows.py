@@ -1,4 +1,4 @@
-"""WrittenRows: how many rows a stream has written, where Spark does not know it: behind `foreachBatch`."""
+"""WrittenRows: the number of rows written by a stream, where Spark does not know it: in `foreachBatch`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ if TYPE_CHECKING:
 
 
 class WrittenRows:
-    """Counts for one stream; `total` is None for as long as nobody has told a number."""
+    """Counts for one stream; `total` is None until a number is reported."""
 
     def __init__(self) -> None:
         self.total: int | None = None
 
     def counting(self, write: Callable[[DataFrame, int], int | None]) -> Callable[[DataFrame, int], None]:
-        """What `foreachBatch` calls, of a function that gives how many rows it has written; None: it does
-        not know."""
+        """Wraps a function for `foreachBatch` that returns the number of written rows, or None if unknown."""
 
         def write_counted(frame: DataFrame, batch_id: int) -> None:
             rows = write(frame, batch_id)

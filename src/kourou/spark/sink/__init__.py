@@ -1,1 +1,1 @@
-"""The sink: rows to messages."""
+"""The sink: rows become messages."""

@@ -1,8 +1,8 @@
-"""Rows as the entries of batch bodies, all columns at a time: no Python object per row.
+"""Rows encoded as entries of batch bodies, column by column: no Python object per row.
 
 The layout of a batch body: protocol/batch.py. Rows that a batch cannot carry, or that may be invalid, are
-separated here and checked one by one elsewhere (invalid_rows.py): null and empty values, large and delayed
-ones, and texts with characters that a property may not contain.
+only marked here, and checked one by one in invalid_rows.py: null, empty, large and delayed values, and texts
+with characters that a property may not contain.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
 ALONE_BYTES: Final = 64 * 1024
-"""Rows from this size on travel alone, and compressed: that saves more than a shared request does."""
+"""Rows of this size or more are sent alone and compressed, which saves more than a shared request."""
 _HEAD: Final = np.dtype(BATCH_ENTRY.dtype())
 _NAME_END: Final = NAME_VALUE_SEPARATOR.encode()
 _PAIR_END: Final = PROPERTY_SEPARATOR.encode()
@@ -39,7 +39,7 @@ _RESERVED: Final = sorted(RESERVED_PROPERTIES)
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of many rows, one after the other: rows `a` to `b` are `body(a, b)`."""
+    """The entries of many rows, contiguous: rows `a` to `b` are `body(a, b)`."""
 
     buffer: pa.Buffer
     offsets: Int64s
@@ -50,7 +50,8 @@ class Entries:
 
 
 def encode_entries(values: pa.Array, properties: pa.Array) -> Entries:
-    """The entries of rows. A null counts as empty: such a row is odd, and its entry is not used."""
+    """The entries of rows. A null is encoded as empty: such a row is sent singly, and its entry is not
+    used."""
     values = pc.fill_null(values, b"")
     body_lengths = _lengths(values)
     property_lengths = _lengths(properties)
@@ -60,7 +61,7 @@ def encode_entries(values: pa.Array, properties: pa.Array) -> Entries:
     joined = pc.binary_join_element_wise(
         _fixed(heads.tobytes(), _HEAD.itemsize),
         values,
-        # An odd row's properties may be too long for their 16 bits.
+        # The properties of a row that is sent singly may be too long for their 16 bits.
         _fixed(
             np.minimum(property_lengths, MAX_PROPERTIES_BYTES).astype(PROPERTIES_LENGTH.dtype).tobytes(), 2
         ),
@@ -73,7 +74,7 @@ def encode_entries(values: pa.Array, properties: pa.Array) -> Entries:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The property strings of rows, and where one may be none."""
+    """The property strings of rows, and which rows must be checked one by one."""
 
     texts: pa.Array
     is_single: Mask
@@ -93,9 +94,9 @@ def encode_properties(rows: Rows, ids: pa.Array, *, drop_reserved: bool) -> Prop
         parts.append(own)
         pair_counts += own_counts
     texts = pc.binary_join_element_wise(*parts, _scalar(b"")) if len(parts) > 1 else parts[0]
-    # A separator inside a name or value makes another pair of it.
+    # A separator inside a name or value would add a pair.
     for separator in (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR):
-        # No row has fewer than its pairs need: if none are left over in all, no row has more.
+        # No row has fewer separators than pairs: if the totals match, no row has more.
         if _count_byte(texts, ord(separator)) != pair_counts.sum():
             is_single |= _numpy(pc.count_substring(texts, separator)) != pair_counts
     is_single |= _lengths(texts) > MAX_SENT_PROPERTIES_BYTES
@@ -103,7 +104,7 @@ def encode_properties(rows: Rows, ids: pa.Array, *, drop_reserved: bool) -> Prop
 
 
 def single_values(rows: Rows, *, alone_bytes: int) -> Mask:
-    """Rows whose value no batch takes: null, empty, or large; and delayed rows."""
+    """Rows that cannot be in a batch: null, empty, large or delayed."""
     lengths = _lengths(pc.fill_null(rows.value, b""))
     is_single: Mask = (lengths == 0) | (lengths >= alone_bytes)
     if rows.delay_ms is not None:
@@ -125,7 +126,7 @@ def _column_properties(rows: Rows, is_single: Mask) -> list[tuple[str, pa.Array]
 
 
 def _joined_keys(keys: pa.Array, is_single: Mask) -> pa.Array:
-    """Keys as the one text that they are in a message."""
+    """Keys joined into one text, as in a message."""
     if not pa.types.is_large_list(keys.type):
         is_single |= _not_utf8(keys)
         return keys
@@ -139,7 +140,7 @@ def _joined_keys(keys: pa.Array, is_single: Mask) -> pa.Array:
 
 
 def _own(column: pa.Array, is_single: Mask, *, drop_reserved: bool) -> tuple[pa.Array, Int64s]:
-    """The application's own properties as text, and how many each row has."""
+    """User properties as text, and how many each row has."""
     offsets = _numpy(column.offsets).astype(np.int64)
     names, values = column.keys, column.items
     is_reserved = _numpy(pc.is_in(names, pa.array(_RESERVED, pa.large_string())))
@@ -165,7 +166,7 @@ def _own(column: pa.Array, is_single: Mask, *, drop_reserved: bool) -> tuple[pa.
 
 
 def _pairs(name: str, column: pa.Array) -> pa.Array:
-    """One property of each row, nothing where the column has none."""
+    """One property of each row, empty where the column is null."""
     pairs = pc.binary_join_element_wise(
         _scalar(name.encode() + _NAME_END), column, _scalar(_PAIR_END), _scalar(b"")
     )
@@ -182,7 +183,7 @@ def _is_blank_or_null(column: pa.Array) -> pa.Array:
 
 
 def _not_utf8(column: pa.Array) -> Mask:
-    """Where bytes are no text. One look at all of them is enough, unless something is wrong."""
+    """Which values are not UTF-8. The whole column is checked at once; single values only if that fails."""
     try:
         column.cast(pa.large_string())
     except pa.ArrowInvalid:
@@ -211,7 +212,7 @@ def _lengths(column: pa.Array) -> Int64s:
 
 
 def _count_byte(column: pa.Array, byte: int) -> int:
-    """How often a byte is in a column."""
+    """How often a byte occurs in a column."""
     _, offsets, raw = column.buffers()
     if raw is None:
         return 0
@@ -220,7 +221,7 @@ def _count_byte(column: pa.Array, byte: int) -> int:
 
 
 def _fixed(raw: bytes, width: int) -> pa.Array:
-    """Pieces of one width, as a column."""
+    """Values of a fixed width, as a column."""
     offsets = np.arange(0, len(raw) + 1, width, dtype=np.int64)
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(raw)]

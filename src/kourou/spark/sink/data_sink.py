@@ -1,11 +1,11 @@
 """The sink: `df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.
 
-Each task sends its rows by itself and says in its commit message how many it was. Delivery is at least
-once: when a task or a batch is done again, its rows are sent again.
+Each task sends its rows and reports their number in its commit message. Delivery is at least once: when a
+task or a batch is retried, its rows are sent again.
 
-A Delivery is what writers do for one way of delivering; AtLeastOnce is the only one so far. It is told which
-task of which batch of which query it works for, so that another one can recognise what was done before.
-Not here: how rows are sent (sending.py).
+A Delivery implements one delivery guarantee; AtLeastOnce is the only one so far. It receives the task, batch
+and query that it works for, so that another guarantee could recognise earlier attempts. Not here: how rows
+are sent (sending.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SinkTask:
-    """For what a task writes. Query and batch are those of a streaming query, None in a batch write."""
+    """The identity of a task. Query and batch are those of a streaming query, None in a batch write."""
 
     partition: int
     attempt: int = 0
@@ -43,13 +43,13 @@ class SinkTask:
 
     @classmethod
     def current(cls) -> SinkTask:
-        """The task that this process works on."""
+        """The task that this process is running."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         if context is None:
             return cls(0)
-        # Private to Spark: `write` is told neither, and both are needed to know a batch again.
+        # Private to Spark: `write` receives neither, and both are needed to recognise a batch.
         batch_id = context.getLocalProperty("streaming.sql.batchId")
         return cls(
             context.partitionId(),
@@ -61,14 +61,14 @@ class SinkTask:
 
 @dataclass
 class SinkCommit(WriterCommitMessage):
-    """What a task did, for the driver."""
+    """The result of a task, for the driver."""
 
     task: SinkTask
     counts: SinkCounts
 
 
 class Delivery(Protocol):
-    """One way of delivering rows. `write` runs in the workers, the rest on the driver."""
+    """One delivery guarantee. `write` runs in the workers, the rest on the driver."""
 
     def write(self, batches: Iterator[pa.RecordBatch], task: SinkTask) -> SinkCommit:
         """Send the rows of one task."""
@@ -77,18 +77,18 @@ class Delivery(Protocol):
         """All tasks are done."""
 
     def abort(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
-        """Not all tasks are done; or `commit` failed, with what it was given."""
+        """A task failed, or `commit` did; `done` has the tasks that succeeded."""
 
 
 @dataclass(frozen=True)
 class AtLeastOnce:
-    """Rows are visible as soon as a broker has them; nothing is left to commit or to take back."""
+    """Rows are visible as soon as a broker has stored them: there is nothing to commit or to roll back."""
 
     options: SinkOptions
     columns: SinkColumns
 
     def write(self, batches: Iterator[pa.RecordBatch], task: SinkTask) -> SinkCommit:
-        """Send the rows; on return brokers have stored them."""
+        """Send the rows; on return the brokers have stored them."""
         from kourou.spark.sink.sending import RowSender
         from kourou.spark.sink.sink_producer import wait_worker_producer
 
@@ -97,12 +97,12 @@ class AtLeastOnce:
         return SinkCommit(task, sender.send(batches))
 
     def commit(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
-        """Say how much was written."""
+        """Log how much was written."""
         _log.info("%s: %s", _what(batch_id), _sum(done))
 
     def abort(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
-        """Say what is there already, and comes again when the write is done again."""
-        _log.warning("%s failed; stored nevertheless: %s", _what(batch_id), _sum(done))
+        """Log what is stored already; a retry of the write sends it again."""
+        _log.warning("%s failed; already stored: %s", _what(batch_id), _sum(done))
 
 
 def _what(batch_id: int | None) -> str:
@@ -116,7 +116,7 @@ def _sum(done: Sequence[SinkCommit]) -> SinkCounts:
 
 
 def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[SinkCommit]:
-    """The tasks that were done: Spark has None for others."""
+    """The tasks that succeeded: Spark has None for the others."""
     return [message for message in messages if isinstance(message, SinkCommit)]
 
 
@@ -135,12 +135,12 @@ class BatchWriter(DataSourceArrowWriter):
         self._delivery.commit(_stored(messages), None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good."""
+        """A task failed after all retries."""
         self._delivery.abort(_stored(messages), None)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query; Spark makes a new one for each."""
+    """Writes the micro-batches of a query; Spark creates a new one for each."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
@@ -155,13 +155,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._delivery.commit(_stored(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task of a micro-batch failed for good, or its commit did."""
+        """A task of a micro-batch failed after all retries, or its commit did."""
         self._delivery.abort(_stored(messages), batchId)
 
 
 def batch_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> BatchWriter:
-    """For DataSource.writer. Whatever is wrong is told here, before a task runs: options and columns in one
-    ConfigError, then whether there is a name server and the topic has a route."""
+    """For DataSource.writer. Problems are reported here, before a task runs: options and columns in one
+    ConfigError, then an unreachable name server or a topic without a route."""
     from kourou.spark.sink.sink_start import check_reachable
 
     if overwrite:
@@ -172,8 +172,8 @@ def batch_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> Ba
 
 
 def stream_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> StreamWriter:
-    """For DataSource.streamWriter. Whatever is wrong is told here, as for a batch; Spark calls it to plan
-    each micro-batch and to commit it, so name server and topic are looked for at the first time only."""
+    """For DataSource.streamWriter. Problems are reported here, as for a batch; Spark calls it to plan and to
+    commit each micro-batch, so name server and topic are checked the first time only."""
     from kourou.spark.sink.sink_start import check_reachable_once
 
     if overwrite:
@@ -191,14 +191,14 @@ def _delivery(schema: Any, options: Mapping[str, str]) -> AtLeastOnce:
         parsed = SinkOptions.parse(options)
     except ConfigError as error:
         problems += error.problems
-    # A topic that is wrong is told of once.
+    # An invalid topic is reported only once.
     given = {name.lower(): value for name, value in options.items()}
     try:
         columns = SinkColumns.of(schema, given.get("topic"))
     except ConfigError as error:
         problems += error.problems
     if parsed is None:
-        raise ConfigError(*problems)  # the first says whose they are
+        raise ConfigError(*problems)  # the first names the component
     if columns is None:
         raise refusal("sink", problems)
     return AtLeastOnce(parsed, columns)

@@ -1,7 +1,7 @@
-"""Single rows, looked at one by one: those that travel alone, and those that no broker takes.
+"""Rows handled one by one: those sent alone, and those that no broker accepts.
 
-A row that is refused is told where it is and why, or becomes a message of the error topic: JSON with
-`error`, `topic`, `keys`, `tags`, `partition`, `row`, `size_bytes`, and the beginning of the value in Base64.
+A rejected row fails the write with its location and the reason, or becomes a message in the error topic: JSON
+with `error`, `topic`, `keys`, `tags`, `partition`, `row`, `size_bytes`, and the start of the value in Base64.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kourou.spark.sink.sink_errors import RowLocation, RowRefusedError
 from kourou.spark.sink.sink_options import SinkOptions
 
 KEPT_BYTES: Final = 16 * 1024
-"""At most so much of a refused value is kept in the error topic: brokers may take less than we think."""
+"""The most of a rejected value that is kept in the error topic: a broker's limit may be lower than ours."""
 ERROR_TAG: Final = "RowRefused"
 
 
 def row_message(rows: Rows, row: int, options: SinkOptions, location: RowLocation) -> Message:
-    """The message that a row is; RowRefusedError if no broker would take it. `row` counts in `rows`."""
+    """The message for a row; RowRefusedError if no broker would accept it. `row` is the index in `rows`."""
     try:
         message = _message(rows, row, options)
         check_message(message, max_message_bytes=options.max_message_bytes)
         checked_properties(message)
     except (ValueError, TypeError, MessageRefusedError) as error:
-        # The place names the topic already.
+        # The location already names the topic.
         raise RowRefusedError(location, str(error).removeprefix(f"topic {location.topic!r}: ")) from None
     return message
 
@@ -38,11 +38,11 @@ def row_message(rows: Rows, row: int, options: SinkOptions, location: RowLocatio
 def _message(rows: Rows, row: int, options: SinkOptions) -> Message:
     value = rows.value[row].as_py()
     if value is None:
-        raise ValueError("the value is null; a message has at least one byte")
+        raise ValueError("the value is null; a message needs at least one byte")
     limit = options.max_message_bytes
     if len(value) > limit:
         raise ValueError(
-            f"the value has {len(value)} bytes; at most {limit} are taken: split it, give an errorTopic for "
+            f"the value has {len(value)} bytes, more than the limit of {limit}: split it, set errorTopic for "
             "such rows, or raise maxMessageBytes here and maxMessageSize at the broker"
         )
     topic = options.topic if options.topic is not None else _text(rows, "topic", row)
@@ -56,7 +56,7 @@ def _message(rows: Rows, row: int, options: SinkOptions) -> Message:
         delay_time_ms=_cell(rows, "delay_ms", row) or 0,
     )
     if tags := _text(rows, "tags", row):
-        # Not by Message(tags=…), which refuses `||`: rows may be copies of what another client has sent.
+        # Not by Message(tags=…), which rejects `||`: rows may be copies of another client's messages.
         message.put_property(MessageConst.PROPERTY_TAGS, tags)
     sharding_key = _text(rows, "sharding_key", row)
     if sharding_key is not None:
@@ -74,7 +74,7 @@ def _text(rows: Rows, part: str, row: int) -> str | None:
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:
-        raise ValueError(f"{part}: the bytes are no UTF-8") from None
+        raise ValueError(f"{part}: not valid UTF-8") from None
 
 
 def _keys(rows: Rows, row: int) -> str | list[str]:
@@ -99,7 +99,7 @@ def _own(rows: Rows, row: int, options: SinkOptions) -> dict[str, str]:
 def error_message(
     topic: str, rows: Rows, row: int, refusal: RowRefusedError, *, max_message_bytes: int
 ) -> Message:
-    """What the error topic gets in place of a row."""
+    """The message for the error topic that stands for a row."""
     location = refusal.location
     value = rows.value[row].as_py() or b""
     report = {

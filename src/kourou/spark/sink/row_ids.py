@@ -1,7 +1,7 @@
 """RowIds: the message ids of many rows at once, as a column.
 
-Ids are those of all clients (client/core/unique_id.py), and all rows of a batch have theirs of one
-millisecond: only the counter differs, and is written for all of them together.
+Ids have the format of all clients (client/core/unique_id.py). All rows of a batch share one millisecond: only
+the counter differs, and is formatted for all rows at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 class RowIds:
-    """Makes ids for one task: nobody else has its random part, so it may have each millisecond to itself."""
+    """Generates ids for one task. Its random part is unique, so it may use up every counter of a
+    millisecond."""
 
     def __init__(self, ip: str | None = None, now_ms: Callable[[], int] | None = None) -> None:
         self._wall_clock_ms = now_ms or _wall_clock_ms
@@ -39,7 +40,7 @@ class RowIds:
         )
 
     def column(self, count: int) -> pa.Array:
-        """So many ids that no other message has, as `large_binary`."""
+        """`count` unique ids, as `large_binary`."""
         chunks = [self._chunk(min(_COUNTERS, count - first)) for first in range(0, count, _COUNTERS)]
         if not chunks:
             return pa.array([], pa.large_binary())
@@ -50,7 +51,7 @@ class RowIds:
         )
 
     def _chunk(self, count: int) -> npt.NDArray[np.uint8]:
-        """The ids of one millisecond, one in each line."""
+        """The ids of one millisecond, one per row."""
         self._last_ms = max(self._last_ms + 1, self._wall_clock_ms())
         head = np.frombuffer(self._generate()[:-_COUNTER_CHARS].encode(), np.uint8)
         ids = np.empty((count, len(head) + _COUNTER_CHARS), np.uint8)
@@ -64,7 +65,7 @@ class RowIds:
 
 @cache
 def _counters() -> npt.NDArray[np.uint8]:
-    """All counters in hexadecimal, one in each line."""
+    """All counters in hexadecimal, one per row."""
     shifts = np.array([12, 8, 4, 0], np.uint32)
     digits = np.arange(_COUNTERS, dtype=np.uint32)[:, None] >> shifts & 0xF
     chars: npt.NDArray[np.uint8] = _HEX[digits]

@@ -1,9 +1,9 @@
-"""RowSender: the rows of one task on their way to brokers, many parcels at a time.
+"""RowSender: sends the rows of one task to brokers, many batches at a time.
 
-At least once: `send` returns when brokers have stored every row, or raises. What may go through later is
-tried again, so often and with such pauses as the options say; after a lost answer a message is there twice,
-under one message id. Parcels of a queue that rows chose go one after the other, so their order holds
-whatever fails. Not here: what a parcel is (sink_batches.py), the connections (sink_producer.py).
+At least once: `send` returns when brokers have stored every row, or raises. Transient failures are retried,
+with the number and pauses of the options; after a lost response a message is stored twice, with one message
+id. Batches for a queue that rows selected are sent one after the other, so their order holds whatever fails.
+Not here: how rows are batched (sink_batches.py), the connections (sink_producer.py).
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from kourou.spark.sink.sink_producer import SinkProducer, WorkerProducer
 T = TypeVar("T")
 
 _OVERHEAD_BYTES: Final = 8 * 1024
-"""About what a parcel under way costs beside its rows: a task, a request, futures. Rows that travel alone may
-be so small that this is all there is to count."""
+"""The approximate overhead of a batch in flight: a task, a request, futures. Rows that are sent alone may be
+so small that the overhead dominates."""
 
 
 @dataclass(slots=True)
 class SinkCounts:
-    """What became of the rows of a task."""
+    """Counts for the rows of a task."""
 
     rows: int = 0
-    """Stored in the topics that they were for."""
+    """Stored in their topics."""
     refused_rows: int = 0
-    """Told of in the error topic instead."""
+    """Reported to the error topic instead."""
     sent_bytes: int = 0
     retries: int = 0
 
     def __str__(self) -> str:
         return (
-            f"{self.rows} rows, {self.sent_bytes} bytes; {self.refused_rows} rows refused; "
-            f"{self.retries} attempts failed"
+            f"{self.rows} rows, {self.sent_bytes} bytes; {self.refused_rows} rows rejected; "
+            f"{self.retries} failed attempts"
         )
 
     def __add__(self, other: SinkCounts) -> SinkCounts:
@@ -78,7 +78,7 @@ class RowSender:
         self._plan = BatchPlan(options, self._queues_of, RowIds())
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> SinkCounts:
-        """Send all rows. On return brokers have them; SinkRowError names one that they do not have."""
+        """Send all rows. On return brokers have stored them; SinkRowError names a row that is not stored."""
         try:
             for batch in batches:
                 origin = BatchOrigin(self._columns.rows(batch), self._partition, self._first_row)
@@ -88,7 +88,7 @@ class RowSender:
             while self._in_flight:
                 self._wait_oldest()
         finally:
-            # After a failure nothing more is tried; what is written already may be stored all the same.
+            # After a failure nothing is retried; requests already written may still be stored.
             self._deliveries.is_over = True
         return self._deliveries.counts
 
@@ -113,7 +113,7 @@ class RowSender:
 
 
 class _Deliveries:
-    """Brings parcels to brokers, on the loop of the producer."""
+    """Sends batches to brokers, on the producer's loop."""
 
     def __init__(self, options: SinkOptions, producer: SinkProducer) -> None:
         self._options = options
@@ -130,7 +130,7 @@ class _Deliveries:
             raise SinkRowError(location, str(error)) from error
 
     def deliver(self, sink_batch: RowBatch | SingleRow | RejectedRow) -> asyncio.Future[None]:
-        """Have a parcel stored; called in the order in which parcels for one queue are to be stored."""
+        """Store a batch; to be called in the order in which the batches of one queue are to be stored."""
         if isinstance(sink_batch, RejectedRow):
             return asyncio.ensure_future(
                 self._report_rejected(sink_batch.origin, sink_batch.row, sink_batch.error)
@@ -148,7 +148,7 @@ class _Deliveries:
         if previous is not None:
             await asyncio.wait([previous])
             if previous.cancelled() or previous.exception() is not None:
-                return  # who waits for that one hears of it, and this one would come before it
+                return  # the earlier failure is reported, and this batch must not overtake it
         await self._send(sink_batch)
 
     async def _send(self, sink_batch: RowBatch | SingleRow) -> None:
@@ -169,7 +169,7 @@ class _Deliveries:
             await self._producer.send(sink_batch.message, queue=sink_batch.queue)
 
     async def _handle_rejection(self, sink_batch: RowBatch | SingleRow, error: ResponseError) -> None:
-        """A broker does not take the parcel, and will not later. If rows are at fault, find out which."""
+        """A broker rejected the batch for good. If rows are invalid, find out which by halving."""
         if error.code != ResponseCode.MESSAGE_ILLEGAL:
             raise SinkRowError(sink_batch.location(), str(error)) from error
         if isinstance(sink_batch, RowBatch) and sink_batch.count > 1:
@@ -179,7 +179,7 @@ class _Deliveries:
         row = (
             sink_batch.row if isinstance(sink_batch, SingleRow) else int(sink_batch.numbers[sink_batch.first])
         )
-        refusal = RowRefusedError(sink_batch.location(), f"the broker refuses it: {error}")
+        refusal = RowRefusedError(sink_batch.location(), f"rejected by the broker: {error}")
         await self._report_rejected(sink_batch.origin, row, refusal)
 
     async def _report_rejected(self, origin: BatchOrigin, row: int, refusal: RowRefusedError) -> None:
@@ -191,15 +191,15 @@ class _Deliveries:
         try:
             await self._with_retries(lambda: self._producer.send(message), lambda: refusal.location)
         except _RejectedError as error:
-            reason = f"{refusal.reason}; and the error topic {topic!r} does not take it: {error.response}"
+            reason = f"{refusal.reason}; and the error topic {topic!r} rejected it: {error.response}"
             raise SinkRowError(refusal.location, reason) from error
         self.counts.refused_rows += 1
 
     async def _with_retries(
         self, attempt: Callable[[], Awaitable[T]], location: Callable[[], RowLocation]
     ) -> T:
-        """Try until it works. SinkRowError when it does not, _RejectedError when a broker says that it
-        never will."""
+        """Retry transient failures. SinkRowError when retries are exhausted, _RejectedError when a broker
+        rejects the request for good."""
         pauses_s = self._options.pauses_s()
         while True:
             try:
@@ -217,11 +217,11 @@ class _Deliveries:
         if not error.retriable:
             return str(error)
         times = self._options.retry_times
-        return f"given up after {times + 1} attempts (retryTimes is {times}); the last: {error}"
+        return f"gave up after {times + 1} attempts (retryTimes={times}); last error: {error}"
 
 
 class _RejectedError(Exception):
-    """A broker's answer that another attempt would get too."""
+    """An error response that a retry would not change."""
 
     def __init__(self, response: ResponseError) -> None:
         super().__init__(str(response))

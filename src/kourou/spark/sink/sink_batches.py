@@ -1,7 +1,7 @@
-"""Parcels: what of an Arrow batch travels together, and where to.
+"""BatchPlan: which rows of an Arrow batch are sent together, and to which queue.
 
-Rows go in their order, per queue: those whose queue is chosen (by `sharding_key` or `queue_id`) lie in the
-parcels of that queue in the order of the DataFrame's partition. Nothing is sent here.
+Order is kept per queue: rows that select their queue (by `sharding_key` or `queue_id`) are in the batches of
+that queue in the order of the DataFrame's partition. Nothing is sent here.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _NONE: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class BatchOrigin:
-    """One Arrow batch, and where its rows lie in the partition."""
+    """One Arrow batch, and its position in the partition."""
 
     rows: Rows
     partition: int
     first_row: int
 
     def location(self, row: int, topic: str | None, last_row: int | None = None) -> RowLocation:
-        """Where a row of the batch is in the partition."""
+        """The location of a row of the batch in the partition."""
         last = None if last_row is None else self.first_row + last_row
         keys = text_at(self.rows.keys, row)
         return RowLocation(self.partition, self.first_row + row, topic, keys, last)
@@ -63,7 +63,7 @@ class RowBatch:
     topic: str
     queue: MessageQueue | None
     numbers: Int64s
-    """The row of the Arrow batch that each of the entries is."""
+    """The row in the Arrow batch of each entry."""
     entries: Entries
     first: int
     end: int
@@ -74,7 +74,7 @@ class RowBatch:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are sent."""
+        """The number of bytes sent."""
         return int(self.entries.offsets[self.end] - self.entries.offsets[self.first])
 
     def body(self) -> bytes:
@@ -82,12 +82,12 @@ class RowBatch:
         return self.entries.body(self.first, self.end)
 
     def location(self) -> RowLocation:
-        """Which rows these are."""
+        """The location of the rows."""
         first, last = int(self.numbers[self.first]), int(self.numbers[self.end - 1])
         return self.origin.location(first, self.topic, last)
 
     def halves(self) -> tuple[RowBatch, RowBatch]:
-        """The same rows in two parcels."""
+        """The same rows in two batches."""
         middle = (self.first + self.end) // 2
         return self._part(self.first, middle), self._part(middle, self.end)
 
@@ -97,7 +97,7 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True)
 class SingleRow:
-    """One row that travels alone."""
+    """One row that is sent alone."""
 
     origin: BatchOrigin
     row: int
@@ -112,17 +112,17 @@ class SingleRow:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are sent, before compression."""
+        """The number of bytes sent, before compression."""
         return len(self.message.body)
 
     def location(self) -> RowLocation:
-        """Which row it is."""
+        """The location of the row."""
         return self.origin.location(self.row, self.topic)
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """One row that no broker takes."""
+    """One row that no broker accepts."""
 
     origin: BatchOrigin
     row: int
@@ -130,13 +130,13 @@ class RejectedRow:
 
     @property
     def size_bytes(self) -> int:
-        """How large its value is, which is in memory until the error topic has been told."""
+        """The size of its value, which stays in memory until the error topic has stored the report."""
         value = self.origin.rows.value[self.row].as_buffer()
         return 0 if value is None else int(value.size)
 
 
 class BatchPlan:
-    """Makes parcels of Arrow batches, for one task. `queues_of` may wait."""
+    """Splits Arrow batches into sink batches, for one task. `queues_of` may block."""
 
     def __init__(self, options: SinkOptions, queues_of: QueuesOf, ids: RowIds) -> None:
         self._options = options
@@ -145,7 +145,7 @@ class BatchPlan:
         self._alone_bytes = min(ALONE_BYTES, options.batch_bytes, options.max_message_bytes + 1)
 
     def sink_batches(self, origin: BatchOrigin) -> Iterator[RowBatch | SingleRow | RejectedRow]:
-        """All rows of a batch, each in one parcel."""
+        """All rows of a batch, each in exactly one sink batch."""
         rows = origin.rows
         if not rows.count:
             return
@@ -174,12 +174,12 @@ class BatchPlan:
                 elif target == _NONE:
                     yield from (_no_queue(origin, int(row), topic) for row in order[low:high])
                 else:
-                    assert topic is not None  # rows without one are odd
+                    assert topic is not None  # rows without one are sent singly
                     for start, stop in self._batches(entries.offsets, low, high):
                         yield RowBatch(origin, topic, queue, order, entries, start, stop)
 
     def _topics(self, rows: Rows) -> tuple[list[str | None], Int64s]:
-        """The topics there are, and which of them each row goes to."""
+        """The distinct topics, and the index of each row's topic."""
         if self._options.topic is not None or rows.topic is None:
             return [self._options.topic], np.zeros(rows.count, np.int64)
         codes, topics = _coded(rows.topic)
@@ -188,7 +188,7 @@ class BatchPlan:
     def _targets(
         self, rows: Rows, topics: list[str | None], topic_of: Int64s
     ) -> tuple[list[MessageQueue], Int64s]:
-        """The queues that rows ask for, and which of them each row gets."""
+        """The selected queues, and the index of each row's queue."""
         targets: list[MessageQueue] = []
         target_of = np.full(rows.count, _FREE, np.int64)
         if rows.sharding_key is None and rows.queue_id is None:
@@ -217,7 +217,7 @@ class BatchPlan:
         return _no_queue(origin, row, topic) if is_lost else SingleRow(origin, row, message, queue)
 
     def _batches(self, offsets: Int64s, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Cut rows into batches that are neither too large nor too many."""
+        """Cut rows into batches within the limits on bytes and rows."""
         while low < high:
             limit = offsets[low] + self._options.batch_bytes
             fits = int(np.searchsorted(offsets, limit, side="right")) - 1
@@ -228,14 +228,14 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True)
 class _QueueKeys:
-    """Which queue rows ask for: `codes` are the same where rows ask for the same."""
+    """The queue that each row selects: equal `codes` mean equal selections."""
 
     codes: Int64s
     is_set: Mask
     _first: list[bytes | int]
-    """What the rows say: sharding keys, or ids of queues."""
+    """The distinct sharding keys, or queue ids."""
     _second: list[bytes | None]
-    """The brokers beside them; None for none."""
+    """The distinct brokers beside them; None for rows without one."""
 
     @classmethod
     def of(cls, rows: Rows) -> _QueueKeys:
@@ -250,13 +250,14 @@ class _QueueKeys:
         return cls(codes, pc.is_valid(column).to_numpy(zero_copy_only=False), first, second)
 
     def key(self, code: int) -> tuple[bytes | int, bytes | None]:
-        """What the rows with this code say: a sharding key, or the id of a queue and a broker."""
+        """The selection of a code: a sharding key, or a queue id and a broker."""
         first, second = divmod(code, len(self._second))
         return self._first[first], self._second[second]
 
 
 def _coded(column: pa.Array) -> tuple[Int64s, list[Any]]:
-    """The values of a column, and which of them each row has; the number of values for a row with none."""
+    """Each row's index into the distinct values of a column, and those values; nulls get one past the last
+    index."""
     coded = column.dictionary_encode()
     values = coded.dictionary.to_pylist()
     codes = pc.fill_null(coded.indices, len(values)).to_numpy(zero_copy_only=False)
@@ -264,7 +265,7 @@ def _coded(column: pa.Array) -> tuple[Int64s, list[Any]]:
 
 
 class _QueueOf:
-    """Which queue of a topic is meant by what a row says; None where there is no such queue."""
+    """Maps a row's selection to a queue of the topic; None where there is no such queue."""
 
     def __init__(self, topic: str, queues: Sequence[MessageQueue]) -> None:
         self._queues = queues
@@ -277,7 +278,7 @@ class _QueueOf:
         found = [queue for queue in self._queues if queue.queue_id == asked]
         if broker is not None:
             found = [queue for queue in found if queue.broker_name.encode() == broker]
-        # Always the same one, or rows of one queue would lie in several.
+        # Always the same one, or rows of one key would be spread over several queues.
         return min(found, key=lambda queue: queue.broker_name, default=None)
 
 
@@ -290,26 +291,26 @@ def _no_queue(origin: BatchOrigin, row: int, topic: str | None) -> RejectedRow:
     queue_id = None if rows.queue_id is None else rows.queue_id[row].as_py()
     broker = text_at(rows.broker, row)
     where = f" at broker {broker!r}" if broker else ""
-    reason = f"the topic has no queue {queue_id}{where} that can be written to"
+    reason = f"the topic has no writable queue {queue_id}{where}"
     return RejectedRow(origin, row, RowRefusedError(origin.location(row, topic), reason))
 
 
 def _order(topic_of: Int64s, queue_of: Int64s) -> Int64s | None:
-    """The rows by topic and queue, otherwise as they are; None where they lie so already."""
+    """The order of rows by topic and queue, stable; None where they are ordered already."""
     if (topic_of == topic_of[0]).all() and (queue_of == queue_of[0]).all():
         return None
     return np.lexsort((queue_of, topic_of))
 
 
 def _runs(topic_of: Int64s, queue_of: Int64s) -> Iterator[tuple[int, int]]:
-    """From where to where topic and queue are the same."""
+    """The runs of rows with the same topic and queue."""
     changes = np.flatnonzero((np.diff(topic_of) != 0) | (np.diff(queue_of) != 0)) + 1
     bounds = [0, *changes.tolist(), len(topic_of)]
     yield from zip(bounds, bounds[1:], strict=False)
 
 
 def _cuts(is_single: Mask, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """The run from `first` to `end` in pieces: odd rows alone, those between them together."""
+    """The run from `first` to `end` in pieces: single rows alone, the rows between them together."""
     low = first
     for single in (np.flatnonzero(is_single[first:end]) + first).tolist():
         if low < single:

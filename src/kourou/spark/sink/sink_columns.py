@@ -1,8 +1,8 @@
-"""SinkColumns: which column of a DataFrame is what of a message, and the columns of an Arrow batch as such.
+"""SinkColumns: maps the columns of a DataFrame, and of its Arrow batches, to the parts of a message.
 
 `value` or `body` is the message's body; `topic`, `key` or `keys`, `tags`, `properties`, `sharding_key` or
-`queue_id` (with `broker` where several have that queue) and `delay_ms` may be left out.
-Not here: what is sent (batch_entries.py), single rows that are odd (invalid_rows.py).
+`queue_id` (with `broker` where several have that queue) and `delay_ms` are optional.
+Not here: what is sent (batch_entries.py), rows sent one by one (invalid_rows.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kourou.errors import ConfigError
 
 _TEXT: Final = ("string", "char", "varchar")
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
-# What each column may be, and the words for it.
+# The types that each column may have, and their description.
 _KINDS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "topic": (_TEXT, "string"),
     "value": ((*_TEXT, "binary"), "string or binary"),
@@ -36,9 +36,9 @@ _ALIASES: Final = {"body": "value", "key": "keys", "partition": "queue_id"}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The columns of one Arrow batch, under the names of a message's parts; None for those left out.
+    """The columns of one Arrow batch, by the part of a message; None for absent ones.
 
-    Bodies and texts are `large_binary`, whatever Spark's settings make of them, `keys` lists aside.
+    Bodies and texts are `large_binary`, whatever Spark's settings produce, except for `keys` lists.
     """
 
     count: int
@@ -55,13 +55,13 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Positions of the columns, by the part of a message that they are."""
+    """Positions of the columns, by the part of a message."""
 
     positions: dict[str, int]
 
     @classmethod
     def of(cls, schema: Any, topic: str | None) -> SinkColumns:
-        """The columns of a StructType; `topic` is the option. ConfigError names all that is wrong."""
+        """The columns of a StructType; `topic` is the option. ConfigError lists every problem."""
         problems: list[str] = []
         positions: dict[str, int] = {}
         given: set[str] = set()
@@ -70,7 +70,7 @@ class SinkColumns:
             given.add(part)
             problem = _problem(field.name, part, field.dataType.simpleString())
             if problem is None and part in positions:
-                problem = f"column {field.name}: there is another column for {part}"
+                problem = f"column {field.name}: another column is already used for {part}"
             if problem is None:
                 positions[part] = position
             else:
@@ -92,25 +92,25 @@ def _problem(name: str, part: str, kind: str) -> str | None:
     if part not in _KINDS:
         known = [*_KINDS, *_ALIASES]
         near = difflib.get_close_matches(part, known, n=1, cutoff=0.7)
-        hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(known)}."
-        return f"column {name}: no part of a message; {hint} Else leave it out with drop({name!r})"
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}."
+        return f"column {name}: not part of a message; {hint} Otherwise drop it with drop({name!r})"
     kinds, words = _KINDS[part]
     if kind in kinds or (kind.startswith("string") and "string" in kinds):
         return None
     advice = "; use to_json(struct(…)) or cast it" if part == "value" else ""
-    return f"column {name}: it is {kind}, and has to be {words}{advice}"
+    return f"column {name}: its type is {kind}, but must be {words}{advice}"
 
 
 def _missing(positions: dict[str, int], given: set[str], topic: str | None) -> list[str]:
     problems = []
     if "value" not in given:
-        problems.append("column value (or body): missing; it is what is sent")
+        problems.append("column value (or body): missing; it holds the message body")
     if "topic" not in given and topic is None:
-        problems.append('topic: say where to write: option("topic", …), or a column topic')
+        problems.append('topic: set option("topic", …) or add a column topic')
     if "queue_id" in positions and "sharding_key" in positions:
-        problems.append("columns queue_id and sharding_key: give one of them, each says which queue it is")
+        problems.append("columns queue_id and sharding_key: use only one of them, as each selects the queue")
     if "broker" in positions and "queue_id" not in positions:
-        problems.append("column broker: it needs the column queue_id beside it")
+        problems.append("column broker: requires the column queue_id")
     return problems
 
 
@@ -142,7 +142,7 @@ _AS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
 
 
 def text_at(column: pa.Array | None, row: int) -> str | None:
-    """One text of a column, as a message of an error shows it."""
+    """One value of a column as text, for error messages."""
     value = None if column is None else column[row].as_py()
     if isinstance(value, list):
         return " ".join(str(word) for word in value)

@@ -1,4 +1,4 @@
-"""What can go wrong with rows on their way to a topic, told so that the row is found."""
+"""Errors of the sink, with the location of the row."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kourou.errors import KourouError
 
 @dataclass(frozen=True, slots=True)
 class RowLocation:
-    """Which row: its number within its partition, from 0, and what of it a user knows it by."""
+    """The location of a row: its index within its partition, from 0, and what identifies it for a user."""
 
     partition: int
     row: int
     topic: str | None
     keys: str | None = None
     last_row: int | None = None
-    """Of rows that travelled together, the last one."""
+    """The last row, for rows that were sent together."""
 
     def __str__(self) -> str:
         if self.last_row is None or self.last_row == self.row:
@@ -29,7 +29,7 @@ class RowLocation:
 
 
 class SinkRowError(KourouError):
-    """A row was not written. Rows before and after it may have been: write them again, they come twice."""
+    """A row was not written. Rows before and after it may have been: writing them again duplicates them."""
 
     def __init__(self, location: RowLocation, reason: str) -> None:
         super().__init__(f"{location}: {reason}")
@@ -41,4 +41,4 @@ class SinkRowError(KourouError):
 
 
 class RowRefusedError(SinkRowError):
-    """A row that no broker takes, whenever it is sent; `errorTopic` is for those."""
+    """A row that no broker accepts, on any attempt; `errorTopic` collects such rows."""

@@ -1,8 +1,8 @@
-"""SinkOptions: what `df.write.format("rocketmq")` and `df.writeStream` may be told.
+"""SinkOptions: the options of `df.write.format("rocketmq")` and of `df.writeStream`.
 
-Names are those of the source and of Kafka's sink where a user would look for them; upper and lower case
-are the same, as everywhere in Spark. Made once, on the driver; workers get it pickled.
-Not here: which columns are written (sink_columns.py).
+Names follow the source and Kafka's sink where users would expect them; case is ignored, as everywhere in
+Spark. Created once, on the driver, and pickled to the workers. Not here: which columns are written
+(sink_columns.py).
 """
 
 from __future__ import annotations
@@ -42,52 +42,53 @@ SINK_OPTION_NAMES: Final = (
     "namespace",
     "tls",
 )
-"""What the sink may be told, as it is written."""
-# Spark's own options travel along with ours.
+"""The names of all options."""
+# Spark passes its own options along with ours.
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
 _SPARKS_PREFIXES: Final = ("asyncprogresstracking", "_asyncprogresstracking", "spark.", "__")
-# What a user may try because it is right elsewhere.
+# Names that are valid elsewhere.
 _HINTS: Final = {
-    "path": 'the sink writes to topics: use save() or start() without a path, and option("topic", …)',
-    "subscribe": 'it is for reading; option("topic", …) says where to write',
+    "path": 'the sink writes to topics: call save() or start() without a path, and set option("topic", …)',
+    "subscribe": 'it is an option for reading; set option("topic", …) for writing',
     "kafka.bootstrap.servers": "did you mean namesrv?",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """How rows are sent. Secrets are not printed."""
+    """How rows are sent. Secrets are never printed."""
 
     namesrv: str
     topic: str | None = None
-    """Where all rows go; without it the column `topic` says so, row by row."""
+    """The topic for all rows; without it the column `topic` applies."""
     create_topic: bool = False
-    """Whether brokers with `autoCreateTopicEnable` may create `topic`; else it has to exist at the start."""
+    """Whether brokers with `autoCreateTopicEnable` may create `topic`; otherwise it must exist at the
+    start."""
     error_topic: str | None = None
-    """Where rows go that no broker takes; without it such a row fails the write."""
+    """The topic for rows that no broker accepts; without it such a row fails the write."""
     producer_group: str = DEFAULT_GROUP
     delivery: str = AT_LEAST_ONCE
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     """Of a row's value (the broker's `maxMessageSize`)."""
     batch_bytes: int = 256 * 1024
-    """Rows of one topic travel together up to this size."""
+    """Rows of one topic are batched up to this size."""
     batch_rows: int = 1_000
     max_in_flight_bytes: int = 8 * 1024 * 1024
-    """How much a task sends ahead of the brokers' answers."""
+    """How much a task sends ahead of the brokers' responses."""
     send_timeout_ms: int = 10_000
     retry_times: int = 20
-    """Attempts after the first, of what may go through later: with the pauses between them a broker has
-    more than a minute to come back."""
+    """Retries of transient failures: with the pauses between them a broker has more than a minute to
+    restart."""
     retry_interval_ms: int = 200
-    """Before the second attempt; twice as long before each one after, up to 5 s."""
+    """The pause before the second attempt; doubled for each later one, up to 5 s."""
     drop_reserved_properties: bool = False
-    """Whether names that RocketMQ keeps for itself are left out of `properties`; else such a row fails."""
+    """Whether reserved names are dropped from `properties`; otherwise such a row fails."""
     credentials: Credentials | None = None
     namespace: str | None = None
     tls: bool = False
 
     def pauses_s(self) -> Iterator[float]:
-        """How long to wait before each attempt after the first."""
+        """The pauses before each retry."""
         pause_s = self.retry_interval_ms / 1000
         for _ in range(self.retry_times):
             yield min(pause_s, _MAX_PAUSE_S)
@@ -95,7 +96,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> SinkOptions:
-        """The options as Spark has them. ConfigError names everything that is wrong, in one line each."""
+        """Parse Spark's options. ConfigError lists every problem, one per line."""
         reader = OptionReader("sink", _ours(options), SINK_OPTION_NAMES, _HINTS)
         parsed = cls(
             namesrv=reader.namesrv(environ),
@@ -121,7 +122,7 @@ class SinkOptions:
 
 
 def _ours(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that are for us."""
+    """The options that are not Spark's own."""
     return {
         name: value
         for name, value in options.items()

@@ -1,6 +1,6 @@
-"""SinkProducer: a producer that also sends batch bodies that are encoded already; one per worker process.
+"""SinkProducer: a producer that also sends encoded batch bodies; one per worker process.
 
-Spark keeps its Python workers from task to task, and so the producer with its connections and routes. Its
+Spark reuses its Python workers, and so the producer is kept, with its connections and routes. Its
 loop is the one that the plain clients of a process share, in a thread of its own.
 """
 
@@ -25,7 +25,7 @@ from kourou.spark.sink.sink_options import SinkOptions
 from kourou.wording import nearest
 
 _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE.value
-# A worker serves few sinks; one that serves many makes their producers anew.
+# A worker serves few sinks; beyond this number, producers are recreated.
 _MAX_PRODUCERS: Final = 8
 
 
@@ -34,7 +34,7 @@ class SinkProducer(AsyncProducer):
 
     @classmethod
     def of(cls, options: SinkOptions) -> SinkProducer:
-        """The producer that these options describe; on its loop."""
+        """A producer with these options; to be called on its loop."""
         return cls(
             options.producer_group,
             namesrv=options.namesrv,
@@ -46,8 +46,8 @@ class SinkProducer(AsyncProducer):
         )
 
     async def check_topic(self, topic: str, *, may_create: bool) -> None:
-        """NoRouteError when nothing can be sent to the topic: also when a broker would create it, unless
-        `may_create`, since the name may be misspelled."""
+        """NoRouteError when nothing can be sent to the topic; also when a broker would create it, unless
+        `may_create`, as the name may be misspelled."""
         route = await self._instance.routes.get(self._namespace.wrap(topic), to_publish=True)
         if route.is_provisional and not may_create:
             near = nearest(topic, map(self._namespace.unwrap, await self._instance.api.topic_names()))
@@ -61,9 +61,9 @@ class SinkProducer(AsyncProducer):
     async def send_entries(
         self, topic: str, body: bytes, count: int, queue: MessageQueue | None = None
     ) -> SendResult:
-        """Send a batch body of `count` messages, to `queue` or to whichever is next. Errors as `send`."""
+        """Send a batch body of `count` messages, to `queue` or to the next one. Errors as for `send`."""
         sends = self._running()
-        message = Message(topic, b"-")  # stands for those in the body
+        message = Message(topic, b"-")  # a placeholder for those in the body
         choose = None if queue is None else self._choice(message, queue)
         timeout_ms, deadline = self._deadline(None)
         name = self._namespace.name
@@ -95,7 +95,7 @@ class WorkerProducer:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is this process's, and its loop runs."""
+        """Whether it belongs to this process, and its loop runs."""
         return not self.portal.is_foreign and not self.portal.is_over
 
     def stop(self) -> None:
@@ -112,20 +112,21 @@ _producers: dict[SinkOptions, WorkerProducer] = {}
 
 
 def worker_producer(options: SinkOptions) -> WorkerProducer:
-    """This process's producer for these options: made and started when it is needed first."""
+    """This process's producer for these options, created and started on first use."""
     with _lock:
         found = _producers.get(options)
         if found is None or not found.is_usable:
             if len(_producers) >= _MAX_PRODUCERS:
                 _stop_all()
             found = _producers[options] = WorkerProducer(options)
-            # Spark's workers collect garbage after each task: what stays need not be looked at each time.
+            # Spark's workers collect garbage after each task: long-lived objects need not be scanned each
+            # time.
             gc.freeze()
         return found
 
 
 def wait_worker_producer(options: SinkOptions) -> WorkerProducer:
-    """The same; a name server that is away is waited for, as long as the options say."""
+    """The same, but waits for an unreachable name server as long as the options allow."""
     pauses_s = options.pauses_s()
     while True:
         try:

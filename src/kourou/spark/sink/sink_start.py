@@ -1,4 +1,4 @@
-"""Whether a write can begin: looked at on the driver, before a task runs."""
+"""Checks on the driver that a write can begin, before a task runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from kourou.spark.sink.sink_options import SinkOptions
 from kourou.spark.sink.sink_producer import WorkerProducer
 
 _TIMEOUT_S: Final = 5.0
-"""A stream that runs may meet a name server that is being restarted: so long it is waited for."""
+"""How long a running stream waits for a name server that is being restarted."""
 _PAUSE_S: Final = 0.25
 
 _reached: set[SinkOptions] = set()
 
 
 def check_reachable(options: SinkOptions) -> None:
-    """Whether there is a name server, and topic and errorTopic exist and can be written. Errors say what is
-    missing."""
+    """Check that a name server is reachable, and that topic and errorTopic exist and are writable."""
     worker = WorkerProducer(options)
     try:
         for topic in filter(None, (options.topic, options.error_topic)):
@@ -30,8 +29,7 @@ def check_reachable(options: SinkOptions) -> None:
 
 
 def check_reachable_once(options: SinkOptions, timeout_s: float = _TIMEOUT_S) -> None:
-    """The same, if this process has not done so for these options; what may pass is looked at again until
-    `timeout_s` are over."""
+    """The same, once per process and options; transient failures are retried for `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while options not in _reached:
         try:

@@ -1,6 +1,6 @@
-"""BatchBuilder: stored records as Arrow batches, with the columns of a schema and no others.
+"""BatchBuilder: stored records as Arrow batches, with exactly the columns of a schema.
 
-Not here: what columns are made of (columns.py), reading (reading.py).
+Not here: how columns are built (columns.py), reading (reading.py).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kourou.spark.source.columns import PROPERTY_PREFIX, Rows, as_text, known_co
 
 _COMPRESSED: Final = 1
 _MAX_COMPRESSED: Final = 1_024
-"""Compressed bodies in one batch: what they grow to is known only afterwards."""
+"""Compressed bodies in one batch: their inflated size is known only afterwards."""
 
 
 class BatchBuilder:
-    """Makes batches of one schema, an Arrow one with the names of columns.py."""
+    """Builds batches of one Arrow schema, with the column names of columns.py."""
 
     def __init__(self, schema: Any, *, row_format: str = "rocketmq", property_errors: str = "fail") -> None:
         self.schema = schema
@@ -38,15 +38,15 @@ class BatchBuilder:
         broker: str | None = None,
         tags: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
-        """Batches of these records, in their order. With `tags` only those with one of them: brokers know
-        tags by a hash, and let others through."""
+        """Batches of these records, in order. With `tags` only records with one of them: brokers filter tags
+        by hash, so others may get through."""
         if tags:
             records = records.select(_with_tags(Rows(records, topic=topic, broker=broker), tags))
         for part in _parts(records):
             yield self.batch(Rows(part, topic=topic, broker=broker))
 
     def batch(self, rows: Rows) -> Any:
-        """One batch of all of them."""
+        """One batch of all rows."""
         if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         arrays = [self._array(rows, field) for field in self.schema]
@@ -69,13 +69,13 @@ class BatchBuilder:
         row = is_bad.index(True).as_py()
         raise ProtocolError(
             f"{rows.place(row)}: the property {name!r} is {texts[row].as_py()!r:.100}, "
-            f"which is no {_sql_name(kind)}; read it as string, or set propertyErrors=null to have null "
+            f"not a valid {_sql_name(kind)}; read it as string, or set propertyErrors=null to get null "
             "for such values"
         )
 
 
 def _sql_name(kind: Any) -> str:
-    """A type as the user has written it: bigint for Arrow's int64."""
+    """A type as users write it: bigint for Arrow's int64."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     name: str = from_arrow_type(kind).simpleString()
@@ -90,7 +90,7 @@ def _with_tags(rows: Rows, tags: frozenset[str]) -> Bools:
 
 
 def _parts(records: RecordSpans) -> Iterator[RecordSpans]:
-    """All at once, unless many bodies are compressed."""
+    """All records at once, unless many bodies are compressed."""
     compressed = np.flatnonzero(records.sys_flags & _COMPRESSED)
     begin = 0
     for end in [*compressed[_MAX_COMPRESSED::_MAX_COMPRESSED].tolist(), len(records)]:
@@ -111,14 +111,14 @@ def _as_type(array: Any, kind: Any) -> Any:
 
 def _parsed(texts: Any, kind: Any) -> Any:
     if pa.types.is_timestamp(kind):
-        # Without a zone it is UTC, as everywhere here.
+        # UTC if there is no zone, as everywhere here.
         has_zone = pc.match_substring_regex(texts, r"(Z|[+-]\d\d:?\d\d)$")
         texts = pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", ""))
     return texts if texts.type == kind else texts.cast(kind)
 
 
 def _unparsable(texts: Any, kind: Any) -> Any:
-    """The values that are not of this type."""
+    """The values that cannot be parsed as this type."""
     unfit = []
     for value in pc.unique(texts.drop_null()):
         try:

@@ -1,4 +1,4 @@
-"""Arrow arrays of pieces of a byte string: no copy but the one into the array, no object for a piece."""
+"""Arrow arrays from pieces of a byte string: one copy, into the array, and no object per piece."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pieces(
     rows: Positions | None = None,
     row_count: int = 0,
 ) -> Any:
-    """The pieces from `begins[i]` to `ends[i]`, which follow each other and do not overlap.
+    """The pieces from `begins[i]` to `ends[i]`, in order and without overlap.
 
     With `rows`, piece i belongs to row `rows[i]` of `row_count`; rows without one are null.
     """
@@ -32,17 +32,17 @@ def pieces(
     indices = pa.array(np.arange(0, 2 * count, 2)) if rows is None else _indices(rows, row_count)
     if not count:
         return pa.nulls(len(indices), kind)
-    # Every second element is a piece, what lies between two of them is the others.
+    # Every second element is a piece; the others are the gaps between them.
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2] = begins
     bounds[1::2] = ends
     everything = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
-    # The indices are ours: nobody has to look at them again.
+    # The indices are known to be valid.
     return pc.take(everything, indices, boundscheck=False)
 
 
 def _even_pieces(data: Any, begins: Positions, ends: Positions, kind: Any) -> Any:
-    """The same for pieces of one length that are equally far apart, in half the time; None for others."""
+    """The same for pieces of equal length at equal distances, in half the time; None for others."""
     count, begin, length = len(begins), int(begins[0]), int(ends[0] - begins[0])
     step = int(begins[1]) - begin if count > 1 else length
     is_even = begins[-1] == begin + (count - 1) * step and bool(
@@ -67,7 +67,7 @@ def _indices(rows: Positions, row_count: int) -> Any:
 
 
 def data_of(array: Any) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Offsets and bytes of a binary or string array that is no slice of another."""
+    """Offsets and bytes of a binary or string array that is not a slice of another."""
     assert array.offset == 0, "only whole arrays"
     _, offsets, data = array.buffers()
     count = len(array) + 1

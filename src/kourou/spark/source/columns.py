@@ -1,8 +1,8 @@
-"""Columns: the rows that a source gives, and how each column is made of stored records.
+"""Columns: the rows of a source, and how each column is built from stored records.
 
-Only columns that a schema asks for are made. Besides those of the two row formats there are some that have
-to be asked for by `.schema(…)`, and `property_NAME` for any single property, in the type that is asked for.
-Not here: where records come from, batches (arrow_batches.py).
+Only columns in the schema are built. Besides those of the two row formats there are some that must be
+requested with `.schema(…)`, and `property_NAME` for any single property, in the requested type. Not here:
+where records come from, batches (arrow_batches.py).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
 _MAX_MS: Final = ((1 << 63) - 1) // 1000
 _LOG_APPEND_TIME: Final = 1
-"""What Kafka says of timestamps that the broker gave."""
+"""Kafka's code for timestamps set by the broker."""
 
 
 class Rows:
-    """Records of which columns are made. `topic` is None where each record's own counts."""
+    """Records to build columns from. `topic` is None where each record's own topic applies."""
 
     def __init__(self, records: RecordSpans, *, topic: str | None, broker: str | None) -> None:
         self.records = records
@@ -51,12 +51,12 @@ class Rows:
 
     @cached_property
     def properties(self) -> UniformProperties | PropertyTable:
-        """Their properties; found when a column needs them."""
+        """The properties, parsed when a column needs them."""
         return UniformProperties.of(self.records) or PropertyTable(self.records)
 
     @cached_property
     def bodies(self) -> Any:
-        """Bodies as they were sent: those that are compressed are inflated, one by one."""
+        """Bodies as they were sent: compressed ones are inflated, one by one."""
         records = self.records
         stored = pieces(records.raw, records.body_begins, records.body_ends, pa.binary())
         is_compressed = (records.sys_flags & _COMPRESSED).astype(np.bool_)
@@ -74,7 +74,7 @@ class Rows:
             raise ProtocolError(f"{self.place(row)}: {error}") from error
 
     def place(self, row: int) -> str:
-        """Where a row comes from, for errors."""
+        """The position of a row, for error messages."""
         records = self.records
         raw_topic = records.raw[records.topic_begins[row] : records.topic_ends[row]]
         topic = self.topic or str(raw_topic, "utf-8", "replace")
@@ -86,7 +86,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: how it is made, and the types it may be asked for in, the usual one first."""
+    """One column: how it is built, and the types it may have, the default first."""
 
     build: Callable[[Rows], Any]
     types: tuple[str, ...]
@@ -100,7 +100,7 @@ def _number(name: str) -> Callable[[Rows], Any]:
 
 
 def _milliseconds(times: NDArray[np.int64]) -> Any:
-    """As Spark keeps times; null for those beyond its range: a producer may say any."""
+    """Times in Spark's unit; null for those beyond its range, as a producer may send any value."""
     is_beyond = (times > _MAX_MS) | (times < -_MAX_MS)
     if is_beyond.any():
         return pa.array(np.where(is_beyond, 0, times) * 1000, pa.int64(), mask=is_beyond).cast(_MICROSECONDS)
@@ -132,7 +132,7 @@ def _store_hosts(rows: Rows) -> Any:
 
 
 def _hosts(rows: Rows, name: str, v6_flag: int) -> Any:
-    """`host:port`, made once for each host: there are few."""
+    """`host:port`, formatted once per host: there are few."""
     is_v6 = (rows.records.sys_flags & v6_flag) != 0
     if is_v6.any():
         texts = [host_text(rows.records.host_bytes(row, name)) for row in range(len(rows))]
@@ -161,7 +161,7 @@ def _offset_msg_ids(rows: Rows) -> Any:
 
 
 def _msg_ids(rows: Rows) -> Any:
-    """The id that the producer gave; without one, the offset id."""
+    """The producer's id; the offset id if there is none."""
     given = rows.properties.column(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
     return pc.coalesce(given, _offset_msg_ids(rows)) if given.null_count else given
 
@@ -173,7 +173,7 @@ def _headers(rows: Rows) -> Any:
 
 
 def as_text(array: Any) -> Any:
-    """Bytes as strings; what is not UTF-8 becomes U+FFFD."""
+    """Bytes as strings; invalid UTF-8 becomes U+FFFD."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -205,7 +205,7 @@ ROCKETMQ_COLUMNS: Final = {
     "reconsume_times": Column(lambda rows: pa.array(rows.records.field("reconsume_times")), _INT),
     "properties": Column(lambda rows: rows.properties.maps(), _MAP),
 }
-"""The usual rows."""
+"""The columns of the default row format."""
 
 KAFKA_COLUMNS: Final = {
     "key": Column(_property(MessageConst.PROPERTY_KEYS), _BYTES),
@@ -217,7 +217,7 @@ KAFKA_COLUMNS: Final = {
     "timestampType": Column(lambda rows: pa.array(np.full(len(rows), _LOG_APPEND_TIME, np.int32)), _INT),
     "headers": Column(_headers, _HEADERS),
 }
-"""Rows as Spark's Kafka source has them; `headers` by the option includeHeaders."""
+"""The columns of Spark's Kafka source; `headers` with the option includeHeaders."""
 
 OTHER_COLUMNS: Final = {
     "offset_msg_id": Column(_offset_msg_ids, _TEXT),
@@ -226,7 +226,7 @@ OTHER_COLUMNS: Final = {
     "flag": Column(_number("flag"), _INT),
     "sys_flag": Column(_number("sys_flag"), _INT),
 }
-"""Those that only a schema of one's own has."""
+"""Columns that must be requested by a schema."""
 
 _PROPERTY_TYPES: Final = (
     "string",
@@ -245,12 +245,12 @@ _TYPE_ALIASES: Final = {"integer": "int", "long": "bigint"}
 
 
 def known_columns(row_format: str) -> dict[str, Column]:
-    """All that a schema may name, but for properties."""
+    """All columns that a schema may name, except for properties."""
     return {**(KAFKA_COLUMNS if row_format == "kafka" else ROCKETMQ_COLUMNS), **OTHER_COLUMNS}
 
 
 def default_schema(row_format: str, *, include_headers: bool = False) -> str:
-    """The rows without a schema of one's own, as Spark's DDL."""
+    """The default schema, as Spark's DDL."""
     columns = KAFKA_COLUMNS if row_format == "kafka" else ROCKETMQ_COLUMNS
     return ", ".join(
         f"{name} {column.types[0]}"
@@ -261,13 +261,15 @@ def default_schema(row_format: str, *, include_headers: bool = False) -> str:
 
 def chosen_columns(text: str, row_format: str) -> dict[str, str]:
     """The columns of the option `columns`, `NAME` or `NAME TYPE` separated by commas, with their types.
-    ConfigError for what is no column."""
+    ConfigError for what is not a column."""
     known = known_columns(row_format)
     fields: dict[str, str] = {}
     for item in re.split(r",(?![^<]*>)", text):
         found = re.fullmatch(r"\s*`?([\w.-]+)`?(?:\s+([\w<>,: ]+?))?\s*", item)
         if found is None:
-            raise ConfigError(f"option columns: {item.strip()!r:.80} is no column; write NAME or NAME TYPE")
+            raise ConfigError(
+                f"option columns: {item.strip()!r:.80} is not a column; write NAME or NAME TYPE"
+            )
         name, kind = found[1], (found[2] or "").lower().replace(" ", "")
         usual = known[name].types[0] if name in known else "string"
         fields[name] = _TYPE_ALIASES.get(kind, kind) or usual
@@ -276,7 +278,7 @@ def chosen_columns(text: str, row_format: str) -> dict[str, str]:
 
 
 def check_schema(fields: dict[str, str], row_format: str) -> None:
-    """ConfigError for columns that there are not, or not in that type; types are Spark's simple strings."""
+    """ConfigError for unknown columns or unsupported types; types are Spark's simple strings."""
     columns = known_columns(row_format)
     problems = []
     for name, kind in fields.items():
@@ -285,12 +287,12 @@ def check_schema(fields: dict[str, str], row_format: str) -> None:
         if not types:
             problems.append(_unknown_column(name, list(columns)))
         elif kind not in types:
-            problems.append(f"column {name!r} cannot be {kind}: it may be {' or '.join(types)}")
+            problems.append(f"column {name!r} cannot be {kind}: use {' or '.join(types)}")
     if problems:
-        raise ConfigError(f"the schema does not fit the rows: {problems[0]}", *problems[1:])
+        raise ConfigError(f"invalid schema: {problems[0]}", *problems[1:])
 
 
 def _unknown_column(name: str, names: list[str]) -> str:
     nearest = get_close_matches(name, names, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(names)}"
-    return f"there is no column {name!r}; {hint} (a property is a column {PROPERTY_PREFIX}NAME)"
+    hint = f"did you mean {nearest[0]}?" if nearest else f"use one of {', '.join(names)}"
+    return f"unknown column {name!r}; {hint} (a property is a column {PROPERTY_PREFIX}NAME)"

@@ -1,15 +1,15 @@
-"""DataLossError: messages that a batch should have read and that are gone."""
+"""DataLossError: messages that a batch should have read no longer exist."""
 
 from __future__ import annotations
 
 from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
 
-GO_ON = "set failOnDataLoss=false to go on without them"
+GO_ON = "set failOnDataLoss=false to continue without them"
 
 
 class DataLossError(KourouError):
-    """Offsets from `begin` up to, and without, `end` of a queue are gone. The message names the cause."""
+    """Offsets `begin` (inclusive) to `end` (exclusive) of a queue are gone. The message names the cause."""
 
     def __init__(self, queue: MessageQueue, begin: int, end: int, cause: str) -> None:
         count = end - begin
@@ -24,5 +24,5 @@ class DataLossError(KourouError):
         self.cause = cause
 
     def __reduce__(self) -> tuple[type[DataLossError], tuple[MessageQueue, int, int, str]]:
-        # Workers hand it to the driver.
+        # Workers pickle it for the driver.
         return type(self), (self.queue, self.begin, self.end, self.cause)

@@ -1,7 +1,7 @@
-"""RocketmqDataSource: the format `rocketmq` of Spark, for batches and streams, to read and to write.
+"""RocketmqDataSource: Spark's format `rocketmq`, for batches and streams, for reading and writing.
 
-Thin: options are read (options.py), then others do the work. Readers are pickled and run elsewhere, so
-they hold options and a schema only.
+A thin layer: it parses options (options.py) and delegates. Readers are pickled and run in other processes, so
+they hold only options and a schema.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RocketmqDataSource(DataSource):
 
     @brief_errors()
     def schema(self) -> str:
-        """The rows without a schema of one's own. ConfigError says what is wrong with the options."""
+        """The default schema. ConfigError for invalid options."""
         table = created_with(self.options)
         options = SourceOptions.parse(self.options if table is None else for_source(table))
         if options.columns is not None:
@@ -73,14 +73,14 @@ class RocketmqDataSource(DataSource):
         if options.store is not None:
             return StoreReader(options, schema)
         if options.starting is not None and options.starting.kind == "latest":
-            raise ConfigError("startingOffsets=latest leaves a batch nothing to read; it is for streams")
+            raise ConfigError("startingOffsets=latest leaves a batch nothing to read; use it with streams")
         if options.ending.kind == "earliest":
             raise ConfigError("endingOffsets=earliest leaves nothing to read")
         kind = FilteringReader if options.push_filters else RocketmqReader
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Read what comes. What is wrong is told by the reader."""
+        """The stream reader; one that raises if the options are invalid."""
         try:
             return RocketmqStreamReader(self._stream_options(schema), schema)
         except KourouError as error:
@@ -102,14 +102,14 @@ class RocketmqDataSource(DataSource):
         options = SourceOptions.parse(source_options(self.options, schema))
         fields = {field.name: field.dataType.simpleString() for field in schema}
         if options.columns is not None and chosen_columns(options.columns, options.row_format) != fields:
-            raise ConfigError("the option columns and .schema(…) exclude each other: give one of them")
+            raise ConfigError("the option columns and .schema(…) are mutually exclusive: use one of them")
         check_schema(fields, options.row_format)
         return options
 
     def _stream_options(self, schema: StructType) -> SourceOptions:
         options = self._options(schema)
         if options.store is not None:
-            raise ConfigError("the option store is for batches (spark.read): a stream needs a broker")
+            raise ConfigError("the option store is for batches only (spark.read): a stream needs a broker")
         given = {name.lower() for name in source_options(self.options, schema)}
         endings = [name for name in ENDING_OPTION_NAMES if name.lower() in given]
         if endings:
@@ -133,7 +133,7 @@ def _builder(options: SourceOptions, schema: StructType) -> BatchBuilder:
 
 
 def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
-    # Spark makes a partition of its own where there is nothing to read.
+    # Spark creates a partition of its own where there is nothing to read.
     if isinstance(partition, RangesPartition):
         with brief_errors():
             yield from read_ranges(options, _builder(options, schema), partition.ranges)
@@ -148,7 +148,7 @@ class RocketmqReader(DataSourceReader):
 
     @brief_errors()
     def partitions(self) -> list[InputPartition]:
-        """What each task reads; the brokers are asked now."""
+        """The ranges of each task; queries the brokers."""
         return list(map(RangesPartition, plan_tasks(self._ranges(), self.options.min_partitions)))
 
     def _ranges(self) -> list[QueueRange]:
@@ -165,10 +165,10 @@ class RocketmqReader(DataSourceReader):
 
 
 class FilteringReader(RocketmqReader):
-    """The same with filters of the query: they choose queues and ranges, and leave rows out early.
+    """The same with filters of the query, which select queues and ranges, and drop rows early.
 
-    Right only where a DataFrame is scanned once: see PUSH_FILTERS_OPTION. Another class, since Spark wants
-    `spark.sql.python.filterPushdown.enabled=true` for readers that have `pushFilters`.
+    Correct only where a DataFrame is scanned once: see PUSH_FILTERS_OPTION. A class of its own, as Spark
+    requires `spark.sql.python.filterPushdown.enabled=true` for readers with `pushFilters`.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -176,7 +176,7 @@ class FilteringReader(RocketmqReader):
         self.filters = PushedFilters(options.row_format)
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
-        """Take what is understood. Spark looks at all of it again, so all is given back."""
+        """Keep the supported filters. All are returned, so that Spark applies them again."""
         self.filters.take(filters)
         return filters
 
@@ -185,13 +185,13 @@ class FilteringReader(RocketmqReader):
         return self.filters.narrowed(ranges, shared_client(self.options.connection))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task that the filters may let through."""
+        """The rows of one task that may pass the filters."""
         options = self.filters.narrowed_options(self.options)
         return map(self.filters.applied, _read(options, self.schema, partition))
 
 
 class StoreReader(DataSourceReader):
-    """Reads a batch from the folders of stores, without a broker."""
+    """Reads a batch from store directories, without a broker."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
@@ -199,7 +199,7 @@ class StoreReader(DataSourceReader):
 
     @brief_errors()
     def partitions(self) -> list[InputPartition]:
-        """What each task reads, by log file."""
+        """The parts of log files that each task reads."""
         return list(plan_store(self.options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -222,14 +222,14 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def driver(self) -> StreamDriver:
-        """What decides on the driver; made when it is needed, so that workers have none."""
+        """The StreamDriver, created on first use, so that workers have none."""
         if self._driver is None:
             self._driver = StreamDriver(shared_client(self.options.connection), self.options)
         return self._driver
 
     @brief_errors()
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query begins that has no checkpoint."""
+        """Where a query without a checkpoint begins."""
         return self.driver.initial().to_json()
 
     @brief_errors()
@@ -238,22 +238,22 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends; `start` itself where there is nothing new."""
+        """Where the next batch ends; `start` if there is nothing new."""
         end = self.driver.batch_end(Positions.from_json(start), limit)
         return start if end is None else end.to_json()
 
     @brief_errors()
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now is all there is."""
+        """The current ends of the queues are the end of the query."""
         self.driver.stop_at_now()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the queues end, and how far behind the query is: Spark shows it in its progress."""
+        """The ends of the queues, and the lag of the query, for Spark's progress report."""
         return self.driver.report()
 
     @brief_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """What each task of a batch reads; nobody is asked, so a batch planned again is the same."""
+        """The ranges of each task of a batch, without any query, so that a replanned batch is the same."""
         batch_end = Positions.from_json(end)
         begin = Positions.from_json(start).batch_begin(batch_end)
         tasks = plan_tasks(ranges_between(begin, batch_end.offsets), self.options.min_partitions)
@@ -264,15 +264,15 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self.options, self.schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark does not call it for the last batch, so progress is published elsewhere."""
+        """Does nothing: Spark does not call it for the last batch, so progress is published elsewhere."""
 
     def stop(self) -> None:
-        """Nothing: Spark may not call it, and the process ends."""
+        """Does nothing: Spark may not call it, and the process ends."""
 
 
 class InvalidStreamReader(DataSourceStreamReader):
-    """Says what is wrong with a stream as soon as it is asked anything: an error of `streamReader` itself is
-    lost in Spark (4.3), which then complains of a variable of its own."""
+    """Raises the error of a stream on first use: an error raised by `streamReader` itself is lost in Spark
+    (4.3), which then reports an undefined variable of its own."""
 
     def __init__(self, error: KourouError) -> None:
         self._error = error

@@ -1,9 +1,9 @@
-"""LagListener: logs how far behind the streams of a session are, after each of their batches.
+"""LagListener: logs the lag of the streams of a session, after each batch.
 
     spark.streams.addListener(LagListener())
 
-The numbers are those that the source puts into the query's progress (stream_driver.py): Spark (4.3) gives
-Python sources neither metrics nor a description there, so topics and lag are part of `latestOffset`.
+The source puts the numbers into the query's progress (stream_driver.py): Spark (4.3) offers Python sources
+neither metrics nor a description there, so topics and lag are part of `latestOffset`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """How far behind one source is: messages in all, the age of its oldest unread message, and about how many
-    bytes they are. `topics` are those that it reads."""
+    """The lag of one source: unread messages, the age of the oldest one, and their approximate size. `topics`
+    are those that it reads."""
 
     messages: int
     seconds: float

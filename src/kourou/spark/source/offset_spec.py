@@ -1,7 +1,7 @@
-"""Where: a point in every queue, and how the options tell where a source begins and ends.
+"""OffsetSpec: a position in every queue, as the options specify where a source begins and ends.
 
-A point is a word (`earliest`, `latest`), a time, or queue by queue an offset or a time. Not here: the offsets
-that a point is (queue_lookup.py).
+A position is a word (`earliest`, `latest`), a time, or an offset or a time per queue. Not here: resolving it
+to offsets (queue_lookup.py).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SpecKind = Literal["earliest", "latest", "timestamp", "offsets", "timestamps"]
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """A point in every queue: by a word, by a time, or queue by queue."""
+    """A position in every queue: by word, by time, or per queue."""
 
     kind: SpecKind
     timestamp_ms: int = 0
     offsets: QueueOffsets = field(default_factory=dict)
     timestamps_ms: QueueOffsets = field(default_factory=dict)
-    """A time for each queue that is named."""
+    """A time for each named queue."""
 
     def time_of(self, queue: MessageQueue) -> int | None:
-        """The time that is given for a queue; None without one."""
+        """The time for a queue; None if there is none."""
         return self.timestamp_ms if self.kind == "timestamp" else self.timestamps_ms.get(queue)
 
 
@@ -42,7 +42,7 @@ LATEST_SPEC: Final = OffsetSpec("latest")
 
 
 def read_offset_spec(reader: OptionReader, word: str, default: OffsetSpec | None) -> OffsetSpec | None:
-    """The point that options say; `word` is `starting` or `ending`."""
+    """The position given by the options; `word` is `starting` or `ending`."""
     ways: dict[str, Callable[[str], OffsetSpec]] = {
         f"{word}Offsets": _parse_offsets,
         f"{word}Timestamp": _parse_timestamp,
@@ -50,16 +50,16 @@ def read_offset_spec(reader: OptionReader, word: str, default: OffsetSpec | None
     }
     given = [name for name in ways if reader.has(name)]
     if len(given) > 1:
-        reader.problems.append(f"{' and '.join(given)} exclude each other: give one of them")
+        reader.problems.append(f"{' and '.join(given)} are mutually exclusive: use one of them")
     for name in given:
         default = reader.value(name, default, ways[name])
     return default
 
 
 def check_order(reader: OptionReader, starting: OffsetSpec | None, ending: OffsetSpec | None) -> None:
-    """Add a problem where the options name an end that lies before the beginning: such a read would be empty.
+    """Report an end that lies before the beginning: such a read would be empty.
 
-    Only options of the same kind are compared; whether a time lies before an offset, brokers alone know.
+    Only options of the same kind are compared; only brokers know whether a time lies before an offset.
     """
     if starting is None or ending is None:
         return
@@ -77,14 +77,12 @@ def check_order(reader: OptionReader, starting: OffsetSpec | None, ending: Offse
             )
     for queue in sorted(starting.offsets.keys() & ending.offsets.keys()):
         begin, end = starting.offsets[queue], ending.offsets[queue]
-        if begin > end >= 0:  # below 0 there are words: earliest, latest
+        if begin > end >= 0:  # negative values stand for earliest and latest
             reader.problems.append(f"{_format_queue(queue)}: {_reversed(f'offset {begin}', f'offset {end}')}")
 
 
 def _reversed(begin: str, end: str) -> str:
-    return (
-        f"the read begins at {begin} and ends at {end}, before that; swap the starting… and ending… options"
-    )
+    return f"the read would end at {end}, before it begins at {begin}; swap the starting… and ending… options"
 
 
 def _format_time(time_ms: int) -> str:
@@ -105,7 +103,7 @@ def _parse_offsets(text: str) -> OffsetSpec:
     if word == "latest":
         return LATEST_SPEC
     if not text.startswith("{"):
-        raise ValueError(f"it is earliest, latest, or JSON with the offset of each queue: {OFFSETS_FORM}")
+        raise ValueError(f"must be earliest, latest, or JSON with the offset of each queue: {OFFSETS_FORM}")
     return OffsetSpec("offsets", offsets=parse_offsets(text))
 
 

@@ -1,13 +1,13 @@
-"""QueuePositions: how far a reader is in each queue, and their JSON in Spark's checkpoints.
+"""Positions: the progress of a reader in each queue, and its JSON in Spark's checkpoints.
 
 A position is the offset of the next message to read. As JSON:
 
     {"version": 1, "offsets": {"orders": {"broker-a": {"0": 17, "1": 4}}}}
 
-A batch's end may also have `began`: where the batch begins in queues whose beginning its start does not tell,
-because they are new or it is the first batch. So a batch that is planned again is the same batch, whatever
-happened since. Keys are sorted: Spark compares the text. Positions of later versions are refused with a clear
-word; fields that are not known here are passed over.
+A batch's end may also have `began`: where the batch begins in queues that its start does not contain, because
+they are new or it is the first batch. So a replanned batch is the same batch, whatever happened since. Keys
+are sorted: Spark compares the text. Positions of later versions are rejected with a clear message; unknown
+fields are ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kourou.protocol.bodies import MessageQueue
 
 VERSION: Final = 1
 EARLIEST: Final = -2
-"""In options: from the first message there is (Kafka's number for it)."""
+"""In options: from the first stored message (Kafka's number for it)."""
 LATEST: Final = -1
 """In options: from the end."""
 OFFSETS_FORM: Final = '{"topic": {"broker-a": {"0": 17, "1": "earliest"}}}'
@@ -33,14 +33,14 @@ QueueOffsets = dict[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The next offset to read of each queue; `began` as the module says. `is_initial`: no batch was read."""
+    """The next offset to read of each queue; `began`: see above. `is_initial`: no batch was read."""
 
     offsets: QueueOffsets
     began: QueueOffsets = field(default_factory=dict)
     is_initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """The content of Spark's checkpoint."""
         content: dict[str, Any] = {"version": VERSION, "offsets": nested(self.offsets)}
         if self.began:
             content["began"] = nested(self.began)
@@ -50,7 +50,7 @@ class Positions:
 
     @classmethod
     def from_json(cls, content: Any) -> Positions:
-        """Read what `to_json` wrote, now or in an earlier version; ConfigError for anything else."""
+        """Parse the output of `to_json`, of this or an earlier version; ConfigError for anything else."""
         if not isinstance(content, dict) or not isinstance(content.get("version"), int):
             raise ConfigError(
                 f"the checkpoint's offsets are not those of a rocketmq source: {content!r:.200}"
@@ -85,8 +85,8 @@ def nested(offsets: Mapping[MessageQueue, Any]) -> dict[str, dict[str, dict[str,
 
 
 def flat(tree: Any, number: Callable[[Any, str], int], form: str = OFFSETS_FORM) -> QueueOffsets:
-    """Back from `nested`. `number` takes what is there for a queue, and words for that queue; ValueError
-    says where it is wrong."""
+    """The inverse of `nested`. `number` converts the value of a queue, given a description of the queue;
+    ValueError describes the problem."""
     offsets: QueueOffsets = {}
     for topic, brokers in _object(tree, "the whole", form).items():
         for broker_name, queues in _object(brokers, f"topic {topic!r}", form).items():
@@ -94,32 +94,32 @@ def flat(tree: Any, number: Callable[[Any, str], int], form: str = OFFSETS_FORM)
             for queue_id, value in of_broker.items():
                 where = f"queue {queue_id!r} of broker {broker_name!r}, topic {topic!r}"
                 if not queue_id.isascii() or not queue_id.isdigit():
-                    raise ValueError(f"{where}: a queue id is a number from 0 on")
+                    raise ValueError(f"{where}: a queue id must be a number from 0")
                 queue = MessageQueue(topic, broker_name, int(queue_id))
                 offsets[queue] = number(value, where)
     return offsets
 
 
 def parse_offsets(text: str) -> QueueOffsets:
-    """Offsets from an option's JSON, `earliest` and `latest` among them; ValueError says what is wrong."""
+    """Offsets from an option's JSON, which may contain `earliest` and `latest`. Raises ValueError."""
     return parse_by_queue(text, _requested_offset, OFFSETS_FORM)
 
 
 def parse_by_queue(text: str, number: Callable[[Any, str], int], form: str) -> QueueOffsets:
-    """A number for each queue from an option's JSON of this form; ValueError says what is wrong with it."""
+    """A number for each queue from an option's JSON of this form. Raises ValueError."""
     try:
         tree = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"not valid JSON: {error}") from None
     found = flat(tree, number, form)
     if not found:
-        raise ValueError(f"it names no queue; the form is {form}")
+        raise ValueError(f"no queue is named; the format is {form}")
     return found
 
 
 def _object(value: Any, what: str, form: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what}: {value!r:.80} is there; the form is {form}")
+        raise ValueError(f"{what}: found {value!r:.80}; the format is {form}")
     return value
 
 
@@ -135,5 +135,5 @@ def _stored_offset(value: Any, where: str) -> int:
 
 def _offset(value: Any, where: str, low: int, more: str = "") -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value < 1 << 63:
-        raise ValueError(f"{where}: {value!r:.80} is no offset; it is a number from 0 on{more}")
+        raise ValueError(f"{where}: {value!r:.80} is not an offset; use a number from 0{more}")
     return value

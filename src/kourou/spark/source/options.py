@@ -1,7 +1,7 @@
-"""SourceOptions: what `spark.read.format("rocketmq")` and `spark.readStream` may be told.
+"""SourceOptions: the options of `spark.read.format("rocketmq")` and of `spark.readStream`.
 
-Names are Kafka's where a user would look for them; upper and lower case are the same, as everywhere in
-Spark. Made once, on the driver; workers get it pickled. Not here: what follows from it (planning.py).
+Names are Kafka's where users would expect them; case is ignored, as everywhere in Spark. Created once, on the
+driver, and pickled to the workers. Not here: what follows from them (planning.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIB: Final = 1024 * 1024
 _MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 """Kafka's."""
 _MAX_PIECE_BYTES: Final = 256 * _MIB
-"""Positions in an Arrow batch have 32 bits, and pieces of both kinds come together in one."""
+"""Offsets in an Arrow batch have 32 bits, and chunks of both kinds may share one batch."""
 SOURCE_OPTION_NAMES: Final = (
     "namesrv",
     "nameServer",
@@ -70,9 +70,9 @@ SOURCE_OPTION_NAMES: Final = (
     "namespace",
     "tls",
 )
-"""What the source may be told, as it is written."""
+"""The names of all options."""
 ENDING_OPTION_NAMES: Final = tuple(name for name in SOURCE_OPTION_NAMES if name.startswith("ending"))
-"""Where a batch ends: a stream has no end."""
+"""Options for the end of a batch: a stream has no end."""
 _HINTS: Final = {
     "path": 'use load() without a path, and option("subscribe", …) for topics, or option("store", …)',
     "topic": "did you mean subscribe?",
@@ -81,16 +81,16 @@ _HINTS: Final = {
     "kafka.group.id": "did you mean groupId?",
     "groupidprefix": "did you mean groupId?",
     "pushfilters": (
-        "Spark shares the filters of one use of a DataFrame with its other uses, so that rows were missing; "
+        "Spark applies the filters of one use of a DataFrame to its other uses, which lost rows; "
         "narrow the read with subExpression (tags or SQL92), assign, and starting… and ending… options"
     ),
 }
-"""Names that are right elsewhere, or were right once."""
+"""Names that are valid elsewhere, or were valid once."""
 PUSH_FILTERS_OPTION: Final = "__kourouPushFilters"
 """Not for users. Spark (4.3) keeps one plan for all scans of a DataFrame, that of the last filters: rows are
-right only if a DataFrame is scanned once, with one set of filters. `kourou pipeline sql` makes such
-DataFrames, and recognizes them by the text of its query."""
-_ASSIGN_FORM: Final = 'its form is {"topic": {"broker-a": [0, 1]}}'
+correct only if a DataFrame is scanned once, with one set of filters. `kourou pipeline sql` creates such
+DataFrames, and recognises them by the text of its query."""
+_ASSIGN_FORM: Final = 'the format is {"topic": {"broker-a": [0, 1]}}'
 _NOT_FOR_STORES: Final = (
     "assign",
     "startingOffsets",
@@ -102,12 +102,12 @@ _NO_TOPICS: Final[tuple[str, ...]] = ()
 _NO_QUEUES: Final[tuple[MessageQueue, ...]] = ()
 _WHICH: Final = ("subscribe", "subscribePattern", "assign")
 WHAT_TO_READ: Final = (*_WHICH, "store")
-"""Options one of which every source has."""
+"""Every source needs one of these options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How clusters are reached. Equal ones share their connections. Secrets are not printed."""
+    """How to reach a cluster. Equal objects share their connections. Secrets are never printed."""
 
     namesrv: str
     group: str | None = None
@@ -117,7 +117,7 @@ class Connection:
     request_timeout_ms: int = 3_000
 
     def client_options(self) -> ClientOptions:
-        """The same for a client."""
+        """The corresponding options of a client."""
         return ClientOptions(
             namesrv=self.namesrv,
             credentials=self.credentials,
@@ -129,7 +129,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What to read, from where to where, and in what pieces."""
+    """What to read, from where to where, and in what chunks."""
 
     connection: Connection
     topics: tuple[str, ...] = ()
@@ -150,28 +150,28 @@ class SourceOptions:
     group_id: str | None = None
     include_system_topics: bool = False
     columns: str | None = None
-    """Those that are read where there is no `.schema(…)`."""
+    """The columns to read if there is no `.schema(…)`."""
     row_format: str = "rocketmq"
     include_headers: bool = False
     property_errors: str = "fail"
     push_filters: bool = False
     store: str | None = None
     verify_crc: bool = True
-    """Whether the store source compares each body with its CRC."""
+    """Whether the store source checks the CRC of each body."""
     fetch_bytes: int = 4 * _MIB
     fetches_in_flight: int = 2
     fetch_retries: int = 20
-    """A second apart: enough for a broker that is restarted."""
+    """One second apart: enough for a broker to restart."""
     batch_bytes: int = 4 * _MIB
-    """An Arrow batch: larger ones gain nothing, smaller ones cost."""
+    """The size of an Arrow batch: larger ones gain nothing, smaller ones cost time."""
     poll_timeout_ms: int = 500
-    """How long a stream waits for messages before it tells Spark that there are none."""
+    """How long a stream waits for messages before it reports an empty batch to Spark."""
     discovery_interval_ms: int = 10_000
     """How often a stream looks for new topics, brokers and queues."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> SourceOptions:
-        """The options as Spark has them. ConfigError names everything that is wrong with them."""
+        """Parse Spark's options. ConfigError lists every problem."""
         reader = OptionReader("source", options, (*SOURCE_OPTION_NAMES, PUSH_FILTERS_OPTION), _HINTS)
         parsed = cls(
             **_which(reader),
@@ -190,7 +190,7 @@ class SourceOptions:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether brokers leave messages out."""
+        """Whether brokers filter messages."""
         return self.expression not in ("", SUB_ALL)
 
 
@@ -209,12 +209,12 @@ def _connection(reader: OptionReader, environ: Mapping[str, str]) -> Connection:
 
 
 def _check_store(reader: OptionReader) -> None:
-    """Without a broker some things cannot be asked for."""
+    """Report options that need a broker."""
     if reader.has("store"):
         for name in _NOT_FOR_STORES:
             if reader.has(name):
                 reader.problems.append(
-                    f"{name} is not for the store source; choose by topics and timestamps, or filter the rows"
+                    f"{name} cannot be used with the store source; select by topic and time, or filter rows"
                 )
         if reader.text("expressionType").upper() == "SQL92":
             reader.problems.append(
@@ -232,10 +232,10 @@ def _group(reader: OptionReader) -> str | None:
 def _which(reader: OptionReader) -> dict[str, Any]:
     given = [name for name in _WHICH if reader.has(name)]
     if len(given) > 1:
-        reader.problems.append(f"{' and '.join(given)} exclude each other: give one of them")
+        reader.problems.append(f"{' and '.join(given)} are mutually exclusive: use one of them")
     if not given and not reader.has("store"):
         reader.problems.append(
-            "nothing says what to read: give subscribe (topics), subscribePattern (a regular expression) "
+            "nothing to read: set subscribe (topics), subscribePattern (a regular expression) "
             "or assign (queues)"
         )
     return {
@@ -287,9 +287,9 @@ def _pieces(reader: OptionReader) -> dict[str, Any]:
         reader.number("minOffsetsPerTrigger", 0),
     )
     if max_offsets and min_offsets > max_offsets:
-        reader.problems.append("minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
+        reader.problems.append("minOffsetsPerTrigger is greater than maxOffsetsPerTrigger")
     if reader.has("maxTriggerDelay") and not min_offsets:
-        reader.problems.append("maxTriggerDelay says how long to wait for minOffsetsPerTrigger: give both")
+        reader.problems.append("maxTriggerDelay needs minOffsetsPerTrigger, for which it limits the wait")
     return {
         "max_offsets_per_trigger": max_offsets or None,
         "min_offsets_per_trigger": min_offsets or None,
@@ -311,7 +311,7 @@ def _pieces(reader: OptionReader) -> dict[str, Any]:
 def _topics(text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not topics:
-        raise ValueError("it names no topic; several are separated by commas")
+        raise ValueError("no topic is named; separate several with commas")
     for topic in topics:
         if problem := topic_problem(topic):
             raise ValueError(problem)
@@ -338,7 +338,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        raise ValueError(f"not a valid regular expression: {error}") from None
     return text
 
 
@@ -347,7 +347,7 @@ def _queues(text: str) -> tuple[MessageQueue, ...]:
     try:
         tree = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"not valid JSON: {error}") from None
     queues = {
         MessageQueue(topic, broker_name, queue_id)
         for topic, brokers in (tree.items() if isinstance(tree, dict) else ())
@@ -363,5 +363,5 @@ def _queue_ids(ids: Any) -> list[int]:
     found: list[Any] = ids if isinstance(ids, list) else [ids]
     for queue_id in found:
         if not isinstance(queue_id, int) or isinstance(queue_id, bool) or not 0 <= queue_id < 1 << 31:
-            raise ValueError(f"{queue_id!r:.80} is no queue id; {_ASSIGN_FORM}")
+            raise ValueError(f"{queue_id!r:.80} is not a queue id; {_ASSIGN_FORM}")
     return found

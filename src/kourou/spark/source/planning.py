@@ -1,7 +1,7 @@
-"""Planning: which offsets a batch reads, and which task reads which of them; numbers only.
+"""Planning: which offsets a batch reads, and which task reads which of them; pure functions.
 
-Nothing is skipped and nothing is read twice: the ranges of all tasks together are exactly the offsets
-between a batch's begin and its end. Not here: asking brokers (queue_lookup.py), reading (reading.py).
+Nothing is skipped or read twice: together the ranges of all tasks are exactly the offsets between a batch's
+begin and its end. Not here: querying brokers (queue_lookup.py), reading (reading.py).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from kourou.protocol.bodies import MessageQueue
 
 SMALL_ROWS: Final = 2_000
-"""Ranges are put together into one task up to so many rows: a task costs more than reading them."""
+"""Ranges are combined into one task up to this many rows: a task costs more than reading them."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Offsets of one queue from `begin` up to, and without, `end`."""
+    """Offsets of one queue from `begin` (inclusive) to `end` (exclusive)."""
 
     queue: MessageQueue
     begin: int
@@ -27,12 +27,12 @@ class QueueRange:
 
     @property
     def rows(self) -> int:
-        """How many messages that is at most."""
+        """The maximum number of messages."""
         return self.end - self.begin
 
 
 def ranges_between(begin: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> list[QueueRange]:
-    """What lies between, sorted by queue; queues without a begin or without anything new are left out."""
+    """The ranges between, sorted by queue; queues without a begin or without anything new are left out."""
     return [
         QueueRange(queue, begin[queue], end[queue])
         for queue in sorted(end)
@@ -48,10 +48,10 @@ def limited_end(
     max_bytes: int | None = None,
     row_bytes: Mapping[MessageQueue, float] | None = None,
 ) -> dict[MessageQueue, int]:
-    """Where a batch ends that reads no more than the limits allow, and one row at least.
+    """Where a batch ends that respects the limits but reads at least one row.
 
-    Each queue gets its share of `max_rows` by what it has, so that none starves; the rest goes to those
-    that have most. `max_bytes` is kept by the sizes in `row_bytes`, which are estimates.
+    Each queue gets a proportional share of `max_rows`, so that none starves; the remainder goes to the
+    longest queues. `max_bytes` is applied with the sizes in `row_bytes`, which are estimates.
     """
     rows = {queue: max(0, available[queue] - begin.get(queue, available[queue])) for queue in available}
     if max_rows is not None:
@@ -65,7 +65,7 @@ def _shared(rows: dict[MessageQueue, int], limit: int) -> dict[MessageQueue, int
     total = sum(rows.values())
     if total <= limit:
         return rows
-    # Whole numbers throughout: with floats a share may come out one too large.
+    # Integers throughout: with floats a share may be one too large.
     shares = {queue: count * limit // total for queue, count in rows.items()}
     left = limit - sum(shares.values())
     for queue in sorted(rows, key=lambda queue: (-rows[queue], queue)):
@@ -84,7 +84,7 @@ def _within_bytes(
         return rows
     fewer = {queue: int(count * (max_bytes / total_bytes)) for queue, count in rows.items()}
     if not any(fewer.values()):
-        # One row is larger than the limit: without it the stream would stand still.
+        # One row is larger than the limit: without it the stream would stall.
         fullest = max(rows, key=lambda queue: (rows[queue], queue))
         fewer[fullest] = 1
     return fewer
@@ -93,10 +93,10 @@ def _within_bytes(
 def plan_tasks(
     ranges: Sequence[QueueRange], min_partitions: int | None = None, small_rows: int = SMALL_ROWS
 ) -> list[tuple[QueueRange, ...]]:
-    """Which task reads which ranges, each in the order of its queue.
+    """The ranges of each task, in queue order.
 
-    Large ranges are split until there are `min_partitions`, if there are as many rows. Without that wish
-    a queue is one task, and small ranges share one.
+    Large ranges are split until there are `min_partitions`, if there are as many rows. Otherwise each queue
+    is one task, and small ranges share one.
     """
     if min_partitions is not None and 0 < len(ranges) < min_partitions:
         return [(piece,) for piece in _split(ranges, min_partitions)]
@@ -104,7 +104,7 @@ def plan_tasks(
 
 
 def _split(ranges: Iterable[QueueRange], wanted: int) -> list[QueueRange]:
-    """Cut so that there are `wanted` pieces, the largest as small as can be."""
+    """Split into `wanted` pieces, with the largest as small as possible."""
     parts = {piece.queue: 1 for piece in ranges}
     heap = [(-piece.rows, index, piece) for index, piece in enumerate(ranges)]
     heapq.heapify(heap)

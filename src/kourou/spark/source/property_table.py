@@ -1,8 +1,8 @@
 """PropertyTable: the properties of many records at once, as Arrow columns.
 
-The property strings are joined into one, with a separator before each, and taken apart by position. Means
-the same as `decode_properties`: of two pairs with one name the later counts, a pair without name or value is
-none, bytes that are not UTF-8 become U+FFFD. Not here: what properties mean (columns.py).
+The property strings are joined into one, with a separator before each, and split by position. Equivalent to
+`decode_properties`: of two pairs with the same name the later wins, a pair without name or value is ignored,
+invalid UTF-8 becomes U+FFFD. Not here: the meaning of properties (columns.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Positions = NDArray[np.intp]
 _NAME_END: Final = 1
 _PAIR_END: Final = 2
 _PADDING: Final = 8
-"""Bytes behind the last string, so that eight can be read from any name on."""
+"""Bytes after the last string, so that eight bytes can be read from the start of any name."""
 _LOW_BYTES: Final = np.array([(1 << 8 * count) - 1 for count in range(8)] + [(1 << 64) - 1], np.uint64)
 _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
@@ -57,7 +57,7 @@ class PropertyTable:
         self.data[self._end] = _PAIR_END
 
     def _make_utf8(self) -> None:
-        """See to it that all text is UTF-8, as Java would read it."""
+        """Make all text valid UTF-8, as Java would read it."""
         text = self.data[: self._end].tobytes()
         if text.isascii():
             return
@@ -87,10 +87,10 @@ class PropertyTable:
         self._begins, self._name_ends, self._ends = begins, name_ends, ends
 
     def _find_name_ends(self, begins: Positions, ends: Positions) -> Positions:
-        """Where the first 0x01 of each piece is; its end where there is none."""
+        """The position of the first 0x01 of each piece, or the piece's end."""
         marks = np.flatnonzero(self.data[: self._end] == _NAME_END)
         if len(marks) == len(begins) and bool(((begins <= marks) & (marks < ends)).all()):
-            return marks  # one in each piece, as it should be
+            return marks  # one in each piece, the usual case
         at = np.searchsorted(marks, begins)
         found = np.append(marks, self._end)[at]
         return np.where(found < ends, found, ends)
@@ -106,8 +106,8 @@ class PropertyTable:
 
     @cached_property
     def _shape(self) -> list[bytes] | None:
-        """The names that every row has, in this order; None where rows differ. Producers of one kind write
-        rows of one shape, and those need no search."""
+        """The names that every row has, in order; None where rows differ. Producers of one kind write rows of
+        one shape, which need no search."""
         rows, pairs = self.row_count, len(self._begins)
         if (
             not rows
@@ -134,7 +134,7 @@ class PropertyTable:
     # -- one property ----------------------------------------------------------------------------
 
     def spans(self, name: str) -> Spans:
-        """Where the values of `name` are, at most one a row."""
+        """The positions of the values of `name`, at most one per row."""
         needle = name.encode()
         shape = self._shape
         if shape is not None:
@@ -169,7 +169,7 @@ class PropertyTable:
         return pieces(self.data, begins, ends, pa.string(), rows, self.row_count)
 
     def words(self, name: str) -> Any:
-        """The words of `name`, which blanks separate, as lists; empty where a record has none."""
+        """The words of `name`, separated by spaces, as lists; empty where a record has none."""
         rows, begins, ends = self.spans(name)
         blanks = np.flatnonzero(self.data[: self._end] == 0x20)
         if len(blanks) and len(rows):
@@ -205,7 +205,7 @@ class PropertyTable:
         return pa.array(bounds.astype(np.int32)), names, values
 
     def _pairs_of(self, shape: list[bytes]) -> tuple[Any, Any, Any]:
-        """The same where all rows have the same names: those are written over and over."""
+        """The same where all rows have the same names, which are simply repeated."""
         ends = np.cumsum(list(map(len, shape)), dtype=np.int32)
         size = int(ends[-1]) if shape else 0
         row_starts = np.arange(self.row_count, dtype=np.int32)[:, None] * np.int32(size)
@@ -217,7 +217,7 @@ class PropertyTable:
         return pa.array(self._row_bounds.astype(np.int32)), names, values
 
     def _kept(self) -> NDArray[np.bool_] | None:
-        """Which pairs count where a row has a name twice; None for all of them."""
+        """Which pairs are kept where a row has a name twice; None for all."""
         rows = self._rows_with_a_name_twice()
         if not len(rows):
             return None
@@ -233,7 +233,7 @@ class PropertyTable:
         return self.data[int(self._begins[pair]) : int(self._name_ends[pair])].tobytes()
 
     def _rows_with_a_name_twice(self) -> Positions:
-        """Those rows, and perhaps others: names are compared by a hash."""
+        """Those rows, and possibly others: names are compared by hash."""
         hashes = self._name_hashes()
         counts = np.diff(self._row_bounds)
         rows = np.repeat(np.arange(self.row_count), counts)
@@ -243,7 +243,7 @@ class PropertyTable:
         return np.unique(rows[order[1:][is_twin]])
 
     def _name_hashes(self) -> NDArray[np.uint64]:
-        """A number for each name, by its length, its first and its last eight bytes."""
+        """A hash of each name: of its length, its first and its last eight bytes."""
         everywhere: NDArray[np.uint64] = np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
         lengths = self._name_lengths
         short = np.minimum(lengths, 8)

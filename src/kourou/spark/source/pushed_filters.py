@@ -1,7 +1,7 @@
-"""PushedFilters: conditions of a query that leave out queues, ranges and rows before Spark sees them.
+"""PushedFilters: conditions of a query that exclude queues, ranges and rows before Spark sees them.
 
-Spark looks at every row again, so leaving out too little is no harm. Understood are comparisons of single
-columns with values; others are passed over. Not here: when Spark asks (data_source.py).
+Spark filters every row again, so excluding too little does no harm. Comparisons of single columns with values
+are supported; others are ignored. Not here: Spark's calls (data_source.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kourou.spark.source.queue_lookup import offsets_or_raise
 from kourou.spark.source.source_client import SourceClient
 
 _CLOCK_SLACK_MS: Final = 10 * 60 * 1000
-"""Times of a queue rise but for corrections of its broker's clock; so much of those is allowed for."""
+"""Times in a queue increase except for corrections of the broker's clock; this much is tolerated."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS: Final[dict[type[Filter], tuple[str, Callable[[Any, Any], Any]]]] = {
     EqualTo: ("equal", operator.eq),
@@ -43,18 +43,18 @@ _COMPARISONS: Final[dict[type[Filter], tuple[str, Callable[[Any, Any], Any]]]] =
     LessThanOrEqual: ("less_equal", operator.le),
 }
 _NAMES: Final = {"partition": "queue_id", "offset": "queue_offset", "timestamp": "store_timestamp"}
-"""Kafka's, as RocketMQ calls them."""
+"""Kafka's names and RocketMQ's."""
 
 
 class Condition(NamedTuple):
-    """`column word value`; with the word `in` there are several values."""
+    """`column word value`; with the word `in` several values."""
 
     column: str
     word: str
     value: Any
 
     def holds(self, value: Any) -> bool:
-        """Whether a value meets it."""
+        """Whether a value satisfies it."""
         if self.word == "in":
             return value in self.value
         compare = next(compare for word, compare in _COMPARISONS.values() if word == self.word)
@@ -62,14 +62,14 @@ class Condition(NamedTuple):
 
 
 class PushedFilters:
-    """The conditions of one query, all of which have to hold."""
+    """The conditions of one query, all of which must hold."""
 
     def __init__(self, row_format: str) -> None:
         self._columns = known_columns(row_format)
         self.conditions: list[Condition] = []
 
     def take(self, filters: Iterable[Filter]) -> None:
-        """Keep what is understood."""
+        """Keep the supported filters."""
         for each in filters:
             condition = self._understood(each)
             if condition is not None:
@@ -92,12 +92,12 @@ class PushedFilters:
         return [each for each in self.conditions if _NAMES.get(each.column, each.column) == name]
 
     def may_have(self, queue: MessageQueue) -> bool:
-        """Whether a queue may have rows that are wanted."""
+        """Whether a queue may have matching rows."""
         known = {"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id}
         return all(each.holds(value) for name, value in known.items() for each in self._of(name))
 
     def narrowed(self, ranges: Sequence[QueueRange], client: SourceClient) -> list[QueueRange]:
-        """The ranges without offsets that cannot be wanted."""
+        """The ranges without offsets that cannot match."""
         low_ms, high_ms = _bounds(self._of("store_timestamp"), _milliseconds)
         if low_ms is not None:
             begins = offsets_or_raise(
@@ -117,7 +117,7 @@ class PushedFilters:
         return [each for each in ranges if each.begin < each.end]
 
     def narrowed_options(self, options: SourceOptions) -> SourceOptions:
-        """The options with the wanted tags, which brokers then look for."""
+        """The options with the tags as subscription, which brokers then apply."""
         for each in self._of("tags"):
             tags = each.value if each.word == "in" else (each.value,) if each.word == "equal" else ()
             expression = "||".join(map(str, tags))
@@ -128,7 +128,7 @@ class PushedFilters:
     # -- rows ------------------------------------------------------------------------------------
 
     def applied(self, batch: Any) -> Any:
-        """The rows of an Arrow batch that are wanted."""
+        """The matching rows of an Arrow batch."""
         mask = None
         for each in self.conditions:
             if each.column in batch.schema.names:
@@ -154,7 +154,7 @@ def _milliseconds(value: Any) -> int:
 
 
 def _bounds(conditions: list[Condition], number: Callable[[Any], int]) -> tuple[int | None, int | None]:
-    """The least and the greatest value that may be wanted, both included, or a little beyond."""
+    """The least and the greatest value that may match, both inclusive, or slightly wider."""
     lows, highs = [], []
     for each in conditions:
         values = [number(value) for value in (each.value if each.word == "in" else (each.value,))]

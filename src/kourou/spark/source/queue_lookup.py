@@ -1,4 +1,4 @@
-"""QueueLookup: which queues a source reads, and where a point of its options is in each of them.
+"""QueueLookup: which queues a source reads, and the offsets that its options specify in each.
 
 Runs on the driver. Not here: which task reads what (planning.py).
 """
@@ -21,20 +21,20 @@ from kourou.wording import nearest
 
 
 class QueueLookup:
-    """Asks for one source."""
+    """Finds the queues and offsets of one source."""
 
     def __init__(self, client: SourceClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
         namespace = Namespace.of(options.connection.namespace, options.connection.namesrv)
-        # As queues have them: a user may write a topic with its namespace.
+        # As in queues: a user may write a topic with its namespace.
         self._named_topics = {namespace.unwrap(namespace.wrap(topic)) for topic in options.topics}
         self._named_queues = frozenset(options.queues)
 
     # -- queues ----------------------------------------------------------------------------------
 
     def queues(self) -> list[MessageQueue]:
-        """All queues to read now. NoRouteError for a topic that is named and not there."""
+        """All queues to read now. NoRouteError for a named topic that does not exist."""
         topics = self._topics()
         found = self._client.routes(topics)
         if self._options.topic_pattern is None:
@@ -45,7 +45,7 @@ class QueueLookup:
         return self._assigned(queues) if self._options.queues else queues
 
     def _unknown(self, topic: str) -> NoRouteError:
-        # Topics of RocketMQ's own are meant only by names like theirs.
+        # Suggest system topics only for names of that kind.
         is_inner = is_inner_topic(topic)
         near = nearest(
             topic, (name for name in self._client.topic_names() if is_inner_topic(name) == is_inner)
@@ -55,7 +55,7 @@ class QueueLookup:
         return NoRouteError(topic, reason)
 
     def selects(self, queue: MessageQueue) -> bool:
-        """Whether the options mean a queue, be it there now or not: nobody is asked."""
+        """Whether the options select a queue, whether or not it exists; no query is made."""
         options = self._options
         if options.queues:
             of_any_broker = MessageQueue(queue.topic, "", queue.queue_id)
@@ -76,7 +76,7 @@ class QueueLookup:
         )
 
     def _may_match(self, topic: str) -> bool:
-        """Whether a pattern may mean it: half, delayed and retried messages have to be asked for."""
+        """Whether a pattern may match it: half, delayed and retried messages must be requested."""
         return self._options.include_system_topics or not is_inner_topic(topic)
 
     def _assigned(self, queues: list[MessageQueue]) -> list[MessageQueue]:
@@ -94,12 +94,12 @@ class QueueLookup:
             found |= matching
         return sorted(found)
 
-    # -- points ----------------------------------------------------------------------------------
+    # -- positions -------------------------------------------------------------------------------
 
     def resolve(
         self, queues: Iterable[MessageQueue], spec: OffsetSpec, *, is_end: bool = False
     ) -> QueueOffsets:
-        """The offset of a point in each queue. KourouError where a broker cannot be asked."""
+        """The offset of a position in each queue. KourouError where a broker does not answer."""
         wanted = list(queues)
         if spec.kind == "earliest":
             return offsets_or_raise(self._client.min_offsets(wanted))
@@ -116,7 +116,7 @@ class QueueLookup:
 
     def _by_time(self, queues: list[MessageQueue], times_ms: QueueOffsets, *, is_end: bool) -> QueueOffsets:
         others = [queue for queue in queues if queue not in times_ms]
-        # Those that are not named are read whole.
+        # Queues that are not named are read completely.
         found = offsets_or_raise(
             self._client.max_offsets(others) if is_end else self._client.min_offsets(others)
         )
@@ -133,7 +133,7 @@ class QueueLookup:
         words = {EARLIEST: low, LATEST: high}
         found = {}
         for queue in queues:
-            # Those that are not named are read whole.
+            # Queues that are not named are read completely.
             offset = offsets.get(queue, LATEST if is_end else EARLIEST)
             found[queue] = (
                 words[offset][queue] if offset in words else self._within(queue, offset, high, word)
@@ -148,7 +148,7 @@ class QueueLookup:
                 queue,
                 high[queue],
                 offset,
-                f"The option {word} says {offset}, but the queue ends at {high[queue]}",
+                f"The option {word} is {offset}, but the queue ends at {high[queue]}",
             )
         return high[queue]
 
@@ -161,13 +161,11 @@ def _check_named(named: Iterable[MessageQueue], queues: list[MessageQueue], opti
 
 
 def offsets_or_raise(answers: Answers) -> QueueOffsets:
-    """The answers, if there are all."""
+    """The offsets, if every broker answered."""
     offsets: QueueOffsets = {}
     for queue, answer in answers.items():
         if isinstance(answer, KourouError):
-            raise KourouError(
-                f"{_describe_queue(queue)} cannot be asked for its offsets: {answer}"
-            ) from answer
+            raise KourouError(f"{_describe_queue(queue)}: cannot get its offsets: {answer}") from answer
         offsets[queue] = answer
     return offsets
 
@@ -179,4 +177,4 @@ def _describe_queue(queue: MessageQueue) -> str:
 
 def _list_queues(topic: str, queues: Iterable[MessageQueue]) -> str:
     names = [f"{queue.broker_name}/{queue.queue_id}" for queue in queues if queue.topic == topic]
-    return f"the topic has {', '.join(names[:20])}" if names else "it is no topic that is read"
+    return f"the topic has {', '.join(names[:20])}" if names else "the topic is not read"

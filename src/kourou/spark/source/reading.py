@@ -1,7 +1,7 @@
-"""Reading: the messages of some ranges as Arrow batches; runs on Spark's workers.
+"""Reading: the messages of ranges as Arrow batches; runs on Spark's workers.
 
-Nothing is kept from one task to the next but the connections of the process. Not here: which ranges
-(planning.py), how columns are made (columns.py).
+Only the connections of the process are kept from task to task. Not here: which ranges (planning.py), how
+columns are built (columns.py).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 
 
 def read_ranges(options: SourceOptions, builder: BatchBuilder, ranges: Sequence[QueueRange]) -> Iterator[Any]:
-    """Batches of all messages of these ranges, one range after the other. DataLossError where some are
-    gone, unless `failOnDataLoss` is off."""
+    """Batches of all messages of these ranges, in order. DataLossError where some are gone, unless
+    `failOnDataLoss` is off."""
     client = shared_client(options.connection)
     make_worker_ready()
     for piece in ranges:
@@ -47,7 +47,7 @@ class _RangeReader:
         self._piece = piece
         self._state = ReadState(piece.begin)
         self._next_offset = piece.begin
-        # The offsets that records of a light queue carry are another queue's.
+        # Records of a light queue carry the offsets of another queue.
         self._is_counted = not options.is_filtered and not is_lmq(piece.queue.topic)
         self._tags: frozenset[str] = frozenset()
         if options.is_filtered and options.expression_type == "TAG":
@@ -61,7 +61,7 @@ class _RangeReader:
                 self._report_gaps()
             bodies.append(chunk.body)
             size_bytes += len(chunk.body)
-            # A batch is rather a little small than almost twice as large, and its bytes put together anew.
+            # Better a small batch than one of twice the size whose bytes are joined.
             if size_bytes + len(chunk.body) // 2 >= self._options.batch_bytes:
                 yield from self._built(bodies)
                 bodies, size_bytes = [], 0
@@ -83,15 +83,15 @@ class _RangeReader:
             self._lost(*self._state.gaps.pop(0))
 
     def _check_offsets(self, records: RecordSpans) -> None:
-        """Every offset has to come, each after the one before it."""
+        """Check that offsets are contiguous."""
         found = records.field("queue_offset")
         expected = self._next_offset + np.arange(len(found))
         while not (found == expected).all():
             row = int((found != expected).argmax())
             if found[row] < expected[row]:
                 raise KourouError(
-                    f"{self._piece.queue}: the broker gave offset {found[row]} after {expected[row] - 1}; "
-                    "its queue is not in order, see `kourou store check`"
+                    f"{self._piece.queue}: the broker sent offset {found[row]} after {expected[row] - 1}; "
+                    "its queue is out of order, see `kourou store check`"
                 )
             self._lost(int(expected[row]), int(found[row]))
             expected[row:] += found[row] - expected[row]
@@ -112,12 +112,12 @@ class _RangeReader:
         _log.warning("%s", str(error).removesuffix(f"; {GO_ON}"))
 
     def _cause(self, begin: int, end: int) -> str:
-        """Why offsets are missing, as far as the broker knows."""
+        """Why offsets are missing, as far as the broker can tell."""
         queue = self._piece.queue
         try:
             low, high = self._client.min_offset(queue), self._client.max_offset(queue)
         except KourouError as error:
-            return f"Why, the broker cannot be asked ({error})"
+            return f"The cause is unknown, as the broker does not answer ({error})"
         if low >= end or low > begin:
             return (
                 f"Retention deleted them before they were read (the queue begins at {low} now); read more "
@@ -125,7 +125,7 @@ class _RangeReader:
             )
         if high < end:
             return (
-                f"The queue ends at {high} now: the topic was deleted and made anew, or its broker lost its "
+                f"The queue ends at {high} now: the topic was deleted and recreated, or its broker lost its "
                 "last messages"
             )
         return "The broker has a gap there: its store is damaged, see `kourou store check`"

@@ -1,6 +1,6 @@
-"""SourceClient: what the source asks of name servers and brokers; one for all tasks of a process.
+"""SourceClient: the source's requests to name servers and brokers; one for all tasks of a process.
 
-Not here: what to read (planning.py, stream_driver.py), what becomes of the bytes (reading.py).
+Not here: what to read (planning.py, stream_driver.py), what happens to the bytes (reading.py).
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ RETRY_PAUSE_S: Final = 1.0
 SAMPLE_ROWS: Final = 32
 
 Answers = dict[MessageQueue, int | KourouError]
-"""What brokers said of queues, or why one did not."""
+"""The answers of brokers per queue, or errors."""
 
 
 @dataclass(slots=True)
 class ReadState:
-    """How far the reading of a range is: everything before `position` was read, but for `gaps`, offsets that
-    brokers say are gone."""
+    """The progress of reading a range: everything before `position` was read, except for `gaps`, offsets that
+    are gone according to the brokers."""
 
     position: int
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _UnboundConsumer(AsyncPullConsumer):
-    """A pull consumer that does not tell brokers what it reads: every pull says that, and tasks of one group
-    read different things, which brokers would take for a mistake."""
+    """A pull consumer that does not register its subscriptions: every pull carries them, and tasks of one
+    group read different topics, which brokers would treat as a misconfiguration."""
 
     def consumer_data(self) -> Iterable[ConsumerData]:
         return [msgspec.structs.replace(each, subscription_data_set=[]) for each in super().consumer_data()]
 
 
 class SourceClient(PullConsumer):
-    """A pull consumer with questions about many queues at once."""
+    """A pull consumer with requests for many queues at once."""
 
     def __init__(self, connection: Connection) -> None:
-        # Not PullConsumer's: that would make a consumer of another class.
+        # Not PullConsumer's: it would create a consumer of another class.
         SyncClient.__init__(
             self,
             _UnboundConsumer(connection.group or TOOLS_CONSUMER_GROUP, **connection.client_options()),
@@ -69,8 +69,8 @@ class SourceClient(PullConsumer):
     # -- topics and queues -----------------------------------------------------------------------
 
     def topic_names(self) -> list[str]:
-        """Every topic that the name server knows, of the client's namespace if it has one; but for those
-        that stand for a cluster or a broker, in which there are no messages, and for those of replies."""
+        """Every topic that the name server knows, in the client's namespace if it has one; except for those
+        that stand for a cluster or a broker, which have no messages, and for reply topics."""
         client = self._client
         names = self._topic_list(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         known = self._topic_list(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -83,8 +83,7 @@ class SourceClient(PullConsumer):
         return set(decode_body(answer.body, TopicList).topic_list)
 
     def routes(self, topics: Iterable[str]) -> dict[str, list[MessageQueue]]:
-        """The queues of each topic as the name server knows them now; a topic that it does not know is left
-        out."""
+        """The current queues of each topic according to the name server; unknown topics are left out."""
         client = self._client
 
         async def ask(topic: str) -> list[MessageQueue] | None:
@@ -101,15 +100,15 @@ class SourceClient(PullConsumer):
     # -- offsets ---------------------------------------------------------------------------------
 
     def min_offsets(self, queues: Iterable[MessageQueue]) -> Answers:
-        """Of each queue, the first offset that is still there."""
+        """The first offset still stored in each queue."""
         return self._query_all(queues, self._client.min_offset)
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> Answers:
-        """Of each queue, the offset of its next message."""
+        """The offset of the next message of each queue."""
         return self._query_all(queues, self._client.max_offset)
 
     def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> Answers:
-        """Of each queue, the offset of the first message that was stored at this time or later."""
+        """The offset of the first message stored at this time or later, for each queue."""
 
         async def ask(queue: MessageQueue) -> int:
             low, high = await self._client.min_offset(queue), await self._client.max_offset(queue)
@@ -123,7 +122,7 @@ class SourceClient(PullConsumer):
         return int(RecordSpans.of(result.body).store_timestamps[0]) if result.body else None
 
     def samples(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, PullResult]:
-        """A few messages of each queue from its offset on; queues that cannot be asked are left out."""
+        """A few messages of each queue from its offset on; queues that do not answer are left out."""
         client = self._client
 
         async def ask(queue: MessageQueue) -> PullResult:
@@ -133,7 +132,7 @@ class SourceClient(PullConsumer):
         return {queue: result for queue, result in found.items() if isinstance(result, PullResult)}
 
     def publish(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Tell the brokers how far the group is; what they have heard is returned."""
+        """Commit the group's progress to the brokers; returns the committed offsets."""
 
         async def tell(queue: MessageQueue) -> int:
             await self._client.commit(queue, offsets[queue])
@@ -142,7 +141,7 @@ class SourceClient(PullConsumer):
         answers = self._query_all(offsets, tell)
         for queue, answer in answers.items():
             if isinstance(answer, KourouError):
-                _log.warning("group %s: progress of %s is not published: %s", self.group, queue, answer)
+                _log.warning("group %s: could not publish the progress of %s: %s", self.group, queue, answer)
         return {queue: answer for queue, answer in answers.items() if isinstance(answer, int)}
 
     def _query_all(
@@ -164,9 +163,9 @@ class SourceClient(PullConsumer):
     # -- records ---------------------------------------------------------------------------------
 
     def chunks(self, piece: QueueRange, options: SourceOptions, state: ReadState) -> Iterator[QueueChunk]:
-        """The records of a range in order; `state` tells how far they go.
+        """The records of a range in order; `state` has the progress.
 
-        A broker that does not answer, or is not registered, is waited for: `fetchRetries` seconds.
+        Waits up to `fetchRetries` seconds for a broker that does not answer or is not registered.
         """
         failures = 0
         while state.position < piece.end:
@@ -184,7 +183,7 @@ class SourceClient(PullConsumer):
                 failures += 1
                 if failures > options.fetch_retries or not _is_transient(error):
                     raise
-                _log.warning("%s at offset %d, tried again: %s", piece.queue, state.position, error)
+                _log.warning("%s at offset %d, retrying: %s", piece.queue, state.position, error)
             finally:
                 state.position = max(state.position, reader.position or 0)
                 _add_gap(state, state.position, reader.skipped - told)
@@ -207,10 +206,10 @@ class SourceClient(PullConsumer):
 async def first_stored_at(
     stored_at: Callable[[int], Awaitable[int | None]], timestamp_ms: int, low: int, high: int, guess: int
 ) -> int:
-    """The first offset from `low` on that was stored at this time or later; `high` where none was.
+    """The first offset from `low` on that was stored at this time or later; `high` if there is none.
 
-    A broker's `guess` is where to begin: of several messages of one millisecond Apache's 4.9 gives any,
-    and for a time that no message has, the one before or behind.
+    The search begins at the broker's `guess`: among several messages of one millisecond Apache's 4.9 returns
+    any, and for a time without a message, the one before or after.
     """
 
     async def is_late(offset: int) -> bool:
@@ -219,7 +218,7 @@ async def first_stored_at(
 
     at, step = min(max(low, guess), high), 1
     while low < high:
-        # Away from the guess in steps that grow; once it lies between two known ones, in halves.
+        # Away from the guess in growing steps; by bisection once the result is bracketed.
         at = min(max(low, at), high - 1)
         if await is_late(at):
             high, following = at, at - step
@@ -238,7 +237,7 @@ def _add_gap(state: ReadState, end: int, length: int) -> None:
 def _is_transient(error: KourouError) -> bool:
     if isinstance(error, ResponseError):
         return error.code in _TRANSIENT_CODES
-    # A broker that is restarted is not known for a moment.
+    # A restarting broker is unknown for a moment.
     return error.retriable or isinstance(error, NoRouteError)
 
 
@@ -250,15 +249,15 @@ _TRANSIENT_CODES: Final = frozenset(
         ResponseCode.FLOW_CONTROL,
     }
 )
-"""What a broker says when the same question may have a better answer later."""
+"""Response codes of transient failures."""
 
 _clients: dict[tuple[int, Connection], SourceClient] = {}
 _lock = threading.Lock()
 
 
 def shared_client(connection: Connection) -> SourceClient:
-    """The client of this process for these servers, started."""
-    # By process: a worker that was forked has to make its own.
+    """This process's client for these servers, started."""
+    # Per process: a forked worker needs its own.
     key = os.getpid(), connection
     with _lock:
         client = _clients.get(key)
@@ -270,7 +269,7 @@ def shared_client(connection: Connection) -> SourceClient:
 
 
 def close_shared_clients() -> None:
-    """Stop all clients of this process; the next that is asked for is new."""
+    """Stop all clients of this process; the next call of `shared_client` creates a new one."""
     with _lock:
         mine = [key for key in _clients if key[0] == os.getpid()]
         clients = [_clients.pop(key) for key in mine]

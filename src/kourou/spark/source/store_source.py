@@ -1,8 +1,8 @@
 """The store source: messages straight from CommitLog files, ours or Apache's, without a broker.
 
-A task reads the records that start within its part of one file. Where a part begins inside a file, the
-first record is found by its magic and by the position that every record carries. What a broker would not
-serve any more, or not yet, is there too. Not here: which files a store has (store_layout.py).
+A task reads the records that start within its part of one file. Where a part begins inside a file, the first
+record is found by its magic and by the position that every record carries. Messages that a broker would no
+longer serve, or not yet, are included. Not here: which files a store has (store_layout.py).
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from kourou.store.store_layout import SegmentFile, find_layout
 _log = logging.getLogger(__name__)
 
 _PART_BYTES: Final = 128 * 1024 * 1024
-"""A task's share of the log, as Spark's for other files."""
+"""A task's share of the log, the same as Spark's for other files."""
 _SEARCH_BYTES: Final = 1024 * 1024
 _ZEROS: Final = bytes(_SEARCH_BYTES + RECORD.end("phy_offset"))
-"""What is searched at once: so much that a record's position is whole where its magic is."""
+"""The unit of searching: large enough that a record's position is complete where its magic is."""
 _MAX_RECORD_BYTES: Final = 128 * 1024 * 1024
 _MAGIC_POS: Final = RECORD.at("magic")
 
 
 class StorePartition(InputPartition):
-    """Records of one file that start at byte `begin` of it or behind, and before `end`. Behind `data_end` it
-    has nothing."""
+    """The records of one file that start in the bytes `begin` (inclusive) to `end` (exclusive). There is no
+    data after `data_end`."""
 
     def __init__(
         self, path: str, file_start: int, begin: int, end: int, data_end: int, *, is_last: bool
@@ -67,7 +67,7 @@ class StorePartition(InputPartition):
 
 
 def plan_store(options: SourceOptions) -> Iterator[StorePartition]:
-    """The parts of all log files of all stores that the option names."""
+    """The parts of all log files of all stores in the option."""
     files = Files()
     found = [_written(files, find_layout(files, root).log_files) for root in _roots(options.store or "")]
     total_bytes = sum(file.length for log_files in found for file in log_files)
@@ -82,12 +82,12 @@ def _roots(pattern: str) -> list[Path]:
         return [Path(pattern)]
     roots = [Path(name) for name in sorted(glob.glob(pattern)) if Path(name).is_dir()]
     if not roots:
-        raise ConfigError(f"option store={pattern!r}: no folder has such a name")
+        raise ConfigError(f"option store={pattern!r}: no matching directory")
     return roots
 
 
 def _written(files: Files, log_files: list[SegmentFile]) -> list[SegmentFile]:
-    """Without the files at the end that were made in advance and have no record yet."""
+    """Without preallocated files at the end that have no record yet."""
     written = list(log_files)
     while written:
         with files.open(written[-1].path, writable=False) as file:
@@ -98,8 +98,8 @@ def _written(files: Files, log_files: list[SegmentFile]) -> list[SegmentFile]:
 
 
 def _data_end(files: Files, file: SegmentFile) -> int:
-    """Behind the last data of a file that was made in advance are only zeros. Asked for once, not by every
-    task: it may take long."""
+    """A preallocated file has only zeros after its data. Determined once, not by every task: it may take
+    long."""
     with files.open(file.path, writable=False) as opened:
         return min(opened.length(), opened.data_end())
 
@@ -111,8 +111,8 @@ def _parts(file: SegmentFile, data_end: int, part_bytes: int, *, is_last: bool) 
 
 
 def read_store(options: SourceOptions, builder: BatchBuilder, part: StorePartition) -> Iterator[Any]:
-    """Arrow batches of the wanted records of one part. DamageError where the log is damaged, unless
-    `failOnDataLoss` is off: then reading goes on behind the damage."""
+    """Arrow batches of the matching records of one part. DamageError where the log is damaged, unless
+    `failOnDataLoss` is off: then reading continues after the damage."""
     make_worker_ready()
     wanted = _RecordFilter(options)
     with Files().open(Path(part.path), writable=False) as file:
@@ -125,7 +125,7 @@ def read_store(options: SourceOptions, builder: BatchBuilder, part: StorePartiti
 
 
 class _RecordFilter:
-    """Which records are read, by topic and time."""
+    """Selects records by topic and time."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -135,7 +135,7 @@ class _RecordFilter:
         self.tags = frozenset(subscription_data("any", expression).tags_set)
 
     def rows(self, records: RecordSpans) -> Bools:
-        """Those of them."""
+        """A mask of the matching records."""
         chosen = self._of_topics(records)
         starting, ending = self._options.starting, self._options.ending
         if starting is not None and starting.kind == "timestamp":
@@ -177,7 +177,7 @@ class _PartReader:
         self._length = min(file.length(), part.data_end)
 
     def records(self) -> Iterator[RecordSpans]:
-        """All records of the part, in their order."""
+        """All records of the part, in order."""
         part = self._part
         at: int | None = part.begin
         if part.begin:
@@ -195,7 +195,7 @@ class _PartReader:
                 at = self._behind(raw, at)
 
     def _leading(self, raw: bytes, at: int) -> RecordSpans:
-        """The valid records that `raw`, which lies at `at`, begins with and that start within the part."""
+        """The valid records at the start of `raw`, which was read at `at`, that start within the part."""
         bounds = leading_bounds(raw)
         records = RecordSpans(raw, bounds[:-1], bounds[1:])
         is_valid = records.lengths_fit & (
@@ -205,7 +205,7 @@ class _PartReader:
         return records.select(slice(0, len(is_valid) if is_valid.all() else int(is_valid.argmin())))
 
     def _is_cut_off(self, raw: bytes, at: int) -> bool:
-        """Whether a record is there that more bytes would complete."""
+        """Whether a record starts here that more bytes would complete."""
         if len(raw) < RECORD.end("phy_offset"):
             return False
         size, magic = record_mark(raw)
@@ -216,23 +216,23 @@ class _PartReader:
         )
 
     def _behind(self, raw: bytes, at: int) -> int | None:
-        """Where to go on where no record is; None at the end of the log, or of its part."""
+        """Where to continue if there is no record; None at the end of the log or part."""
         if len(raw) < BLANK.size or record_mark(raw)[1] == BLANK_MAGIC_CODE:
             return None
         following = self._find(at + 1, self._length)
         if following is None and self._part.is_last:
             if any(raw[:MIN_RECORD_BYTES]):
-                _log.warning("%s: ends at byte %d with a record that is not whole", self._part.path, at)
+                _log.warning("%s: ends at byte %d with an incomplete record", self._part.path, at)
             return None
-        self._damage(at, "no valid record is there")
+        self._damage(at, "no valid record")
         return following
 
     def _find(self, begin: int, end: int) -> int | None:
-        """The first record that starts at `begin` or behind, and before `end`."""
+        """The first record that starts between `begin` (inclusive) and `end` (exclusive)."""
         for base in range(begin, end, _SEARCH_BYTES):
             raw = self._file.pread(max(0, min(len(_ZEROS), self._length - base)), base)
             if raw == (_ZEROS if len(raw) == len(_ZEROS) else bytes(len(raw))):
-                continue  # a file made in advance may have many of them
+                continue  # a preallocated file may have many of them
             last = min(_SEARCH_BYTES, end - base)
             starts = [start for start in self._candidates(raw, base) if start < last]
             if starts:
@@ -240,8 +240,8 @@ class _PartReader:
         return None
 
     def _candidates(self, raw: bytes, base: int) -> Iterator[int]:
-        """Where `raw`, which lies at `base`, has a magic and the position of exactly that place; of each
-        magic the first."""
+        """Where `raw`, which was read at `base`, has a magic and a matching position; the first for each
+        magic."""
         for magic in RAW_MAGIC_CODES:
             found = raw.find(magic, _MAGIC_POS)
             while found >= 0:
@@ -253,7 +253,7 @@ class _PartReader:
                 found = raw.find(magic, found + 1)
 
     def _checked(self, records: RecordSpans, at: int) -> RecordSpans:
-        """The records whose bodies are what their CRC was made of."""
+        """The records whose bodies match their CRC."""
         if not self._options.verify_crc:
             return records
         is_right = _matching_crcs(records)
@@ -266,11 +266,11 @@ class _PartReader:
         error = DamageError(Path(self._part.path), position, reason)
         if self._options.fail_on_data_loss:
             raise error
-        _log.warning("%s; it is left out", error)
+        _log.warning("%s; skipped", error)
 
 
 def _matching_crcs(records: RecordSpans) -> Bools:
-    """Which records have the body that their CRC was made of; one without a body may say any."""
+    """Which records have a body that matches their CRC; without a body any CRC is valid."""
     view = memoryview(records.raw)
     crc32 = zlib.crc32
     spans = zip(records.body_begins.tolist(), records.body_ends.tolist(), strict=True)

@@ -1,7 +1,7 @@
-"""StreamDriver: where each batch of a stream ends, and how far behind the stream is.
+"""StreamDriver: where each batch of a stream ends, and the stream's lag.
 
-Runs in one process for the life of a query. Spark's checkpoint is the only truth: what is kept here only
-saves questions. Progress is published to the group, if there is one, and never read back.
+Runs in one process for the lifetime of a query. Spark's checkpoint is the only source of truth: state kept
+here only saves requests. Progress is committed to the group, if there is one, and never read back.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _FIRST_PAUSE_S: Final = 0.01
 _LAST_PAUSE_S: Final = 0.05
 _SAMPLE_AGE_S: Final = 60.0
 _PUBLISH_AGAIN_S: Final = 5.0
-"""Brokers that are away are not told of progress at every look."""
+"""The interval between attempts to commit progress to unreachable brokers."""
 _MAX_LAG_SAMPLES: Final = 64
-"""Queues whose oldest unread message is looked at for one report: a report is no burden."""
+"""Queues whose oldest unread message is fetched for one report, to keep reports cheap."""
 
 
 class StreamDriver:
-    """Decides for one query."""
+    """Plans the batches of one query."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class StreamDriver:
     # -- where to begin --------------------------------------------------------------------------
 
     def initial(self) -> Positions:
-        """Where a query without a checkpoint begins. Asked twice it is the same."""
+        """Where a query without a checkpoint begins. Idempotent."""
         if self._initial is None:
             queues = self._find_queues()
             offsets = self._lookup.resolve(queues, self._options.starting or LATEST_SPEC)
@@ -75,21 +75,21 @@ class StreamDriver:
         return self._initial
 
     def _find_queues(self) -> list[MessageQueue]:
-        """All queues, asked for every now and then: topics, brokers and queues may be new."""
+        """All queues, refreshed periodically: there may be new topics, brokers and queues."""
         if self._clock() - self._discovered_at >= self._options.discovery_interval_ms / 1000:
             self._queues = self._lookup.queues()
             self._discovered_at = self._clock()
         return self._queues
 
     def stop_at_now(self) -> None:
-        """Behind what is there now, nothing is there for this query."""
+        """End the query at the current ends of the queues."""
         self._discovered_at = float("-inf")
         self._target = offsets_or_raise(self._client.max_offsets(self._find_queues()))
 
     # -- where a batch ends ----------------------------------------------------------------------
 
     def default_limit(self) -> ReadLimit:
-        """What Spark passes to `batch_end`."""
+        """The limit that Spark passes to `batch_end`."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -98,7 +98,7 @@ class StreamDriver:
         return ReadAllAvailable()
 
     def batch_end(self, start: Positions, limit: ReadLimit) -> Positions | None:
-        """Where the batch that begins at `start` ends; None if nothing comes within `pollTimeoutMs`."""
+        """Where the batch that begins at `start` ends; None if nothing arrives within `pollTimeoutMs`."""
         self._publish(start)
         deadline = self._clock() + self._options.poll_timeout_ms / 1000
         pause_s = _FIRST_PAUSE_S
@@ -108,7 +108,7 @@ class StreamDriver:
                 self._position = end.offsets
                 self._last_batch_at = self._clock()
                 return end
-            # Nothing comes any more where the end is fixed.
+            # With a fixed end, nothing more can arrive.
             if self._target is not None or self._clock() >= deadline:
                 self._position = start.offsets
                 return None
@@ -121,12 +121,12 @@ class StreamDriver:
         began = self._new_begins(start, ends) | moved
         begin = start.offsets | began
         available = {queue: max(begin[queue], ends.get(queue, 0)) for queue in begin}
-        # What was moved is noted at once, by a batch of nothing if need be: at the next look the queue may
-        # have grown past the old position, and nobody would know.
+        # A moved queue is recorded at once, by an empty batch if need be: by the next poll the queue may have
+        # grown past the old position, and the loss would go unnoticed.
         if not moved and self._waits_for_more(sum(available.values()) - sum(begin.values())):
             return None
         end = limited_end(begin, available, **self._limits(begin, available, limit))
-        # A queue that is new and empty would make a batch of nothing.
+        # A new and empty queue would make an empty batch.
         if not moved and all(end[queue] == begin[queue] for queue in begin):
             return None
         if start.is_initial:
@@ -134,14 +134,14 @@ class StreamDriver:
         return Positions(end, began)
 
     def _waits_for_more(self, rows: int) -> bool:
-        """Whether a batch of so many rows is too small for now. What is there in the end is read anyway."""
+        """Whether to wait for more rows than these. With a fixed end, everything is read at once."""
         least = self._options.min_offsets_per_trigger
         if least is None or rows >= least or self._target is not None:
             return False
         return self._clock() - self._last_batch_at < self._options.max_trigger_delay_ms / 1000
 
     def _available(self, start: Positions) -> QueueOffsets:
-        """Where the queues end, as far as brokers can be asked; the others have nothing for now."""
+        """The ends of the queues whose brokers answer; the others have nothing for now."""
         selected = self._selected(start)
         if self._target is not None:
             self._ends = self._target
@@ -149,27 +149,27 @@ class StreamDriver:
         try:
             queues = self._find_queues()
         except KourouError as error:
-            _log.warning("no look for new queues: %s", error)
-            self._discovered_at = self._clock()  # a name server that is away is not asked at every look
+            _log.warning("cannot look for new queues: %s", error)
+            self._discovered_at = self._clock()  # an unreachable name server is not queried at every poll
             queues = self._queues
         wanted = sorted({*queues, *selected})
         answers = self._client.max_offsets(wanted)
         failed = {queue: answer for queue, answer in answers.items() if isinstance(answer, KourouError)}
-        if failed.keys() - self._failing:  # told once, not at every look
+        if failed.keys() - self._failing:  # logged once, not at every poll
             queue, reason = next(iter(failed.items()))
-            _log.warning("%d of %d queues do not answer: %s: %s", len(failed), len(wanted), queue, reason)
+            _log.warning("%d of %d queues are unavailable: %s: %s", len(failed), len(wanted), queue, reason)
         self._failing = failed.keys()
         self._ends = {queue: answer for queue, answer in answers.items() if isinstance(answer, int)}
         return self._ends
 
     def _selected(self, start: Positions) -> list[MessageQueue]:
-        """The queues of `start` that the options mean. Others were read with other options; they stay in the
-        checkpoint as they are, so that whoever means them again goes on from there."""
+        """The queues of `start` that the options select. Others were read with other options; they stay in
+        the checkpoint, so that a query that selects them again continues there."""
         selected = list(filter(self._lookup.selects, start.offsets))
         left_out = start.offsets.keys() - set(selected)
-        if left_out - self._left_out:  # told once, not at every look
+        if left_out - self._left_out:  # logged once, not at every poll
             _log.warning(
-                "%d of %d queues in the checkpoint are not read: the options do not mean them any more: %s",
+                "%d of %d queues in the checkpoint are not read, as the options no longer select them: %s",
                 len(left_out),
                 len(start.offsets),
                 ", ".join(sorted({queue.topic for queue in left_out})),
@@ -178,19 +178,19 @@ class StreamDriver:
         return selected
 
     def _new_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
-        """Queues that were not there before are read from their first message on."""
+        """New queues are read from their first message."""
         new = [queue for queue, end in ends.items() if end and queue not in start.offsets]
         begins = self._client.min_offsets(new)
         return {queue: low for queue, low in begins.items() if isinstance(low, int) and low < ends[queue]}
 
     def _moved_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
-        """Queues that end before the offset that the query is at: made anew, or cut off."""
+        """Queues that end before the position of the query: recreated, or truncated."""
         moved = [queue for queue, end in ends.items() if end < start.offsets.get(queue, end)]
         if moved and self._options.fail_on_data_loss:
             raise _moved_error(moved[0], start, ends)
         answers = self._client.min_offsets(moved)
-        # A broker that went away in this moment is asked again at the next look; so is one that contradicts
-        # itself, or each look would make a batch of nothing.
+        # A broker that has just become unreachable is queried again at the next poll; so is one that
+        # contradicts itself, or each poll would make an empty batch.
         begins = {
             queue: low
             for queue, low in answers.items()
@@ -212,7 +212,7 @@ class StreamDriver:
         return {"max_rows": max_rows, "max_bytes": max_bytes, "row_bytes": sizes}
 
     def _sizes(self, begin: QueueOffsets, available: QueueOffsets) -> Mapping[MessageQueue, float]:
-        """About how large messages are, by a few of each queue."""
+        """The approximate size of messages, from a few of each queue."""
         now = self._clock()
         wanted = {
             queue: offset
@@ -226,10 +226,10 @@ class StreamDriver:
                 self._row_bytes[queue] = len(result.body) / count, now
         return {queue: size for queue, (size, _) in self._row_bytes.items()}
 
-    # -- what others see -------------------------------------------------------------------------
+    # -- progress and lag ------------------------------------------------------------------------
 
     def _publish(self, start: Positions) -> None:
-        """Tell the group's progress to the brokers: all before `start` is in Spark's checkpoint."""
+        """Commit the group's progress to the brokers: everything before `start` is in Spark's checkpoint."""
         if self._options.group_id is None or start.is_initial:
             return
         new = {
@@ -245,8 +245,8 @@ class StreamDriver:
             self._publish_from = self._clock() + _PUBLISH_AGAIN_S
 
     def report(self) -> dict[str, Any] | None:
-        """Ends of all queues, and the lag behind them, in messages, bytes (about) and seconds, as it will be
-        once the batch that was planned last is read."""
+        """The ends of all queues, and the lag in messages, bytes (approximate) and seconds, once the batch
+        planned last has been read."""
         if not self._ends:
             return None
         behind = {
@@ -266,8 +266,8 @@ class StreamDriver:
         }
 
     def _lags(self, behind: QueueOffsets) -> dict[MessageQueue, dict[str, Any]]:
-        """The lag of each queue, by the next few messages of those that are behind most: how long ago the
-        first of them was stored, and how large they are."""
+        """The lag of each queue, from the next few messages of those with the largest lag: the age of the
+        first, and their size."""
         most = sorted(behind, key=lambda queue: -behind[queue])[:_MAX_LAG_SAMPLES]
         samples = self._client.samples({queue: self._position[queue] for queue in most})
         found = {queue: RecordSpans.of(result.body) for queue, result in samples.items() if result.body}
@@ -289,7 +289,7 @@ class StreamDriver:
 def _moved_error(queue: MessageQueue, start: Positions, ends: QueueOffsets) -> DataLossError:
     at, end = start.offsets[queue], ends[queue]
     cause = (
-        f"The query is at offset {at}, but the queue ends at {end}: the topic was deleted and made anew, or "
+        f"The query is at offset {at}, but the queue ends at {end}: the topic was deleted and recreated, or "
         "its broker lost its last messages"
     )
     return DataLossError(queue, end, at, cause)

@@ -1,8 +1,8 @@
-"""UniformProperties: the properties of records whose property strings are all of one form, as a matrix.
+"""UniformProperties: the properties of records whose property strings all have one form, as a matrix.
 
 Producers of one kind write strings of one form: the same names in the same order, values of the same lengths.
-Then a property is a block of columns, and nothing has to be searched. Means the same as PropertyTable, which
-is for all others. Not here: what properties mean (columns.py).
+Then a property is a block of columns, and no search is needed. Equivalent to PropertyTable, which handles all
+other strings. Not here: the meaning of properties (columns.py).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ASCII: Final = 0x80
 
 
 class _Block(NamedTuple):
-    """Where in every row the value of one property is."""
+    """Where the value of one property is in every row."""
 
     begin: int
     end: int
 
 
 class UniformProperties:
-    """The properties of some records, row by row; `blocks` are their values, by name."""
+    """The properties of some records; `blocks` locates the values by name."""
 
     def __init__(self, records: RecordSpans, rows: Bytes, blocks: dict[bytes, _Block]) -> None:
         self._records = records
@@ -41,14 +41,14 @@ class UniformProperties:
 
     @classmethod
     def of(cls, records: RecordSpans) -> UniformProperties | None:
-        """None where the strings differ in form, or are odd in any way."""
+        """None where the strings differ in form, or are irregular."""
         rows = records.property_rows()
         if rows is None:
             return None
         blocks = _blocks(rows[0].tobytes())
         if blocks is None:
             return None
-        # What never changes is the same in all rows; what does must not change the form, and be plain text.
+        # Outside of values all rows must be equal; values must not contain separators, and must be ASCII.
         low, high = rows.min(axis=0), rows.max(axis=0)
         is_value = np.zeros(len(low), np.bool_)
         for begin, end in blocks.values():
@@ -67,7 +67,7 @@ class UniformProperties:
         return _strings(data.reshape(-1), _offsets(count, [block.end - block.begin]))
 
     def words(self, name: str) -> Any:
-        """The words of `name`, which blanks separate, as lists; empty where a record has none."""
+        """The words of `name`, separated by spaces, as lists; empty where a record has none."""
         block = self._blocks.get(name.encode())
         if block is not None and bool((self._rows[:, block.begin : block.end] == _BLANK).any()):
             return PropertyTable(self._records).words(name)
@@ -95,7 +95,7 @@ class UniformProperties:
 
 
 def _blocks(string: bytes) -> dict[bytes, _Block] | None:
-    """The values of a property string; None for one that has anything but names with values, each once."""
+    """The values of a property string; None unless it consists of unique names with values."""
     blocks: dict[bytes, _Block] = {}
     at = 0
     while at < len(string):
@@ -112,7 +112,7 @@ def _blocks(string: bytes) -> dict[bytes, _Block] | None:
 
 
 def _offsets(count: int, lengths: list[int]) -> NDArray[np.int32]:
-    """Where strings begin of which each row has some of these lengths; and where the last one ends."""
+    """The offsets of strings, where each row has strings of these lengths."""
     ends = np.cumsum(lengths, dtype=np.int32)
     starts = np.arange(count, dtype=np.int32)[:, None] * ends[-1]
     found: NDArray[np.int32] = np.append(np.int32(0), (starts + ends).reshape(-1)).astype(np.int32)

@@ -32,21 +32,21 @@ def test_an_archive_is_what_it_was_made_as(tmp_path: Path) -> None:
 
 
 def test_no_folder_and_no_archive_are_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="missing: there is no such folder"):
+    with pytest.raises(ConfigError, match="missing: no such folder"):
         open_archive(tmp_path / "missing")
-    with pytest.raises(ConfigError, match=r"is no archive: it has no _kourou/archive\.json"):
+    with pytest.raises(ConfigError, match=r"is not an archive: it has no _kourou/archive\.json"):
         open_archive(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "cannot be read"),
-        ("[]", "cannot be read"),
-        ('{"version": 2}', "a later version of Kourou made this archive"),
-        ('{"version": 1, "format": "delta"}', "cannot be read"),
-        ('{"version": 1, "format": "orc", "topics": []}', "there is no format 'orc'"),
-        ('{"version": 1, "format": "delta", "topics": [], "what": 1}', "cannot be read"),
+        ("{", "cannot read it"),
+        ("[]", "cannot read it"),
+        ('{"version": 2}', "created by a later version of Kourou"),
+        ('{"version": 1, "format": "delta"}', "cannot read it"),
+        ('{"version": 1, "format": "orc", "topics": []}', "unknown format 'orc'"),
+        ('{"version": 1, "format": "delta", "topics": [], "what": 1}', "cannot read it"),
     ],
 )
 def test_a_damaged_mark_is_told(tmp_path: Path, content: str, words: str) -> None:
@@ -59,7 +59,7 @@ def test_a_damaged_mark_is_told(tmp_path: Path, content: str, words: str) -> Non
 
 def test_a_folder_that_is_something_else_stays_so(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="the folder is not empty, and is no archive"):
+    with pytest.raises(ConfigError, match="the folder is not empty, and is not an archive"):
         ensure_archive(tmp_path, topics=["a"])
     with pytest.raises(ConfigError, match="is a file; an archive is a folder"):
         ensure_archive(tmp_path / "letter.txt", topics=["a"])
@@ -70,18 +70,18 @@ def test_another_kind_of_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the archive's format is 'parquet', not 'delta'"):
         ensure_archive(tmp_path / "a", format="delta")
     ensure_archive(tmp_path / "b", pattern="a.*").save()
-    with pytest.raises(ConfigError, match="has the topics of a pattern"):
+    with pytest.raises(ConfigError, match="has a pattern"):
         ensure_archive(tmp_path / "b", topics=["a"])
 
 
 def test_mistakes_of_a_request_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give the archive's folder with --to"):
         ArchiveRequest(to="").archive()
-    with pytest.raises(ConfigError, match="nothing says what to archive"):
+    with pytest.raises(ConfigError, match="nothing to archive"):
         ArchiveRequest(to=str(tmp_path / "a")).archive()
-    with pytest.raises(ConfigError, match="topics and --pattern exclude each other"):
+    with pytest.raises(ConfigError, match="topics and --pattern are mutually exclusive"):
         ArchiveRequest(to=str(tmp_path / "a"), topics=("a",), pattern="b").archive()
-    with pytest.raises(ConfigError, match="there is no format 'parkett'; did you mean parquet"):
+    with pytest.raises(ConfigError, match="unknown format 'parkett'; did you mean parquet"):
         ArchiveRequest(to=str(tmp_path / "a"), topics=("a",), format="parkett").archive()
     request = ArchiveRequest(
         to=str(tmp_path / "a"), topics=("a",), options={"startingOffsets": "latest", "subscribe": "b"}
@@ -89,8 +89,8 @@ def test_mistakes_of_a_request_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         request.source_options(request.archive())
     assert error.value.problems == (
-        "--option startingOffsets: is given by --from",
-        "--option subscribe: is given by topics",
+        "--option startingOffsets: use --from instead",
+        "--option subscribe: use topics instead",
     )
 
 
@@ -121,13 +121,13 @@ def test_mistakes_of_a_replay_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         request.check()
     assert error.value.problems == (
-        "--option topic: is given by --to",
-        "nothing says where to: give --to TOPIC, or --same-topics",
+        "--option topic: use --to instead",
+        "no destination: give --to TOPIC, or --same-topics",
         "the range is empty: --from 1970-01-01T00:00:05.000+00:00 is not before "
         "--until 1970-01-01T00:00:05.000+00:00",
-        "--rate 0: must be more than 0 messages a second",
+        "--rate 0: must be more than 0 messages per second",
     )
-    with pytest.raises(ConfigError, match="--to and --same-topics exclude each other"):
+    with pytest.raises(ConfigError, match="--to and --same-topics are mutually exclusive"):
         ReplayRequest(archive="a", to="b", same_topics=True).check()
 
 
@@ -142,7 +142,7 @@ def test_the_same_replay_is_not_done_by_two_at_once(tmp_path: Path) -> None:
     archive = ensure_archive(tmp_path / "a", topics=["a"])
     what, other = {"to": "b"}, {"to": "c"}
     with ReplayState.locked(archive, what):
-        with pytest.raises(ConfigError, match=f"process {os.getpid()} does the same replay"):
+        with pytest.raises(ConfigError, match=f"process {os.getpid()} is running the same replay"):
             with ReplayState.locked(archive, what):
                 pass
         with ReplayState.locked(archive, other):

@@ -31,17 +31,17 @@ def test_nested_types() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("id strng", "field id: there is no type 'strng'; did you mean string?"),
+        ("id strng", "field id: unknown type 'strng'; did you mean string?"),
         ("id", "field id: its type is missing"),
         ("id string amount double", "a comma is missing before 'amount'"),
         ("id string,", "a field's name is missing at the end"),
         ("", "a field's name is missing at the end"),
-        ("a map<string>", "field a: map has 2 types, not 1"),
-        ("a array<int", "> is expected at the end"),
-        ("a decimal(x)", r"field a: in ( ) are numbers, not 'x'"),
-        ("a int, A string", "the field a is there twice"),
-        ("a-b int", "names with other signs go in ` `"),
-        ("a int NOT", "NOT is followed by NULL"),
+        ("a map<string>", "field a: map takes 2 types, not 1"),
+        ("a array<int", "expected > at the end"),
+        ("a decimal(x)", r"field a: expected a number in ( ), not 'x'"),
+        ("a int, A string", "duplicate field a"),
+        ("a-b int", "quote special names in ` `"),
+        ("a int NOT", "NOT must be followed by NULL"),
     ],
 )
 def test_mistakes_are_told(text: str, words: str) -> None:

@@ -49,7 +49,7 @@ def test_a_range_without_a_day_is_told(tmp_path: Path, from_ms: int | None, unti
     with pytest.raises(ConfigError) as error:
         check_range(archive, ["orders"], from_ms, until_ms)
     assert str(error.value) == (
-        f"{archive.path}: there are no messages of orders in the range asked for; the archive's were stored "
+        f"{archive.path}: no messages of orders in the requested range; the archive's were stored "
         "from 2026-01-31 to 2026-01-31 (UTC)"
     )
 

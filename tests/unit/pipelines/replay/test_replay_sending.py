@@ -83,7 +83,7 @@ def test_a_damaged_state_is_told(tmp_path: Path) -> None:
     state.save()
     for content in ("{", "[]", '{"version": 2}', '{"version": 1, "until_ms": 1}'):
         state.path.write_text(content)
-        with pytest.raises(ConfigError, match="begin the replay anew with --restart"):
+        with pytest.raises(ConfigError, match="start over with --restart"):
             ReplayState.of(archive, {})
         # What the error advises is possible.
         assert not ReplayState.of(archive, {}, anew=True).is_resumed

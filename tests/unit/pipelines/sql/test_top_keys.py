@@ -31,5 +31,5 @@ def test_a_minute_without_keys_has_none() -> None:
 
 @pytest.mark.parametrize("other", [b"", b"\x04\x02\x0a\x00", b"\x04\x01\x07\x00"])
 def test_another_format_is_an_error(other: bytes) -> None:
-    with pytest.raises(ValueError, match="another format"):
+    with pytest.raises(ValueError, match="another sketch format"):
         top_keys(other, 5)

@@ -113,13 +113,13 @@ def test_all_mistakes_at_once() -> None:
     text = str(caught.value)
     assert len(caught.value.problems) == 8, text
     for piece in (
-        "there is no option 'topik'; did you mean topic?",
+        "unknown option 'topik'; did you mean topic?",
         "errorTopic='no good': ",
         "retryTimes='-1': ",
         "tls='maybe': ",
         "accessKey and secretKey go together",
         "delivery='exactly-once': ",
-        "there is no option 'path'; the sink writes to topics",
+        "unknown option 'path'; the sink writes to topics",
         "the option namesrv is missing",
     ):
         assert piece in text
@@ -145,19 +145,19 @@ def test_all_mistakes_in_columns_at_once() -> None:
         SinkColumns.of(schema, None)
     text = str(caught.value)
     for piece in (
-        "column val: no part of a message; did you mean value?",
-        "column tags: it is date, and has to be string",
-        "column keys: there is another column for keys",
+        "column val: not part of a message; did you mean value?",
+        "column tags: its type is date, but must be string",
+        "column keys: another column is already used for keys",
         "column value (or body): missing",
-        'topic: say where to write: option("topic", …), or a column topic',
-        "columns queue_id and sharding_key: give one of them",
+        'topic: set option("topic", …) or add a column topic',
+        "columns queue_id and sharding_key: use only one of them",
     ):
         assert piece in text
 
 
 def test_a_value_that_is_no_text_is_told_how_to_become_one() -> None:
     schema = schema_of(["value"], {"value": types.StructType([types.StructField("a", INT)])})
-    with pytest.raises(ConfigError, match=r"column value: it is struct<a:int>.*to_json"):
+    with pytest.raises(ConfigError, match=r"column value: its type is struct<a:int>.*to_json"):
         SinkColumns.of(schema, "Orders")
 
 
@@ -165,14 +165,14 @@ def test_a_column_of_a_wrong_type_is_not_missing_too() -> None:
     with pytest.raises(ConfigError) as caught:
         stream_writer(schema_of(["value", "topic"], {"value": INT, "topic": INT}), NAMESRV, False)
     assert caught.value.problems == (
-        "the rocketmq sink cannot be used: column value: it is int, and has to be string or binary; "
+        "the rocketmq sink cannot be used: column value: its type is int, but must be string or binary; "
         "use to_json(struct(…)) or cast it",
-        "column topic: it is int, and has to be string",
+        "column topic: its type is int, but must be string",
     )
 
 
 def test_a_broker_needs_a_queue() -> None:
-    with pytest.raises(ConfigError, match="column broker: it needs the column queue_id"):
+    with pytest.raises(ConfigError, match="column broker: requires the column queue_id"):
         SinkColumns.of(schema_of(["value", "broker"]), "Orders")
 
 
@@ -181,7 +181,7 @@ def test_mistakes_in_options_and_columns_come_together() -> None:
         stream_writer(schema_of(["tags"]), {**NAMESRV, "retries": "3"}, False)
     assert "did you mean retryTimes?" in str(caught.value)
     assert "column value (or body): missing" in str(caught.value)
-    assert "topic: say where to write" in str(caught.value)
+    assert 'topic: set option("topic"' in str(caught.value)
 
 
 def test_a_topic_cannot_be_overwritten() -> None:

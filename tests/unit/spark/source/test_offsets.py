@@ -56,8 +56,8 @@ def test_fields_of_later_versions_are_passed_over() -> None:
         ({"t": {"0": 5}}, "not those of a rocketmq source"),
         ({"version": 2, "offsets": {}}, "later version"),
         ({"version": 1}, "cannot be read"),
-        ({"version": 1, "offsets": {"t": {"a": {"0": "latest"}}}}, "is no offset"),
-        ({"version": 1, "offsets": {"t": {"a": {"0": -1}}}}, "is no offset"),
+        ({"version": 1, "offsets": {"t": {"a": {"0": "latest"}}}}, "is not an offset"),
+        ({"version": 1, "offsets": {"t": {"a": {"0": -1}}}}, "is not an offset"),
     ],
 )
 def test_what_is_no_position(content: object, part: str) -> None:

@@ -127,12 +127,12 @@ def test_credentials_are_not_printed_and_options_survive_pickling() -> None:
 
 
 def test_an_unknown_option_names_the_nearest_right_one() -> None:
-    assert "there is no option 'startingoffset'; did you mean startingOffsets?" in problem(startingOffset="x")
-    assert "there is no option 'zzz'; see" in problem(zzz="x")
-    assert "there is no option 'kafka.bootstrap.servers'; did you mean namesrv?" in problem(
+    assert "unknown option 'startingoffset'; did you mean startingOffsets?" in problem(startingOffset="x")
+    assert "unknown option 'zzz'; see" in problem(zzz="x")
+    assert "unknown option 'kafka.bootstrap.servers'; did you mean namesrv?" in problem(
         **{"kafka.bootstrap.servers": "x"}
     )
-    assert "there is no option 'path'; use load() without a path" in problem(path="orders")
+    assert "unknown option 'path'; use load() without a path" in problem(path="orders")
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -147,13 +147,13 @@ def test_all_mistakes_are_told_at_once() -> None:
         topik="orders",
     )
     for part in (
-        "there is no option 'topik'",
-        "queue '0' of broker 'broker-a', topic 'orders': 'soon' is no offset",
+        "unknown option 'topik'",
+        "queue '0' of broker 'broker-a', topic 'orders': 'soon' is not an offset",
         "option endingTimestamp='tomorrow'",
-        "option failOnDataLoss='perhaps': it is true or false",
-        "option minPartitions='0': it is a number from 1 on",
+        "option failOnDataLoss='perhaps': must be true or false",
+        "option minPartitions='0': must be a number from 1",
         "option maxBytesPerTrigger='12x'",
-        "it is one of rocketmq, kafka",
+        "must be one of rocketmq, kafka",
         "accessKey and secretKey go together",
     ):
         assert part in text
@@ -163,17 +163,17 @@ def test_all_mistakes_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"subscribePattern": "o.*"}, "subscribe and subscribePattern exclude each other"),
+        ({"subscribePattern": "o.*"}, "subscribe and subscribePattern are mutually exclusive"),
         ({"subscribe": "a b"}, "contains ' '"),
-        ({"subscribe": " , "}, "it names no topic"),
-        ({"startingOffsets": "soon"}, "it is earliest, latest, or JSON"),
-        ({"startingOffsets": "{oops"}, "it is no JSON"),
-        ({"startingOffsets": '{"orders": {"0": 1}}'}, "the form is"),
-        ({"startingOffsets": '{"orders": {"b": {"-1": 1}}}'}, "a queue id is a number"),
-        ({"startingOffsets": '{"orders": {"b": {"0": -3}}}'}, "-3 is no offset"),
-        ({"startingOffsets": '{"orders": {"b": {"0": true}}}'}, "True is no offset"),
-        ({"startingOffsets": "{}"}, "it names no queue"),
-        ({"startingOffsetsByTimestamp": "1700000000000"}, "the form is"),
+        ({"subscribe": " , "}, "no topic is named"),
+        ({"startingOffsets": "soon"}, "must be earliest, latest, or JSON"),
+        ({"startingOffsets": "{oops"}, "not valid JSON"),
+        ({"startingOffsets": '{"orders": {"0": 1}}'}, "the format is"),
+        ({"startingOffsets": '{"orders": {"b": {"-1": 1}}}'}, "a queue id must be a number"),
+        ({"startingOffsets": '{"orders": {"b": {"0": -3}}}'}, "-3 is not an offset"),
+        ({"startingOffsets": '{"orders": {"b": {"0": true}}}'}, "True is not an offset"),
+        ({"startingOffsets": "{}"}, "no queue is named"),
+        ({"startingOffsetsByTimestamp": "1700000000000"}, "the format is"),
         (
             {"startingOffsetsByTimestamp": '{"orders": {"b": {"0": "soon"}}}'},
             "'soon' is not a time; it is a number",
@@ -184,18 +184,18 @@ def test_all_mistakes_are_told_at_once() -> None:
             {"startingOffsetsByTimestamp": '{"orders": {"b": {"0": 1794948102}}}'},
             "milliseconds since 1970: 1794948102 looks like seconds",
         ),
-        ({"endingOffsetsByTimestamp": "{}", "endingTimestamp": "1"}, "exclude each other"),
-        ({"minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"}, "is more than maxOffsetsPerTrigger"),
-        ({"maxTriggerDelay": "1h"}, "give both"),
-        ({"minOffsetsPerTrigger": "2", "maxTriggerDelay": "soon"}, "a time such as 500ms"),
+        ({"endingOffsetsByTimestamp": "{}", "endingTimestamp": "1"}, "are mutually exclusive"),
+        ({"minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"}, "is greater than maxOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "1h"}, "needs minOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "2", "maxTriggerDelay": "soon"}, "a duration such as 500ms"),
         ({"subExpression": "||"}, "names no tag"),
         ({"subExpression": "a >", "expressionType": "SQL92"}, "something is missing, at character 4"),
-        ({"store": "folder", "startingOffsetsByTimestamp": "{}"}, "is not for the store source"),
-        ({"startingOffsets": "latest", "startingTimestamp": "1"}, "exclude each other"),
+        ({"store": "folder", "startingOffsetsByTimestamp": "{}"}, "cannot be used with the store source"),
+        ({"startingOffsets": "latest", "startingTimestamp": "1"}, "are mutually exclusive"),
         ({"expressionType": "SQL92"}, "needs a subExpression"),
-        ({"pushFilters": "true"}, "there is no option 'pushfilters'; Spark shares the filters of one use"),
+        ({"pushFilters": "true"}, "unknown option 'pushfilters'; Spark applies the filters of one use"),
         ({"groupId": "a b"}, "option groupId"),
-        ({"batchBytes": "3g"}, "it is at most 268435456 bytes"),
+        ({"batchBytes": "3g"}, "must be at most 268435456 bytes"),
     ],
 )
 def test_single_mistakes(options: dict[str, str], part: str) -> None:
@@ -208,22 +208,22 @@ def test_single_mistakes(options: dict[str, str], part: str) -> None:
         (
             {"startingTimestamp": "2026-02-01"},
             {"endingTimestamp": "2026-01-01T00:00:00+00:00"},
-            "the read begins at 2026-02-01T00:00:00+00:00 and ends at 2026-01-01T00:00:00+00:00, before that",
+            "the read would end at 2026-01-01T00:00:00+00:00, before it begins at 2026-02-01T00:00:00+00:00",
         ),
         (
             {"startingOffsetsByTimestamp": '{"orders": {"broker-a": {"1": 2000}}}'},
             {"endingTimestamp": "1000"},
-            "orders/broker-a/1: the read begins at 1970-01-01T00:00:02+00:00 and ends at",
+            "orders/broker-a/1: the read would end at 1970-01-01T00:00:01+00:00, before it begins at",
         ),
         (
             {"startingTimestamp": "2000"},
             {"endingOffsetsByTimestamp": '{"orders": {"broker-a": {"1": 1000}}}'},
-            "orders/broker-a/1: the read begins at",
+            "orders/broker-a/1: the read would end at",
         ),
         (
             {"startingOffsets": '{"orders": {"broker-a": {"0": 7, "1": 7}}}'},
             {"endingOffsets": '{"orders": {"broker-a": {"0": 7, "1": 6}}}'},
-            "orders/broker-a/1: the read begins at offset 7 and ends at offset 6, before that",
+            "orders/broker-a/1: the read would end at offset 6, before it begins at offset 7",
         ),
     ],
 )
@@ -247,8 +247,8 @@ def test_assign_that_is_none(text: str) -> None:
 
 
 def test_a_pattern_that_is_none_and_nothing_to_read() -> None:
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a valid regular expression"):
         SourceOptions.parse({"namesrv": "n:1", "subscribePattern": "("}, {})
-    with pytest.raises(ConfigError, match="(?s)namesrv is missing.*|nothing says what to read"):
+    with pytest.raises(ConfigError, match="(?s)namesrv is missing.*|nothing to read"):
         SourceOptions.parse({}, {})
     assert SourceOptions.parse({"store": "folder"}, {}).store == "folder"

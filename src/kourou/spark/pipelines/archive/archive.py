@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _TITLE: Final = "archive"
 _APP_ID: Final = "kourou-archive"
 _COMPACT_EVERY: Final = 16
-"""Batches; between compactions of a run that goes on."""
+"""Batches between compactions of a continuous run."""
 # A day in UTC, whatever the session's time zone is.
 _DATE_OF: Final = (
     f"date_from_unix_date(cast(floor(unix_millis(store_timestamp) / 86400000) as int)) AS {DATE}"
@@ -61,14 +61,14 @@ _OURS: Final = {
     "groupid": "--group",
     "namesrv": "-n",
     "store": "topics",
-    "rowformat": "nothing: rows are kept as they are",
+    "rowformat": "nothing: rows are archived unchanged",
 }
 _VERSION: Final = "v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRequest:
-    """What `kourou pipeline archive` was told."""
+    """The arguments of `kourou pipeline archive`."""
 
     to: str
     topics: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class ArchiveRequest:
     every_ms: int = 30_000
     start: str = "earliest"
     batch_messages: int = 1_000_000
-    """So large that a batch is worth its files, and so small that it is soon done again after a crash."""
+    """Large enough to justify a batch's files, and small enough to be redone quickly after a crash."""
     compact: bool = True
     target_file_bytes: int = DEFAULT_TARGET_BYTES
     retain_ms: int = DEFAULT_RETAIN_MS
@@ -92,9 +92,9 @@ class ArchiveRequest:
     fast_start: bool = False
 
     def archive(self) -> ArchiveFolder:
-        """The folder that is meant. ConfigError says what is wrong with it."""
+        """The archive's folder. ConfigError if it is invalid."""
         if not self.to:
-            raise ConfigError("nothing says where to: give the archive's folder with --to")
+            raise ConfigError("no destination: give the archive's folder with --to")
         return ensure_archive(
             self.to,
             topics=self.topics,
@@ -105,9 +105,9 @@ class ArchiveRequest:
         )
 
     def source_options(self, archive: ArchiveFolder) -> dict[str, str]:
-        """What the source is told. ConfigError: an option has a place of its own."""
+        """The options of the source. ConfigError for options that have a flag of their own."""
         problems = [
-            f"--option {name}: is given by {_OURS[name.lower()]}"
+            f"--option {name}: use {_OURS[name.lower()]} instead"
             for name in self.options
             if name.lower() in _OURS
         ]
@@ -129,7 +129,7 @@ class ArchiveRequest:
 
 
 def run_archive(request: ArchiveRequest, output: ProgressOutput | None = None) -> Summary:
-    """Archive what is there, or for ever. Errors say what a user can do, without stacks."""
+    """Archive once, or continuously. Errors are actionable and without stack traces."""
     from kourou.spark.pipelines.pipeline_errors import pipeline_errors
     from kourou.spark.pipelines.pipeline_session import pipeline_session
 
@@ -151,7 +151,7 @@ def run_archive(request: ArchiveRequest, output: ProgressOutput | None = None) -
 
 
 def check_source(options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> None:
-    """Options are right, name servers answer, topics are there: told before Spark has started."""
+    """Check options, name servers and topics before Spark starts."""
     from kourou.spark.pipelines.check.reachable import find_queues
     from kourou.spark.source.options import SourceOptions
     from kourou.spark.source.source_client import shared_client
@@ -167,7 +167,7 @@ def start_archive(
     options: Mapping[str, str],
     written: WrittenRows,
 ) -> StreamingQuery:
-    """The stream; it counts what it has written."""
+    """Start the stream, which counts the rows it writes."""
     rows = spark.readStream.format("rocketmq").schema(archive_columns()).options(**options).load()
     writer = (
         rows.selectExpr("*", _DATE_OF)
@@ -183,7 +183,7 @@ def start_archive(
 
 
 class _Batches:
-    """Writes batches, and compacts now and then."""
+    """Writes batches, and compacts from time to time."""
 
     def __init__(self, request: ArchiveRequest, archive: ArchiveFolder) -> None:
         self._request = request
@@ -191,7 +191,7 @@ class _Batches:
         self._write = lake_writer(archive.table, app_id=_APP_ID)
 
     def write(self, frame: DataFrame, batch_id: int) -> int:
-        """On return the batch is in the archive. Gives how many rows were not there before."""
+        """On return the batch is in the archive. Returns the number of new rows."""
         rows = self._write(frame, batch_id)
         if self._request.follow and batch_id % _COMPACT_EVERY == _COMPACT_EVERY - 1:
             _compacted(self._request, self._table)
@@ -214,15 +214,15 @@ def _watched(
 
 
 def _nothing_new(request: ArchiveRequest, archive: ArchiveFolder, output: ProgressOutput) -> Summary:
-    """What a run does that has nothing to read; Spark is not needed for it."""
+    """A run with nothing to read, which does not need Spark."""
     with PipelineProgress(_TITLE, output) as progress:
         progress.show(Reading(lag_messages=0, lag_seconds=0.0, rows_written=0))
         _compact_last(request, archive, progress)
-        return progress.finish(note="nothing was new, so Spark was not started")
+        return progress.finish(note="nothing new; Spark was not started")
 
 
 def _compact_last(request: ArchiveRequest, archive: ArchiveFolder, progress: PipelineProgress) -> None:
-    # Without a message there is no table yet.
+    # There is no table before the first message.
     if open_backend(archive.table).snapshot() is None:
         return
     result = _compacted(request, archive.table)
@@ -237,7 +237,7 @@ def _compacted(request: ArchiveRequest, table: LakeTable) -> CompactionResult | 
 
 
 def has_new_rows(options: Mapping[str, str], checkpoint: Path) -> bool:
-    """Whether a run that ends behind what is there now has work: a batch that is not done, or messages."""
+    """Whether a run up to the current end has work: an unfinished batch, or new messages."""
     from kourou.spark.source.options import SourceOptions
     from kourou.spark.source.source_client import shared_client
 
@@ -245,10 +245,10 @@ def has_new_rows(options: Mapping[str, str], checkpoint: Path) -> bool:
         from pyspark.sql.streaming.datasource import ReadAllAvailable
 
         from kourou.spark.source.stream_driver import StreamDriver
-    except ImportError:  # whoever starts Spark says what to install
+    except ImportError:  # the start of Spark reports what to install
         return True
     parsed = SourceOptions.parse(options)
-    # The one that decides in a run, too.
+    # The same decision as in a run.
     driver = StreamDriver(shared_client(parsed.connection), parsed)
     try:
         start = driver.initial() if is_new(checkpoint) else committed_positions(checkpoint)
@@ -256,17 +256,17 @@ def has_new_rows(options: Mapping[str, str], checkpoint: Path) -> bool:
             return True
         driver.stop_at_now()
         return driver.batch_end(start, ReadAllAvailable()) is not None
-    except KourouError:  # the run meets it, and tells it in its own words
+    except KourouError:  # the run fails the same way and reports it
         return True
 
 
 def is_new(checkpoint: Path) -> bool:
-    """Whether no batch was ever begun."""
+    """Whether no batch was ever started."""
     return not _batches(checkpoint / "offsets") and not _batches(checkpoint / "commits")
 
 
 def committed_positions(checkpoint: Path) -> Positions | None:
-    """Where the last batch ended; None: it is not done, or what stands there is not known here."""
+    """Where the last batch ended; None if it is unfinished or not understood."""
     begun, done = _batches(checkpoint / "offsets"), _batches(checkpoint / "commits")
     if not begun or not done or max(begun) != max(done):
         return None

@@ -1,8 +1,8 @@
-"""ArchiveFolder: what makes a folder an archive, which format it has, and who writes to it.
+"""ArchiveFolder: the marker, format and lock of an archive.
 
     FOLDER/_kourou/archive.json   format, topics
-    FOLDER/_kourou/checkpoint     how far the archiving stream is (Spark's)
-    FOLDER/_kourou/replays        how far replays are that were ended in the middle
+    FOLDER/_kourou/checkpoint     the progress of the archiving stream (Spark's)
+    FOLDER/_kourou/replays        the progress of interrupted replays
 
 The rest of the folder is a lake table (lake.py), with the columns of `archive_columns`.
 """
@@ -23,7 +23,7 @@ from kourou.spark.pipelines.lake.lake import LakeTable
 from kourou.spark.pipelines.lake.lake_files import HIDDEN, fsync
 
 DATE: Final = "date"
-"""The day, in UTC, on which a message was stored: a column besides."""
+"""The UTC day on which a message was stored: an additional column."""
 PARTITION_BY: Final = ("topic", DATE)
 DEFAULT_TABLE: Final = "archive.messages"
 _VERSION: Final = 1
@@ -31,7 +31,7 @@ _MARK: Final = "archive.json"
 
 
 def archive_columns() -> str:
-    """All of a message, as the source has it, in Spark's DDL; the day is a column besides."""
+    """All columns of the source, in Spark's DDL; the day is added to them."""
     from kourou.spark.source.columns import default_schema
 
     return f"{default_schema('rocketmq')}, flag int"
@@ -39,7 +39,7 @@ def archive_columns() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFolder:
-    """An archive: where it is, and what is kept in it."""
+    """An archive: its folder, format and topics."""
 
     path: str
     format: str
@@ -63,7 +63,7 @@ class ArchiveFolder:
         return self.hidden / "checkpoint"
 
     def save(self) -> None:
-        """On return it is an archive, on disk."""
+        """On return the marker is on disk."""
         self.hidden.mkdir(parents=True, exist_ok=True)
         content = {"version": _VERSION, **asdict(self)}
         del content["path"]
@@ -71,16 +71,17 @@ class ArchiveFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process archives at a time; its end, whatever it is, ends the lock. ConfigError: one does."""
-        rest = "archives to it; end that one first, or choose another folder"
+        """A lock, so that one process archives at a time; released when the process ends. ConfigError if it
+        is taken."""
+        rest = "is archiving to it; stop it first, or choose another folder"
         with locked_file(self.hidden / "archive.lock", f"{self.path}: process PID {rest}"):
             yield
 
 
 @contextmanager
 def locked_file(path: Path, words: str) -> Iterator[None]:
-    """A lock that one process has at a time; its end, whatever it is, ends the lock. ConfigError: another has
-    it; `words` say what that does, with PID for the process."""
+    """A lock for one process, released when the process ends. ConfigError if it is taken; `words` describe
+    what the holder does, with PID for the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as file:
         try:
@@ -95,14 +96,14 @@ def locked_file(path: Path, words: str) -> Iterator[None]:
 
 
 def open_archive(path: str | Path) -> ArchiveFolder:
-    """The archive in a folder. ConfigError: there is none, or a later version made it."""
+    """The archive in a folder. ConfigError if there is none, or a later version created it."""
     folder = LakeTable("parquet", str(path)).folder
     if not folder.is_dir():
-        raise ConfigError(f"{path}: there is no such folder")
+        raise ConfigError(f"{path}: no such folder")
     mark = folder / HIDDEN / _MARK
     if not mark.is_file():
         raise ConfigError(
-            f"{path}: is no archive: it has no {HIDDEN}/{_MARK}; kourou pipeline archive makes one"
+            f"{path}: is not an archive: it has no {HIDDEN}/{_MARK}; kourou pipeline archive creates one"
         )
     return _parsed(str(path), mark)
 
@@ -112,14 +113,14 @@ def _parsed(path: str, mark: Path) -> ArchiveFolder:
         content: dict[str, Any] = json.loads(mark.read_text())
         version = content.pop("version")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{mark}: cannot be read: {error}; restore it from a backup") from error
+        raise ConfigError(f"{mark}: cannot read it: {error}; restore it from a backup") from error
     if version != _VERSION:
-        raise ConfigError(f"{path}: a later version of Kourou made this archive ({version}); use that one")
+        raise ConfigError(f"{path}: created by a later version of Kourou ({version}); use that version")
     try:
         archive = ArchiveFolder(path, **{**content, "topics": tuple(content["topics"])})
-        archive.table  # noqa: B018  its checks
+        archive.table  # noqa: B018  for its checks
     except (TypeError, KeyError, ConfigError) as error:
-        raise ConfigError(f"{mark}: cannot be read: {error}; restore it from a backup") from error
+        raise ConfigError(f"{mark}: cannot read it: {error}; restore it from a backup") from error
     return archive
 
 
@@ -132,9 +133,9 @@ def ensure_archive(
     name: str | None = None,
     catalog: str | None = None,
 ) -> ArchiveFolder:
-    """The archive in a folder, with these topics besides its own; a new one if there is none. Not saved.
+    """The archive in a folder, with these topics added; a new one if there is none. Not saved.
 
-    ConfigError: the folder is something else, or another kind of archive.
+    ConfigError if the folder is something else, or another kind of archive.
     """
     folder = LakeTable(format or "parquet", str(path)).folder
     if not (folder / HIDDEN / _MARK).is_file():
@@ -159,7 +160,7 @@ def ensure_archive(
         if asked is not None and asked != has
     ]
     if topics and archive.pattern is not None:
-        problems.append(f"{path}: the archive has the topics of a pattern, {archive.pattern!r}; give none")
+        problems.append(f"{path}: the archive has a pattern, {archive.pattern!r}; do not give topics")
     if problems:
         raise ConfigError(*problems)
     return replace(archive, topics=tuple(sorted({*archive.topics, *topics})))
@@ -170,17 +171,17 @@ def _check_new(path: str | Path, folder: Path, topics: Sequence[str], pattern: s
     if folder.exists() and not folder.is_dir():
         problems.append(f"{path}: is a file; an archive is a folder")
     elif folder.is_dir() and any(each.name != HIDDEN for each in folder.iterdir()):
-        problems.append(f"{path}: the folder is not empty, and is no archive; choose a new one")
+        problems.append(f"{path}: the folder is not empty, and is not an archive; choose a new one")
     if not topics and pattern is None:
-        problems.append("nothing says what to archive: give topics, or --pattern")
+        problems.append("nothing to archive: give topics, or --pattern")
     if topics and pattern is not None:
-        problems.append("topics and --pattern exclude each other: give one of them")
+        problems.append("topics and --pattern are mutually exclusive: use one of them")
     if problems:
         raise ConfigError(*problems)
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """A file has this content or what it had before, whatever happens; on return it is on disk."""
+    """Replace a file's content atomically; on return it is on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text)

@@ -1,4 +1,4 @@
-"""The sinks of a pipeline's file, checked, and where bad records go."""
+"""Checks the sinks of a pipeline's file, and the destination of bad records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kourou.spark.pipelines.check.spec import (
 from kourou.spark.sink.sink_options import SINK_OPTION_NAMES, SinkOptions
 
 SINK_OPTIONS: Final = tuple(name for name in SINK_OPTION_NAMES if name not in ("topic", "delivery"))
-# A key of the file, and the column of the sink that it fills.
+# Keys of the file, and the columns of the sink that they fill.
 PARTS: Final = {
     "key": "key",
     "tags": "tags",
@@ -48,7 +48,7 @@ _KINDS: Final = ("topic", "topicColumn", *LAKE_PACKAGES, "jdbc", "console")
 _EXACTLY: Final = "exactly-once"
 _AT_LEAST: Final = "at-least-once"
 _FAIL: Final = "fail"
-# What may be asked for, in a stream and else.
+# Modes that may be requested, in a stream and otherwise.
 _STREAM_MODES: Final = {
     "topic": ["append", "update"],
     "console": ["append", "update", "complete"],
@@ -66,7 +66,7 @@ _BATCH_MODES: Final = {
 def check_sink(
     section: Section, number: int, before: list[str], around: Surroundings, *, is_stream: bool
 ) -> SinkSpec | None:
-    """One sink; None where not even its kind is clear. `before` are the names of sources and steps."""
+    """One sink; None if not even its kind is clear. `before` are the names of sources and steps."""
     kind = _kind(section)
     if kind is None:
         return None
@@ -86,17 +86,17 @@ def _kind(section: Section) -> str | None:
     if kinds == ["topicColumn"]:
         return "topic"
     if kinds == ["topic", "topicColumn"]:
-        section.mistake("topicColumn", "topic says where all rows go already")
+        section.mistake("topicColumn", "topic already determines where all rows go")
         return None
     if len(kinds) == 1:
         return kinds[0]
     if kinds:
-        section.mistake(kinds[1], f"{' and '.join(kinds)} exclude each other: a sink is one of them")
+        section.mistake(kinds[1], f"{' and '.join(kinds)} are mutually exclusive: a sink is one of them")
         return None
     near = next(
         (f"; {words}" for name in section.names if "did you" in (words := nearest(name, list(_KINDS)))), ""
     )
-    section.mistake("", f"nothing says where it writes: give one of {', '.join(_KINDS)}{near}")
+    section.mistake("", f"nowhere to write: give one of {', '.join(_KINDS)}{near}")
     return None
 
 
@@ -105,17 +105,17 @@ def _rows(section: Section, kind: str, before: list[str], *, is_stream: bool) ->
     if not section.has("from"):
         origin = before[-1] if before else ""
     if origin and origin not in before:
-        section.mistake("from", f"there is no source or step {origin}; {nearest(origin, before)}")
+        section.mistake("from", f"unknown source or step {origin}; {nearest(origin, before)}")
     modes = (_STREAM_MODES if is_stream else _BATCH_MODES)[kind]
     mode = section.text("mode") or "append"
     if mode not in modes:
         what = "a stream" if is_stream else "a pipeline without a stream"
-        section.mistake("mode", f"{mode!r}: for {kind} in {what} it is {' or '.join(modes)}")
+        section.mistake("mode", f"{mode!r}: for {kind} in {what} it must be {' or '.join(modes)}")
     return Rows(section.text("name") or _name(section, kind), section.begin, origin or "", mode)
 
 
 def _name(section: Section, kind: str) -> str:
-    """A name that stays the same when sinks come and go: checkpoints are found by it."""
+    """A name that does not depend on other sinks, as checkpoints are found by it."""
     key = {"iceberg": "table", "jdbc": "dbtable"}.get(kind, "topic" if section.has("topic") else kind)
     target = section.peek(key) or section.peek(kind)
     if kind in LAKE_PACKAGES and kind != "iceberg":
@@ -130,10 +130,10 @@ def check_same_names(sinks: list[SinkSpec], mistakes: Mistakes) -> None:
     for sink in sinks:
         rows = sink.rows
         if not re.fullmatch(r"[A-Za-z0-9_][\w.-]*", rows.name):
-            mistakes.add(rows.line, f"sink {rows.name!r}: a name has letters, digits, and . _ - only")
+            mistakes.add(rows.line, f"sink {rows.name!r}: a name may only have letters, digits, and . _ -")
         if rows.name in seen:
             other = f"the one on line {seen[rows.name]}"
-            mistakes.add(rows.line, f"sink {rows.name}: {other} is called so, too; give one of them a name")
+            mistakes.add(rows.line, f"sink {rows.name}: {other} has the same name; rename one of them")
         seen.setdefault(rows.name, rows.line)
 
 
@@ -141,7 +141,7 @@ def check_same_names(sinks: list[SinkSpec], mistakes: Mistakes) -> None:
 
 
 def _sink_options(section: Section, around: Surroundings) -> dict[str, str]:
-    """The options of a section that is a topic: unlike that of a DataFrame, brokers may create it."""
+    """The options of a topic sink: unlike for a DataFrame, brokers may create the topic."""
     options = {"createTopic": "true", **section.options(SINK_OPTIONS)}
     if around.namesrv is not None:
         options.setdefault("namesrv", around.namesrv)
@@ -173,16 +173,14 @@ def _message(section: Section) -> MessageParts:
         if kind == "row":
             for key in [*PARTS, "properties"]:
                 if section.has(key):
-                    section.mistake(
-                        key, "with value: row the columns of the rows are the message's parts already"
-                    )
+                    section.mistake(key, "with value: row, the columns already are the parts of the message")
             return MessageParts("row")
         return MessageParts(parts=parts, properties=properties)
     inner = section.section("value")
-    assert inner is not None  # it is there
+    assert inner is not None  # it is present
     if inner.has("json") == inner.has("column"):
         inner.take("json"), inner.take("column")
-        inner.mistake("column", "give either json (a list of columns) or column (the one that is the body)")
+        inner.mistake("column", "use either json (a list of columns) or column (the body)")
     columns = inner.words("json") if inner.has("json") else inner.words("column")
     if inner.has("column") and len(columns) > 1:
         inner.mistake("column", "the body is one column")
@@ -221,13 +219,13 @@ def check_bad_records(value: Value, mistakes: Mistakes, section: Section, around
     if value.text is not None:
         if value.text != _FAIL:
             section.mistake(
-                "badRecords", f"it is {_FAIL}, {{topic: NAME}} or {{folder: DIR}}, not {value.text!r}"
+                "badRecords", f"must be {_FAIL}, {{topic: NAME}} or {{folder: DIR}}, not {value.text!r}"
             )
         return BadRecords(value.line)
     inner = Section(value, "badRecords", mistakes, section.folder)
     if inner.has("folder") == inner.has("topic"):
         inner.take("folder"), inner.take("topic")
-        inner.mistake("", "give either topic or folder")
+        inner.mistake("", "use either topic or folder")
         inner.finish(["topic", "folder", *SINK_OPTIONS])
         return BadRecords(value.line)
     if inner.has("folder"):

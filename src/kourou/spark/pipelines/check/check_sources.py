@@ -1,4 +1,4 @@
-"""The sources of a pipeline's file, checked: topics, tables in files, tables of databases."""
+"""Checks the sources of a pipeline's file: topics, tables in files, database tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ICEBERG_KEYS: Final = ("table", "catalog")
 NAME_FORM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOPIC_KEYS: Final = ("topic", "subscribePattern", "assign", "store")
 _OTHER_KEYS: Final = ("jdbc", *LAKE_PACKAGES)
-# Given to Spark otherwise.
+# Spark gets these in another way.
 _NOT_HERE: Final = frozenset({"subscribe", "nameServer", "columns"})
 SOURCE_OPTIONS: Final = tuple(name for name in SOURCE_OPTION_NAMES if name not in _NOT_HERE)
 TOPIC_KEYS: Final = ("topic", "stream", "value", "columns", "watermark", *SOURCE_OPTIONS)
@@ -50,17 +50,18 @@ _ENDINGS: Final = ("endingOffsets", "endingTimestamp")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is outside of a file's parts and counts for all of them."""
+    """Settings that apply to all parts of a file."""
 
     namesrv: str | None
     environ: Mapping[str, str]
 
 
 def check_source(name: str, section: Section, around: Surroundings) -> SourceSpec | None:
-    """One source; None where not even its kind is clear."""
+    """One source; None if not even its kind is clear."""
     if not NAME_FORM.fullmatch(name):
         section.mistakes.add(
-            section.begin, f"source {name!r}: a name has letters, digits and _ only: it is a view"
+            section.begin,
+            f"source {name!r}: a name may only have letters, digits and _, as it becomes a view",
         )
     kinds = [key for key in (*_TOPIC_KEYS[:3], *_OTHER_KEYS) if section.has(key)]
     if not kinds and section.has("store"):
@@ -77,11 +78,11 @@ def check_source(name: str, section: Section, around: Surroundings) -> SourceSpe
 
 def _check_kinds(section: Section, kinds: list[str]) -> None:
     if kinds:
-        section.mistake(kinds[1], f"{' and '.join(kinds)} exclude each other: a source is one of them")
+        section.mistake(kinds[1], f"{' and '.join(kinds)} are mutually exclusive: a source is one of them")
         return
     known = ["topic", *_TOPIC_KEYS[1:], *_OTHER_KEYS]
     near = next((f"; {words}" for name in section.names if "did you" in (words := nearest(name, known))), "")
-    section.mistake("", f"nothing says what it reads: give one of {', '.join(known)}{near}")
+    section.mistake("", f"nothing to read: set one of {', '.join(known)}{near}")
 
 
 # -- topics ----------------------------------------------------------------------------------------
@@ -120,13 +121,13 @@ def _check_together(
 ) -> None:
     if is_stream:
         for name in (name for name in _ENDINGS if name in options):
-            section.mistake(name, "a stream has no end; with stream: false the topic is read once")
+            section.mistake(name, "a stream has no end; set stream: false to read the topic once")
         if "store" in options:
-            section.mistake("stream", "a store's folder is read once; leave stream: true out")
+            section.mistake("stream", "a store is read once; remove stream: true")
     elif options.get("startingOffsets", "").lower() == "latest":
         section.mistake("startingOffsets", "latest leaves nothing to read with stream: false")
     if options.get("rowFormat", "rocketmq").lower() != "rocketmq" and (value or columns):
-        section.mistake("rowFormat", "value and columns are for RocketMQ's rows; leave rowFormat out")
+        section.mistake("rowFormat", "value and columns require RocketMQ's rows; remove rowFormat")
 
 
 def _columns(section: Section) -> tuple[MessageColumn, ...]:
@@ -136,7 +137,9 @@ def _columns(section: Section) -> tuple[MessageColumn, ...]:
     for text in section.words("columns"):
         match = _COLUMN.fullmatch(text)
         if match is None:
-            section.mistake("columns", f"{text!r}: its form is NAME, NAME TYPE, or NAME TYPE as ANOTHER_NAME")
+            section.mistake(
+                "columns", f"{text!r}: the format is NAME, NAME TYPE, or NAME TYPE as ANOTHER_NAME"
+            )
             continue
         name = match["name"]
         usual = known[name].types[0] if name in known else "string"
@@ -144,16 +147,16 @@ def _columns(section: Section) -> tuple[MessageColumn, ...]:
         try:
             check_schema({name: kind}, "rocketmq")
         except ConfigError as error:
-            words = error.problems[0].removeprefix("the schema does not fit the rows: ")
+            words = error.problems[0].removeprefix("invalid schema: ")
             section.mistake("columns", words)
             continue
         found.append(MessageColumn(name, kind, match["alias"] or name))
     kinds = dict.fromkeys((column.name, column.type) for column in found)
     if len(kinds) > len(dict(kinds)):
-        section.mistake("columns", "a column can be read in one type only")
+        section.mistake("columns", "a column can have only one type")
     names = [column.alias.lower() for column in found]
     for alias in sorted({alias for alias in names if names.count(alias) > 1}):
-        section.mistake("columns", f"{alias} is there twice")
+        section.mistake("columns", f"{alias} is used twice")
     return tuple(found)
 
 
@@ -173,7 +176,7 @@ def _value(section: Section) -> ValueSpec | None:
 
 def _format(section: Section, key: str, text: str) -> ValueFormat:
     if text and text not in _VALUE_FORMATS:
-        section.mistake(key, f"there is no format {text!r}; {nearest(text, list(_VALUE_FORMATS))}")
+        section.mistake(key, f"unknown format {text!r}; {nearest(text, list(_VALUE_FORMATS))}")
     return _VALUE_FORMATS.get(text, "string")
 
 
@@ -187,7 +190,9 @@ def _json(section: Section) -> ValueSpec:
     if schema is None or schema == _INFER:
         return ValueSpec("json", sample_rows=sample_rows)
     if section.has("sampleRows"):
-        section.mistake("sampleRows", "it is for a schema that is found in a sample; here it is given")
+        section.mistake(
+            "sampleRows", "it only applies to a schema inferred from a sample; here the schema is given"
+        )
     try:
         fields = parse_ddl(schema)
     except ValueError as error:
@@ -209,11 +214,11 @@ def _avro(section: Section) -> ValueSpec:
     try:
         tree = json.loads(schema)
     except ValueError as error:
-        section.mistake(key, f"Avro's schema is JSON, and this is none: {error}")
+        section.mistake(key, f"an Avro schema must be valid JSON: {error}")
         return ValueSpec("avro", schema)
     fields = tree.get("fields") if isinstance(tree, dict) and tree.get("type") == "record" else None
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        section.mistake(key, "the schema of a message is a record with fields")
+        section.mistake(key, "the schema of a message must be a record with fields")
         return ValueSpec("avro", schema)
     names = tuple(str(field.get("name")) for field in fields)
     return ValueSpec("avro", schema, names)
@@ -223,17 +228,17 @@ _AS: Final = {"json": _json, "string": _string, "avro": _avro}
 
 
 def _schema_text(section: Section) -> str | None:
-    """`schema`, or what is in `schemaFile`."""
+    """`schema`, or the content of `schemaFile`."""
     text = section.text("schema")
     if not section.has("schemaFile"):
         return text
     path = Path(section.path("schemaFile"))
     if text is not None:
-        section.mistake("schemaFile", "schema and schemaFile exclude each other: give one of them")
+        section.mistake("schemaFile", "schema and schemaFile are mutually exclusive: use one of them")
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        section.mistake("schemaFile", f"it cannot be read: {error}")
+        section.mistake("schemaFile", f"cannot read it: {error}")
         return None
 
 
@@ -249,12 +254,12 @@ def check_watermark(section: Section) -> Watermark | None:
 
 
 def check_duration(section: Section, key: str, text: str | None) -> None:
-    """A time as Spark takes it."""
+    """A duration in Spark's format."""
     match = re.fullmatch(r"(\d+)\s*([A-Za-z]+)", text or "")
     if match is None:
-        section.mistake(key, "it is a time such as 10 seconds")
+        section.mistake(key, "must be a duration such as 10 seconds")
     elif match[2] not in TIME_UNITS:
-        section.mistake(key, f"there is no unit {match[2]!r}; {nearest(match[2], list(TIME_UNITS))}")
+        section.mistake(key, f"unknown unit {match[2]!r}; {nearest(match[2], list(TIME_UNITS))}")
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -264,14 +269,14 @@ def _lake(name: str, section: Section, kind: str) -> LakeSource | None:
     table = lake_table(section, kind)
     section.finish([kind, *(ICEBERG_KEYS if kind == "iceberg" else ())])
     if table is not None and not table.folder.exists():
-        section.mistake(kind, f"there is no {table.path}")
+        section.mistake(kind, f"no such file or folder: {table.path}")
     return None if table is None else LakeSource(name, section.begin, table)
 
 
 def lake_table(section: Section, kind: str) -> LakeTable | None:
-    """The table that the keys of a source or sink mean."""
+    """The table of a source or sink."""
     if find_spec(LAKE_PACKAGES[kind]) is None:
-        section.mistake(kind, f"it needs {LAKE_PACKAGES[kind]}: pip install 'kourou[lake]'")
+        section.mistake(kind, f"requires {LAKE_PACKAGES[kind]}: pip install 'kourou[lake]'")
     path = section.path(kind)
     try:
         if kind != "iceberg":
@@ -284,12 +289,10 @@ def lake_table(section: Section, kind: str) -> LakeTable | None:
 
 
 def jdbc_options(section: Section, *, is_sink: bool) -> dict[str, str]:
-    """The options of Spark's format `jdbc`: `jdbc` is the url, all others have Spark's names."""
+    """The options of Spark's format `jdbc`: `jdbc` is the URL, all others have Spark's names."""
     url = section.needed("jdbc")
     if url and not url.startswith("jdbc:"):
-        section.mistake(
-            "jdbc", f"{url!r} is no address of a database: its form is jdbc:postgresql://host/name"
-        )
+        section.mistake("jdbc", f"{url!r} is not a database URL; the format is jdbc:postgresql://host/name")
     options = section.all_options()
     small = {option.lower() for option in options}
     wanted = ["dbtable"] if is_sink else ["dbtable", "query"]

@@ -45,11 +45,11 @@ _TRIGGERS: Final = ("availableNow", "processingTime", "once")
 _AVRO_JAR: Final = "spark-avro"
 STEP_KEYS: Final = ("name", "sql", "python", "input", "watermark")
 _PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-_PYTHON_FORM: Final = "its form is package.module:function"
+_PYTHON_FORM: Final = "the format is package.module:function"
 
 
 def load_pipeline(path: Path, environ: Mapping[str, str] = os.environ) -> PipelineSpec:
-    """The pipeline that a file declares. PipelineFileError: every mistake in it."""
+    """The pipeline declared in a file. PipelineFileError lists every mistake."""
     mistakes = Mistakes(str(path))
     document = read_document(path, environ, mistakes)
     spec = _Checker(path, document, environ, mistakes).spec()
@@ -58,7 +58,7 @@ def load_pipeline(path: Path, environ: Mapping[str, str] = os.environ) -> Pipeli
 
 
 class _Checker:
-    """Walks through one document."""
+    """Checks one document."""
 
     def __init__(self, path: Path, document: Value, environ: Mapping[str, str], mistakes: Mistakes) -> None:
         self._path = path.resolve()
@@ -68,7 +68,7 @@ class _Checker:
         self._around = Surroundings(namesrv, environ)
 
     def spec(self) -> PipelineSpec:
-        """The whole."""
+        """The checked pipeline."""
         top = self._top
         name = top.text("name") or self._path.stem
         settings = self._settings()
@@ -98,7 +98,7 @@ class _Checker:
 
     def _sources(self) -> list[SourceSpec]:
         if not self._top.has("sources"):
-            self._mistakes.add(1, "sources is missing: what the pipeline reads, by name")
+            self._mistakes.add(1, "sources is missing: a mapping of what the pipeline reads")
         section = self._top.section("sources")
         found = []
         for name in section.names if section else ():
@@ -109,7 +109,7 @@ class _Checker:
         return [source for source in found if source is not None]
 
     def _declared_sources(self) -> list[str]:
-        """Also those with mistakes: a step that names one is right."""
+        """Including those with mistakes: naming one in a step is not another mistake."""
         value = self._top.take("sources")
         return list(value.content) if value is not None and isinstance(value.content, dict) else []
 
@@ -127,14 +127,14 @@ class _Checker:
             later = declared[declared.index(name) + 1 :] if name in declared else []
             found.append(check_step(section, before, later))
             if name in before:
-                section.mistake("name", "another source or step has this name")
+                section.mistake("name", "the name is already used by a source or step")
             elif name:
                 before.append(name)
         return [step for step in found if step is not None]
 
     def _sinks(self, before: list[str], is_stream: bool) -> list[SinkSpec]:
         if not self._top.has("sinks"):
-            self._mistakes.add(1, "sinks is missing: where the pipeline writes, as a list")
+            self._mistakes.add(1, "sinks is missing: a list of where the pipeline writes")
         found = []
         for number, value in enumerate(self._items("sinks"), 1):
             section = Section(value, f"sink {number}", self._mistakes, self._path.parent)
@@ -148,7 +148,7 @@ class _Checker:
         if value is None:
             return []
         if not isinstance(value.content, list):
-            self._mistakes.add(value.line, f"{key}: this is {value.kind}, and has to be a list (- …)")
+            self._mistakes.add(value.line, f"{key}: must be a list (- …), not {value.kind}")
             return []
         if not value.content:
             self._mistakes.add(value.line, f"{key}: it is empty")
@@ -162,7 +162,7 @@ class _Checker:
             return {}
         for name in section.names:
             if not name.startswith("spark."):
-                section.mistake(name, f"Spark's settings begin with spark.; did you mean spark.{name}?")
+                section.mistake(name, f"Spark's settings start with spark.; did you mean spark.{name}?")
         return section.all_options()
 
     def _jars(self) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ class _Checker:
         for jar in self._top.words("jars"):
             path = jar if "://" in jar else str((self._path.parent / jar).resolve())
             if "://" not in path and not Path(path).is_file():
-                self._top.mistake("jars", f"there is no file {path}")
+                self._top.mistake("jars", f"no such file: {path}")
             found.append(path)
         return tuple(found)
 
@@ -182,41 +182,41 @@ class _Checker:
             return self._trigger_of(self._top, "trigger", value.text, None)
         section = self._top.section("trigger")
         if section is None or len(section.names) != 1:
-            self._top.mistake("trigger", f"it is one of {', '.join(_TRIGGERS)}")
+            self._top.mistake("trigger", f"must be one of {', '.join(_TRIGGERS)}")
             return {}
         name = section.names[0]
         return self._trigger_of(section, name, name, section.text(name))
 
     def _trigger_of(self, section: Section, key: str, word: str, argument: str | None) -> dict[str, Any]:
         if word == "continuous":
-            section.mistake(key, "Python sources have no continuous mode; use processingTime")
+            section.mistake(key, "Python sources do not support continuous mode; use processingTime")
         elif word not in _TRIGGERS:
-            section.mistake(key, f"there is no trigger {word!r}; {nearest(word, list(_TRIGGERS))}")
+            section.mistake(key, f"unknown trigger {word!r}; {nearest(word, list(_TRIGGERS))}")
         elif word == "processingTime":
             check_duration(section, key, argument)
             return {word: argument or ""}
         elif argument not in (None, "true", "yes"):
-            section.mistake(key, f"it is true, or {word} alone")
+            section.mistake(key, f"must be true, or just {word}")
         return {word: True} if word in _TRIGGERS else {}
 
     def _check_whole(self, spec: PipelineSpec) -> None:
         top = self._top
         if spec.is_stream and spec.checkpoint is None and not top.has("checkpoint"):
-            self._mistakes.add(1, "checkpoint is missing: the folder in which streams note how far they are")
+            self._mistakes.add(1, "checkpoint is missing: the folder for the progress of streams")
         if spec.is_stream and spec.checkpoint is not None and "://" in (top.text("checkpoint") or ""):
-            top.mistake("checkpoint", "it has to be a folder that this machine sees")
+            top.mistake("checkpoint", "must be a folder that this machine can access")
         has_topics = any(isinstance(source, TopicSource) for source in spec.sources)
         for key in ("trigger", "checkpoint"):
             if top.has(key) and spec.sources and not spec.is_stream and not self._mistakes.found:
-                top.mistake(key, "it is for streams, and no source is one")
+                top.mistake(key, "it requires a stream, and no source is one")
         if top.has("badRecords") and spec.sources and not any(source.value for source in spec.topics):
-            what = "no source says what its value is" if has_topics else "no source is a topic"
-            top.mistake("badRecords", f"{what}, so that no record can be bad")
+            what = "no source declares its value" if has_topics else "no source is a topic"
+            top.mistake("badRecords", f"{what}, so no record can be bad")
         for source in spec.topics:
             if source.value is not None and source.value.format == "avro" and not _has_avro(spec):
                 self._mistakes.add(
                     source.line,
-                    f"source {source.name}: avro needs Spark's module {_AVRO_JAR}: name its jar in jars",
+                    f"source {source.name}: avro requires Spark's module {_AVRO_JAR}: add its jar to jars",
                 )
 
 
@@ -235,15 +235,17 @@ def _text_of(value: Value, key: str) -> str | None:
 
 
 def check_step(section: Section, before: list[str], later: list[str]) -> StepSpec | None:
-    """One step. `before` are the names that it may use, `later` those that come behind it."""
+    """One step. `before` are the names that it may use, `later` those declared after it."""
     name = section.needed("name")
     if name:
         section.what = f"step {name}"
         if not NAME_FORM.fullmatch(name):
-            section.mistake("name", f"{name!r}: a name has letters, digits and _ only: it is a view")
+            section.mistake(
+                "name", f"{name!r}: a name may only have letters, digits and _, as it becomes a view"
+            )
     if section.has("sql") == section.has("python"):
         section.take("sql"), section.take("python"), section.take("input")
-        section.mistake("python", "a step has either sql or python")
+        section.mistake("python", "a step needs either sql or python")
         step: StepSpec | None = None
     else:
         step = (_sql if section.has("sql") else _python)(name, section, before, later)
@@ -255,7 +257,7 @@ def _sql(name: str, section: Section, before: list[str], later: list[str]) -> St
     sql = section.text("sql")
     if section.has("input"):
         section.take("input")
-        section.mistake("input", "it is for python; SQL names what it reads behind FROM")
+        section.mistake("input", "it only applies to python; SQL names its tables in FROM")
     if sql is None:
         return None
     sql = sql.rstrip(";").rstrip()
@@ -266,15 +268,15 @@ def _sql(name: str, section: Section, before: list[str], later: list[str]) -> St
 
 
 def _table_problem(table: str, step: str, before: list[str], later: list[str]) -> str | None:
-    """Only what is surely wrong: a table may be one of Spark's catalog."""
+    """Only certain mistakes: a table may be in Spark's catalog."""
     if table.lower() in (name.lower() for name in before):
         return None
     if table.lower() == step.lower():
-        return "it reads from itself"
+        return "the step reads from itself"
     if table.lower() in (name.lower() for name in later):
-        return f"{table} comes later; a step may read what is before it"
+        return f"{table} is declared later; a step can only read what is declared before it"
     if wording.nearest(table, before, likeness=0.75):
-        return f"there is no source or step {table}; {nearest(table, before)}"
+        return f"unknown source or step {table}; {nearest(table, before)}"
     return None
 
 
@@ -284,7 +286,7 @@ def _python(name: str, section: Section, before: list[str], later: list[str]) ->
     inputs = section.words("input")
     for given in inputs:
         if given not in before:
-            problem = f"{given} comes later" if given in later else f"there is no source or step {given}"
+            problem = f"{given} is declared later" if given in later else f"unknown source or step {given}"
             section.mistake("input", f"{problem}; {nearest(given, before)}")
     if path is None:
         return None

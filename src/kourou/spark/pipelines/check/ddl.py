@@ -1,6 +1,6 @@
 """The fields of a schema in Spark's DDL (`id string NOT NULL, amount decimal(10,2)`), without Spark.
 
-Only so much is understood as it takes to name fields, and to find mistakes before a JVM starts.
+Parses only what is needed to name fields, and to find mistakes before a JVM starts.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Field:
 
 
 def parse_ddl(text: str) -> list[Field]:
-    """The fields. ValueError says what is wrong, with the nearest name of a type."""
+    """The fields. ValueError describes the mistake, with the nearest type name."""
     parser = _Parser(text)
     fields = parser.fields(until=_END)
     names = [field.name.lower() for field in fields]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"the field {name} is there twice")
+            raise ValueError(f"duplicate field {name}")
     return fields
 
 
@@ -51,7 +51,7 @@ class _Parser:
         self._at = 0
 
     def fields(self, until: str) -> list[Field]:
-        """Fields up to a sign."""
+        """Fields up to a closing token."""
         found = [self._field()]
         while self._peek() == ",":
             self._next()
@@ -70,7 +70,7 @@ class _Parser:
         if self._peek().lower() == "not":
             self._next()
             if self._next().lower() != "null":
-                raise ValueError(f"field {name}: NOT is followed by NULL")
+                raise ValueError(f"field {name}: NOT must be followed by NULL")
             required = True
         if self._peek().lower() == "comment":
             self._next()
@@ -87,7 +87,7 @@ class _Parser:
             return self._nested(word, of)
         if word not in _SIMPLE:
             near = suggestion(word, (*_SIMPLE, *_NESTED))
-            raise ValueError(f"{of}: there is no type {word!r}{near}")
+            raise ValueError(f"{of}: unknown type {word!r}{near}")
         if word == "interval":
             return f"interval {' '.join(self._interval())}".strip()
         if self._peek() == "(":
@@ -106,7 +106,7 @@ class _Parser:
         while self._peek() != ")":
             number = self._next()
             if not number.isdigit():
-                raise ValueError(f"{of}: in ( ) are numbers, not {number!r}")
+                raise ValueError(f"{of}: expected a number in ( ), not {number!r}")
             numbers.append(number)
             if self._peek() == ",":
                 self._next()
@@ -124,7 +124,9 @@ class _Parser:
             kinds.append(self._type(of))
         self._expect(">")
         if len(kinds) != _ARITY[word]:
-            raise ValueError(f"{of}: {word} has {_ARITY[word]} type{'s' * (word == 'map')}, not {len(kinds)}")
+            raise ValueError(
+                f"{of}: {word} takes {_ARITY[word]} type{'s' * (word == 'map')}, not {len(kinds)}"
+            )
         return f"{word}<{','.join(kinds)}>"
 
     def _peek(self) -> str:
@@ -138,7 +140,7 @@ class _Parser:
     def _expect(self, sign: str) -> None:
         token = self._next()
         if token != sign:
-            raise ValueError(f"{sign or 'the end'} is expected {self._place(token)}")
+            raise ValueError(f"expected {sign or 'the end'} {self._place(token)}")
 
     def _place(self, token: str) -> str:
         return f"before {token!r}" if token else "at the end"
@@ -150,7 +152,7 @@ def _tokens(text: str) -> list[str]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise ValueError(
-                f"{text[at:].strip()[:20]!r} is no part of a schema; names with other signs go in ` `"
+                f"{text[at:].strip()[:20]!r} is not part of a schema; quote special names in ` `"
             )
         found.append(match[0].strip())
         at = match.end()

@@ -1,8 +1,8 @@
-"""A YAML file as values that know their lines, and the mistakes found in it.
+"""A YAML file as values with line numbers, and the mistakes found in it.
 
-Scalars stay the text that was written: `no` is the word no, and 0123 has four digits; what is a number or a
-flag is decided where it is read. `${NAME}` and `${NAME:-default}` are replaced from the environment, and
-`$${` is `${`. Not here: what the values mean (checking.py).
+Scalars stay text as written: `no` is the word no, and 0123 has four digits; whether a value is a number or a
+flag is decided by its reader. `${NAME}` and `${NAME:-default}` are replaced from the environment, and `$${`
+is `${`. Not here: the meaning of values (checking.py).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, Final
 from kourou import wording
 from kourou.errors import ConfigError
 
-_INSTALL: Final = "pipelines are declared in YAML, and PyYAML is missing: pip install 'kourou[spark]'"
+_INSTALL: Final = "pipelines are declared in YAML and need PyYAML: pip install 'kourou[spark]'"
 _MAX_BYTES: Final = 1 << 20
-"""A pipeline is written by hand; more is a file taken for another."""
+"""Pipelines are written by hand; a larger file is the wrong one."""
 _VARIABLE: Final = re.compile(r"\$(\$\{)|\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}")
 _MAX_NAMES: Final = 50
-"""All keys of a section, and not all topics of a cluster."""
+"""Enough for the keys of a section, but not for all topics of a cluster."""
 _CORE_TAG: Final = "tag:yaml.org,2002:"
 
 
 class PipelineFileError(ConfigError):
-    """A pipeline's file cannot be used. `mistakes` has every one with its line; 0 is the file as a whole."""
+    """A pipeline's file is invalid. `mistakes` has each mistake with its line; 0 is the file as a whole."""
 
     def __init__(self, file: str, mistakes: list[tuple[int, str]]) -> None:
         self.file = file
@@ -38,43 +38,43 @@ class PipelineFileError(ConfigError):
 
 @dataclass(slots=True)
 class Mistakes:
-    """Collects what is wrong with one file."""
+    """Collects the mistakes in one file."""
 
     file: str
     found: dict[tuple[int, str], None] = field(default_factory=dict)
-    """In the order in which they were found, each once."""
+    """In the order in which they were found, without duplicates."""
 
     def add(self, line: int, what: str) -> None:
-        """One more."""
+        """Add a mistake."""
         self.found[line, what] = None
 
     def finish(self) -> None:
-        """PipelineFileError with all of them, by line; nothing where there are none."""
+        """Raise PipelineFileError with all mistakes, by line, if there are any."""
         if self.found:
             raise PipelineFileError(self.file, sorted(self.found, key=lambda mistake: mistake[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A text, a list, a mapping, or nothing (None), and the line on which it begins."""
+    """A text, a list, a mapping, or None, and its first line."""
 
     line: int
     content: str | list[Value] | dict[str, Value] | None
 
     @property
     def text(self) -> str | None:
-        """The text, if it is one."""
+        """The text, or None if it is something else."""
         return self.content if isinstance(self.content, str) else None
 
     @property
     def kind(self) -> str:
-        """What it is, for a sentence."""
+        """Its kind, for messages."""
         if self.content is None:
             return "empty"
         return {str: "a text", list: "a list", dict: "a mapping"}[type(self.content)]
 
     def plain(self) -> Any:
-        """Without lines, as JSON would have it; texts that are whole numbers are numbers."""
+        """The value without line numbers, for JSON; texts that are integers become numbers."""
         if isinstance(self.content, dict):
             return {name: value.plain() for name, value in self.content.items()}
         if isinstance(self.content, list):
@@ -85,7 +85,7 @@ class Value:
 
 
 def nearest(word: str, known: Mapping[str, Any] | list[str]) -> str:
-    """Words about what was meant: the name most like it, else what there is."""
+    """A suggestion: the most similar name, or else the available ones."""
     names = list(known)
     near = wording.nearest(word, names)
     if near is not None:
@@ -95,7 +95,7 @@ def nearest(word: str, known: Mapping[str, Any] | list[str]) -> str:
 
 
 def read_document(path: Path, environ: Mapping[str, str], mistakes: Mistakes) -> Value:
-    """The file's mapping. PipelineFileError when it cannot be read, or is no YAML at all."""
+    """The file's mapping. PipelineFileError when it cannot be read, or is not YAML."""
     raw = _read(path, mistakes)
     try:
         import yaml
@@ -113,7 +113,7 @@ def read_document(path: Path, environ: Mapping[str, str], mistakes: Mistakes) ->
         mistakes.finish()
         raise
     if not isinstance(value.content, dict):
-        mistakes.add(value.line, f"a pipeline is a mapping with sources and sinks; this is {value.kind}")
+        mistakes.add(value.line, f"a pipeline must be a mapping with sources and sinks; this is {value.kind}")
         mistakes.finish()
     return value
 
@@ -123,22 +123,22 @@ def _read(path: Path, mistakes: Mistakes) -> str:
         with open(path, "rb") as file:
             raw = file.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
-            mistakes.add(0, f"it has more than {_MAX_BYTES} bytes; that is no pipeline")
+            mistakes.add(0, f"larger than {_MAX_BYTES} bytes; this is not a pipeline")
         text = raw.decode("utf-8-sig")
     except OSError as error:
-        mistakes.add(0, f"it cannot be read: {error.strerror or error}")
+        mistakes.add(0, f"cannot read it: {error.strerror or error}")
     except UnicodeDecodeError as error:
-        mistakes.add(raw[: error.start].count(b"\n") + 1, "it is not UTF-8 here")
+        mistakes.add(raw[: error.start].count(b"\n") + 1, "not valid UTF-8")
     mistakes.finish()
     return text
 
 
 def _syntax(error: Any) -> tuple[int, str]:
-    """Line and words of an error of PyYAML's."""
+    """Line and text of an error of PyYAML."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     words = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     context = f" {error.context}" if getattr(error, "context", None) else ""
-    return (mark.line + 1 if mark else 0), f"it is no YAML:{context} {words}"
+    return (mark.line + 1 if mark else 0), f"not valid YAML:{context} {words}"
 
 
 class _Builder:
@@ -154,10 +154,10 @@ class _Builder:
         """The value of a node."""
         line = node.start_mark.line + 1
         if not node.tag.startswith(_CORE_TAG):
-            self._mistakes.add(line, f"the tag {node.tag} is not understood; leave it out")
+            self._mistakes.add(line, f"unsupported tag {node.tag}; remove it")
             return Value(line, None)
         if id(node) in self._within:
-            self._mistakes.add(line, "an alias that is inside itself")
+            self._mistakes.add(line, "an alias refers to itself")
             return Value(line, None)
         self._within.add(id(node))
         try:
@@ -176,14 +176,14 @@ class _Builder:
 
     def _mapping(self, node: Any) -> dict[str, Value]:
         self._report_repeated(node)
-        # `<<` takes what another mapping has.
+        # `<<` merges another mapping.
         self._loader.flatten_mapping(node)
         found: dict[str, Value] = {}
         for key, value in node.value:
             if key.id == "scalar":
                 found[str(key.value)] = self.value(value)
             else:
-                self._mistakes.add(key.start_mark.line + 1, "a name is a text, not a list or a mapping")
+                self._mistakes.add(key.start_mark.line + 1, "a name must be text, not a list or a mapping")
         return found
 
     def _report_repeated(self, node: Any) -> None:
@@ -193,7 +193,7 @@ class _Builder:
             if key.id != "scalar" or key.tag.endswith(":merge"):
                 continue
             if key.value in lines:
-                self._mistakes.add(line, f"{key.value} is there already, on line {lines[key.value]}")
+                self._mistakes.add(line, f"duplicate key {key.value}, first used on line {lines[key.value]}")
             lines.setdefault(key.value, line)
 
     def _replaced(self, text: str, line: int) -> str:
@@ -202,7 +202,9 @@ class _Builder:
                 return match[1]
             value = self._environ.get(match["name"]) or match["default"]
             if value is None:
-                self._mistakes.add(line, f"the environment has no {match['name']}; {_set_it(match['name'])}")
+                self._mistakes.add(
+                    line, f"the environment variable {match['name']} is not set; {_set_it(match['name'])}"
+                )
                 return ""
             return value
 
@@ -210,4 +212,4 @@ class _Builder:
 
 
 def _set_it(name: str) -> str:
-    return f"set it, or give a default: ${{{name}:-…}}"
+    return f"set it, or use a default: ${{{name}:-…}}"

@@ -1,6 +1,7 @@
-"""Whether the name servers and topics of a pipeline are there; asked before Spark starts.
+"""Checks that the name servers and topics of a pipeline exist, before Spark starts.
 
-What is missing is told like mistakes of the file, all at once. Not here: databases, which only a JVM can ask.
+Missing ones are reported like mistakes in the file, all at once. Not here: databases, which only a JVM can
+reach.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kourou.spark.source.source_client import SourceClient, shared_client
 
 
 def check_servers(spec: PipelineSpec, shown_file: str) -> None:
-    """PipelineFileError: a name server or topic cannot be reached, or more of them."""
+    """PipelineFileError lists the name servers and topics that cannot be reached."""
     mistakes = Mistakes(shown_file)
     away: set[str] = set()
     for source in spec.topics:
@@ -37,12 +38,12 @@ def check_servers(spec: PipelineSpec, shown_file: str) -> None:
 
 
 def find_queues(client: SourceClient, options: SourceOptions) -> list[MessageQueue]:
-    """The queues that a source reads now. NoRouteError for a topic that does not exist names the nearest, or
-    lists the topics."""
+    """The queues that a source reads now. NoRouteError for a missing topic names the nearest one, or lists
+    the topics."""
     try:
         return QueueLookup(client, options).queues()
     except NoRouteError as error:
-        # RocketMQ's own are offered only for a name like theirs.
+        # Suggest system topics only for names of that kind.
         is_inner = is_inner_topic(error.topic)
         known = sorted(topic for topic in client.topic_names() if is_inner_topic(topic) == is_inner)
         if wording.nearest(error.topic, known) is not None:
@@ -59,7 +60,7 @@ def _check(
     mistakes: Mistakes,
 ) -> None:
     namesrv = options.get("namesrv", "")
-    if namesrv in away:  # told already, and another wait would tell nothing new
+    if namesrv in away:  # reported already; another timeout would add nothing
         return
     try:
         problem = problem_of(options)

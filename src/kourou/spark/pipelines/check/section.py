@@ -1,6 +1,6 @@
-"""Section: one mapping of a pipeline's file, read key by key; what nobody reads is a mistake.
+"""Section: one mapping of a pipeline's file, read key by key; keys that are not read are mistakes.
 
-Every reading method notes what is wrong and goes on with its default, so that all mistakes are found at once.
+Every method records mistakes and continues with its default, so that all mistakes are found at once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _OPTION_WORDS: Final = re.compile(r"^the rocketmq (?:source|sink) cannot be used
 
 
 class Section:
-    """A mapping, or what stands where one should."""
+    """A mapping, or whatever is in its place."""
 
     def __init__(self, value: Value, what: str, mistakes: Mistakes, folder: Path) -> None:
-        """`what` names it in mistakes (`source orders`), `folder` is where relative paths begin."""
+        """`what` names it in mistakes (`source orders`), `folder` is the base of relative paths."""
         self.what = what
         self.mistakes = mistakes
         self.folder = folder
@@ -33,7 +33,7 @@ class Section:
         if isinstance(value.content, dict):
             self._values = value.content
         else:
-            mistakes.add(value.line, f"{self._prefix}this is {value.kind}, and has to be a mapping")
+            mistakes.add(value.line, f"{self._prefix}must be a mapping, not {value.kind}")
         self._read: set[str] = set()
 
     @property
@@ -42,25 +42,25 @@ class Section:
 
     @property
     def names(self) -> list[str]:
-        """All keys that are there."""
+        """All keys."""
         return list(self._values)
 
     def has(self, name: str) -> bool:
-        """Whether a key is there."""
+        """Whether a key is present."""
         return name in self._values
 
     def line(self, name: str) -> int:
-        """Where the value of a key begins; the section's own line without it."""
+        """The line of a key's value; the section's own line if the key is missing."""
         value = self._values.get(name)
         return self.begin if value is None else value.line
 
     def mistake(self, name: str, what: str) -> None:
-        """Something is wrong with a key."""
+        """Record a mistake in a key."""
         label = name if name in self._values else ""
         self.mistakes.add(self.line(name), f"{self._prefix}{label}{': ' if label else ''}{what}")
 
     def take(self, name: str) -> Value | None:
-        """The value of a key; None, and a mistake, where it is empty."""
+        """The value of a key; None and a mistake if it is empty."""
         self._read.add(name)
         value = self._values.get(name)
         if value is not None and value.content is None:
@@ -69,7 +69,7 @@ class Section:
         return value
 
     def peek(self, name: str) -> str:
-        """A text, read by somebody else; empty without one."""
+        """A text, without marking its key as read; empty if it is missing."""
         value = self._values.get(name)
         return (value.text or "").strip() if value is not None else ""
 
@@ -79,7 +79,7 @@ class Section:
         if value is None:
             return default
         if value.text is None:
-            self.mistake(name, f"this is {value.kind}, and has to be a text")
+            self.mistake(name, f"must be text, not {value.kind}")
             return default
         if not value.text.strip():
             self.mistake(name, "it is empty")
@@ -87,7 +87,7 @@ class Section:
         return value.text.strip()
 
     def parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
-        """What `parse` makes of a text; its ValueError says what is wrong."""
+        """The result of `parse`, whose ValueError becomes a mistake."""
         text = self.text(name)
         if text is None:
             return default
@@ -98,7 +98,7 @@ class Section:
             return default
 
     def needed(self, name: str) -> str:
-        """A text that has to be there."""
+        """A required text."""
         if not self.has(name):
             self.mistakes.add(self.begin, f"{self._prefix}{name} is missing")
         return self.text(name) or ""
@@ -112,11 +112,11 @@ class Section:
         return self.parsed(name, default, _number)
 
     def choice(self, name: str, default: str, allowed: list[str]) -> str:
-        """One of some words."""
+        """One of the allowed words."""
 
         def choose(text: str) -> str:
             if text not in allowed:
-                raise ValueError(f"there is no {text!r}; {nearest(text, allowed)}")
+                raise ValueError(f"invalid value {text!r}; {nearest(text, allowed)}")
             return text
 
         return self.parsed(name, default, choose)
@@ -130,13 +130,13 @@ class Section:
             if item is None:
                 continue
             if item.text is None or not item.text.strip():
-                self.mistakes.add(item.line, f"{self._prefix}{name}: a name is expected, this is {item.kind}")
+                self.mistakes.add(item.line, f"{self._prefix}{name}: expected a name, not {item.kind}")
             else:
                 words.append(item.text.strip())
         return tuple(words)
 
     def path(self, name: str) -> str:
-        """A path, relative to the file's folder; an address such as s3://… is left as it is."""
+        """A path, relative to the file's folder; a URL such as s3://… is kept."""
         text = self.needed(name)
         return text if not text or "://" in text else str((self.folder / Path(text).expanduser()).resolve())
 
@@ -149,8 +149,8 @@ class Section:
         return f"{self.what}: {name}" if self.what else name
 
     def options(self, known: Iterable[str]) -> dict[str, str]:
-        """The keys that are options of Spark's or of the connector's, under the names that those have, as
-        Spark takes them: lists and mappings are JSON."""
+        """The keys that are options of Spark or of the connector, in Spark's format: lists and mappings as
+        JSON."""
         by_small = {name.lower(): name for name in known}
         found = {}
         for name in self.names:
@@ -163,11 +163,11 @@ class Section:
         return found
 
     def all_options(self) -> dict[str, str]:
-        """Every key that is left, as texts."""
+        """Every remaining key, as text."""
         return self.options([name for name in self.names if name not in self._read])
 
     def tell(self, problems: Iterable[str]) -> None:
-        """What the connector says of its options, on the lines of those that it names."""
+        """Record the connector's problems with options, on the lines of the options that they name."""
         small = {name.lower(): name for name in self.names}
         for problem in problems:
             words = re.findall(r"\w+", problem)
@@ -176,26 +176,26 @@ class Section:
             self.mistakes.add(self.line(name), f"{self._prefix}{text}")
 
     def finish(self, known: Iterable[str]) -> None:
-        """Tell keys that nobody has read; `known` are those that there could be."""
+        """Report keys that were not read; `known` are the valid ones."""
         names = list(known)
         for name in self.names:
             if name in self._read:
                 continue
             if name in names:
-                self.mistake(name, "it has no meaning beside the other keys; leave it out")
+                self.mistake(name, "it has no effect with the other keys; remove it")
             else:
                 words = nearest(name, names)
-                self.mistakes.add(self.line(name), f"{self._prefix}there is no key {name}; {words}")
+                self.mistakes.add(self.line(name), f"{self._prefix}unknown key {name}; {words}")
 
 
 def _flag(text: str) -> bool:
     small = text.lower()
     if small in _YES or small in _NO:
         return small in _YES
-    raise ValueError("it is true or false")
+    raise ValueError("must be true or false")
 
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ValueError("it is a whole number above 0")
+        raise ValueError("must be a whole number above 0")
     return int(text)

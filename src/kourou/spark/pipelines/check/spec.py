@@ -1,7 +1,7 @@
-"""PipelineSpec: what a pipeline's file declares, checked, and with all paths absolute.
+"""PipelineSpec: the checked content of a pipeline's file, with absolute paths.
 
-`line` is where a part begins in the file, for errors that show only when Spark looks at it.
-Not here: how it comes from YAML (checking.py), what becomes of it (run.py).
+`line` is where a part begins in the file, for errors that only Spark finds. Not here: reading the YAML
+(checking.py), running it (run.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ StepFunction = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class MessageColumn:
-    """A column of the message beside those of its value: `born_timestamp bigint as born`."""
+    """A column of the message in addition to those of its value: `born_timestamp bigint as born`."""
 
     name: str
     type: str
@@ -27,27 +27,27 @@ class MessageColumn:
 
     @property
     def ddl(self) -> str:
-        """As the source's schema has it."""
+        """The column in the DDL of the source's schema."""
         return f"`{self.name}` {self.type}"
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """What the bodies of a topic are."""
+    """The format of a topic's bodies."""
 
     format: ValueFormat
     schema: str | None = None
-    """DDL for JSON (None: found in a sample), Avro's JSON for Avro."""
+    """DDL for JSON (None: inferred from a sample), JSON for Avro."""
     fields: tuple[str, ...] = ()
-    """The names at the top of the schema, where it is given as DDL."""
+    """The top-level names of the schema, if it is given as DDL."""
     required: tuple[str, ...] = ()
-    """Those that say NOT NULL."""
+    """The names declared NOT NULL."""
     sample_rows: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How late rows may come: Spark forgets state that is older by so much than the newest row."""
+    """How late rows may arrive: Spark drops state that is older than the newest row by this much."""
 
     column: str
     delay: str
@@ -63,13 +63,13 @@ class TopicSource:
     is_stream: bool
     value: ValueSpec | None = None
     columns: tuple[MessageColumn, ...] = ()
-    """Those that were asked for; empty: the usual ones."""
+    """The requested columns; empty for the default ones."""
     watermark: Watermark | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LakeSource:
-    """A table in files, read whole when the pipeline starts."""
+    """A table in files, read completely when the pipeline starts."""
 
     name: str
     line: int
@@ -92,7 +92,7 @@ SourceSpec = TopicSource | LakeSource | JdbcSource
 
 @dataclass(frozen=True, slots=True)
 class SqlStep:
-    """A query over the views of what comes before it."""
+    """A query over the views of earlier sources and steps."""
 
     name: str
     line: int
@@ -102,16 +102,17 @@ class SqlStep:
 
 @dataclass(frozen=True, slots=True)
 class PythonStep:
-    """A function of DataFrames, `path` as `package.module:function`; how it is called its import shows."""
+    """A function of DataFrames, `path` as `package.module:function`; its signature is known after the
+    import."""
 
     name: str
     line: int
     path: str
     path_line: int
     inputs: tuple[str, ...]
-    """Those that were asked for; empty: by the function."""
+    """The requested inputs; empty if the function determines them."""
     before: tuple[str, ...]
-    """All that it may use."""
+    """All names that it may use."""
     watermark: Watermark | None = None
 
     @property
@@ -120,7 +121,7 @@ class PythonStep:
 
     @property
     def function_name(self) -> str:
-        """What it is called there."""
+        """The function's name in its module."""
         return self.path.partition(":")[2]
 
 
@@ -129,7 +130,7 @@ StepSpec = SqlStep | PythonStep
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What all sinks have: where rows come from, and how the parts of the pipeline are called."""
+    """What all sinks have: the origin of rows, and the name of the sink."""
 
     name: str
     line: int
@@ -140,8 +141,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class MessageParts:
-    """Which columns become which part of a message. `value`: `json` of all columns or of some, `row` when
-    the columns are parts of messages already, or the one column that is the body."""
+    """Which columns become which part of a message. `value`: `json` of all or some columns, `row` when the
+    columns already are parts of messages, or the column that is the body."""
 
     value: Literal["json", "row", "column"] = "json"
     columns: tuple[str, ...] = ()
@@ -190,7 +191,7 @@ SinkSpec = TopicSink | LakeSink | JdbcSink | ConsoleSink
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """What becomes of values that do not fit: `fail` when neither is given."""
+    """The destination of bad records: `fail` when neither is given."""
 
     line: int = 0
     topic_options: Mapping[str, str] | None = None
@@ -198,7 +199,7 @@ class BadRecords:
 
     @property
     def fail(self) -> bool:
-        """Whether such a value ends the pipeline."""
+        """Whether a bad record fails the pipeline."""
         return self.topic_options is None and self.folder is None
 
 
@@ -213,14 +214,14 @@ class PipelineSpec:
     sinks: tuple[SinkSpec, ...]
     bad_records: BadRecords
     trigger: Mapping[str, Any]
-    """As DataStreamWriter.trigger takes it; empty: the next batch as soon as there is something."""
+    """Arguments of DataStreamWriter.trigger; empty: the next batch starts as soon as there is data."""
     checkpoint: Path | None
     settings: Mapping[str, str]
     jars: tuple[str, ...] = ()
 
     @property
     def is_stream(self) -> bool:
-        """Whether a source is a stream; else the pipeline runs once over what is there."""
+        """Whether a source is a stream; otherwise the pipeline runs once over the stored data."""
         return any(source.is_stream for source in self.sources)
 
     @property

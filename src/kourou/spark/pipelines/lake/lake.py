@@ -3,11 +3,11 @@
     write = lake_writer(LakeTable("delta", "out/orders", partition_by=("day",)), app_id="orders")
     frame.writeStream.foreachBatch(write).option("checkpointLocation", …).start()
 
-A micro-batch is in the table wholly or not at all, and once: Spark writes its files aside, and one atomic
-commit adds them together with the batch's number. A batch that Spark does again after a crash is found there
-and left out. Delta and Iceberg are written by delta-rs and pyiceberg: no JAR. Paths are folders of this
-machine, or ones that driver and executors all see under one name.
-Not here: the three formats (lake_parquet.py, lake_delta.py, lake_iceberg.py).
+A micro-batch is in the table completely or not at all, and once: Spark writes its files to a staging folder,
+and one atomic commit adds them together with the batch's number. A batch that Spark repeats after a crash is
+recognised and skipped. Delta and Iceberg are written by delta-rs and pyiceberg: no JAR. Paths are folders of
+this machine, or ones that driver and executors all see under one name. Not here: the three formats
+(lake_parquet.py, lake_delta.py, lake_iceberg.py).
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _log = logging.getLogger(__name__)
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 DEFAULT_TARGET_BYTES: Final = 128 * 1024 * 1024
-"""Of compacted files: large enough that a scan is not a matter of opening files."""
+"""Of compacted files: large enough that opening files does not dominate a scan."""
 DEFAULT_MIN_FILES: Final = 4
-"""So many small files in a partition are worth rewriting them."""
+"""This many small files in a partition justify a rewrite."""
 DEFAULT_RETAIN_MS: Final = 3_600_000
-"""How long files stay that compaction has replaced: readers that began before may still need them."""
+"""How long replaced files are kept after a compaction: earlier readers may still need them."""
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """Where rows are kept, and how. ConfigError says what is wrong with it."""
+    """A table's location and format. ConfigError if they are invalid."""
 
     format: str
     path: str
     """A folder. For Iceberg: the warehouse, with a catalog of its own in it."""
     partition_by: tuple[str, ...] = ()
-    """Columns that rows are apart by; of a table that is there already, its own count."""
+    """Partition columns; an existing table keeps its own."""
     merge_schema: bool = False
-    """Whether columns that the table does not have are added to it; else such a batch fails."""
+    """Whether new columns are added to the table; otherwise such a batch fails."""
     name: str = "lake.rows"
     """Iceberg: the table's name in its catalog."""
     catalog: str = ""
@@ -62,10 +62,10 @@ class LakeTable:
     def __post_init__(self) -> None:
         problems = [*_format_problems(self.format), *_path_problems(self.path)]
         if self.format == "iceberg" and len([part for part in self.name.split(".") if part]) < 2:
-            problems.append(f"table {self.name!r}: an Iceberg table has a namespace, such as lake.rows")
+            problems.append(f"table {self.name!r}: an Iceberg table needs a namespace, such as lake.rows")
         if self.format == "delta" and _ESCAPED.search(self.path):
             problems.append(
-                f"{self.path}: delta-rs takes % and two digits for another sign; name it otherwise"
+                f"{self.path}: delta-rs decodes % and two digits as a character; choose another name"
             )
         if problems:
             raise ConfigError(*problems)
@@ -79,8 +79,8 @@ class LakeTable:
 def _format_problems(name: str) -> list[str]:
     if name in FORMATS:
         return []
-    hint = suggestion(name, FORMATS) or f"; there are {', '.join(FORMATS)}"
-    return [f"there is no format {name!r}{hint}"]
+    hint = suggestion(name, FORMATS) or f"; use one of {', '.join(FORMATS)}"
+    return [f"unknown format {name!r}{hint}"]
 
 
 def _path_problems(path: str) -> list[str]:
@@ -88,16 +88,16 @@ def _path_problems(path: str) -> list[str]:
         return ["the path is missing: the folder of the table"]
     scheme = path.partition("://")[0] if "://" in path else ""
     if scheme not in ("", "file"):
-        return [f"{path}: has to be a folder that this machine sees; {scheme}:// is not written to"]
+        return [f"{path}: must be a folder that this machine can access; {scheme}:// is not supported"]
     return []
 
 
 def lake_writer(table: LakeTable, *, app_id: str) -> Callable[[DataFrame, int], int]:
-    """What `foreachBatch` calls; it gives how many rows it has added. `app_id` tells writers of one table
-    apart: choose a name for each stream.
+    """A function for `foreachBatch` that returns the number of added rows. `app_id` distinguishes the writers
+    of a table: choose a name for each stream.
 
-    The stream's own id, which is in its checkpoint, counts besides: a stream that begins anew with another
-    checkpoint is another writer, and its batches are not taken for those of the one before.
+    The stream's own id, from its checkpoint, is part of the identity: a stream that starts over with another
+    checkpoint is another writer, and its batches are not mistaken for earlier ones.
     """
 
     def write(frame: DataFrame, batch_id: int) -> int:
@@ -109,7 +109,8 @@ def lake_writer(table: LakeTable, *, app_id: str) -> Callable[[DataFrame, int], 
 
 
 def write_batch(table: LakeTable, frame: DataFrame, *, app_id: str, batch_id: int) -> int:
-    """Add the rows of a batch unless they are there; on return they are on disk. Gives how many it added."""
+    """Add the rows of a batch unless they are present; on return they are on disk. Returns the number of
+    added rows."""
 
     def staged(backend: LakeBackend, staging: Path) -> None:
         stage(frame, backend.partition_by, staging, keeps_columns=backend.keeps_partition_columns)
@@ -125,12 +126,12 @@ def commit_batch(
     app_id: str,
     batch_id: int,
 ) -> int:
-    """As `write_batch`, whoever writes the files: into partition folders below the one that is given."""
+    """Like `write_batch`, for a function that writes files into partition folders below the given folder."""
     backend = open_backend(table)
     backend.prepare(schema)
     last = backend.last_batch_id(app_id)
     if last is not None and last >= batch_id:
-        _log.info("%s: batch %d is there already", table.path, batch_id)
+        _log.info("%s: batch %d is already committed", table.path, batch_id)
         return 0
     staging = new_staging(table.folder)
     write_files(backend, staging)
@@ -141,12 +142,12 @@ def commit_batch(
 
 
 def read_lake(spark: SparkSession, table: LakeTable) -> DataFrame:
-    """The rows as they are now. What is written or compacted later does not change or disturb the DataFrame,
-    for as long as replaced files are kept. ConfigError: there is no such table."""
+    """The current rows. Later writes and compactions do not affect the DataFrame, as long as replaced files
+    are kept. ConfigError if there is no such table."""
     backend = open_backend(table)
     snapshot = backend.snapshot()
     if snapshot is None:
-        raise ConfigError(f"{table.path}: there is no {table.format} table here")
+        raise ConfigError(f"{table.path}: no {table.format} table found")
     partition_by = () if backend.keeps_partition_columns else backend.partition_by
     return read_files(spark, backend.data_folder, snapshot.files, snapshot.schema, partition_by)
 
@@ -158,15 +159,15 @@ def compact(
     min_files: int = DEFAULT_MIN_FILES,
     retain_ms: int = DEFAULT_RETAIN_MS,
 ) -> CompactionResult:
-    """Make few large files of many small ones, and remove what was replaced longer than `retain_ms` ago.
+    """Combine small files into large ones, and remove files replaced longer than `retain_ms` ago.
 
-    Readers and writers may be at work beside it; ended at any moment, the table has the same rows.
+    Safe beside readers and writers, and if interrupted at any time.
     """
     from kourou.spark.pipelines.lake.lake_compaction import compact_backend
 
     backend = open_backend(table)
     if backend.snapshot() is None:
-        raise ConfigError(f"{table.path}: there is no {table.format} table here")
+        raise ConfigError(f"{table.path}: no {table.format} table found")
     staging = new_staging(table.folder)
     return compact_backend(
         backend, staging, target_bytes=target_bytes, min_files=min_files, retain_ms=retain_ms
@@ -174,7 +175,7 @@ def compact(
 
 
 def open_backend(table: LakeTable) -> LakeBackend:
-    """The format's own part. ConfigError: what it needs is not installed."""
+    """The backend of a format. ConfigError if its packages are not installed."""
     try:
         if table.format == "parquet":
             from kourou.spark.pipelines.lake.lake_parquet import ParquetLake
@@ -189,11 +190,11 @@ def open_backend(table: LakeTable) -> LakeBackend:
         return IcebergLake(table)
     except ImportError as error:
         raise ConfigError(
-            f"the format {table.format} needs the Python package {error.name}: pip install 'kourou[lake]'"
+            f"the format {table.format} requires the Python package {error.name}: pip install 'kourou[lake]'"
         ) from error
 
 
 def table_rows(table: LakeTable) -> int:
-    """How many rows a table has, by what its log says; 0 if it is not there."""
+    """The number of rows of a table according to its log; 0 if it does not exist."""
     snapshot: Any = open_backend(table).snapshot()
     return 0 if snapshot is None else sum(file.rows for file in snapshot.files)

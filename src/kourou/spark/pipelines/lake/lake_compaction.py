@@ -1,7 +1,7 @@
-"""Compaction: few large files of many small ones, partition by partition, without Spark.
+"""Compaction: combines small files into large ones, partition by partition, without Spark.
 
-New files are written aside, and one commit puts them in the place of the old ones: whoever reads has the one
-or the other. Memory holds a piece of a file at a time.
+New files are staged, and one commit replaces the old ones: a reader sees either. Memory holds one chunk of a
+file at a time.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ _log = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 16 * 1024 * 1024
-"""What is read at a time: fewer rows where they are large."""
+"""The size of a chunk: fewer rows if they are large."""
 _GROUP_BYTES: Final = 128 * 1024 * 1024
 _GROUP_ROWS: Final = 131_072
-"""In one row group: readers that look for a time skip those that do not have it."""
+"""The size of a row group: readers skip groups outside of their time range."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     files_before: int = 0
-    """Small files that it replaced."""
+    """Small files that were replaced."""
     files_after: int = 0
     rows: int = 0
     removed_files: int = 0
-    """Files that were nobody's any more."""
+    """Unreferenced files that were removed."""
 
 
 def plan_compaction(
     files: Sequence[DataFile], *, target_bytes: int, min_files: int
 ) -> list[tuple[DataFile, ...]]:
-    """Which files become one: neighbours of one partition, up to the target's size."""
+    """Which files are combined: neighbours in a partition, up to the target size."""
     partitions: dict[object, list[DataFile]] = {}
     for file in files:
-        # Two of more than half would not fit into one.
+        # Two files above half the size would not fit into one.
         if file.size_bytes <= target_bytes // 2:
             partitions.setdefault((file.folder, file.partition), []).append(file)
     groups: list[tuple[DataFile, ...]] = []
@@ -78,7 +78,7 @@ def _packed(files: Sequence[DataFile], target_bytes: int) -> Iterator[tuple[Data
 def compact_backend(
     backend: LakeBackend, staging: Path, *, target_bytes: int, min_files: int, retain_ms: int
 ) -> CompactionResult:
-    """Compact a table, a commit for each new file, and remove what is nobody's."""
+    """Compact a table, with a commit for each new file, and remove unreferenced files."""
     snapshot = backend.snapshot()
     before = after = rows = 0
     if snapshot is not None:
@@ -122,12 +122,12 @@ def _merged(folder: Path, group: Sequence[DataFile], schema: Any, staging: Path)
                 pending, count = [], 0
         if pending:
             writer.write_table(pa.Table.from_batches(pending, schema))
-    # The folders of a table of others need not say what its partitions are.
+    # Folder names of foreign tables need not reflect the partitions.
     return [replace(file, partition=group[0].partition) for file in take_staged(staging, folder)]
 
 
 def _batches(folder: Path, group: Sequence[DataFile], schema: Any) -> Iterator[Any]:
-    """Pieces of the files, with the columns that the table has now."""
+    """Chunks of the files, with the table's current columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,7 +1,7 @@
-"""DeltaLake: a Delta table, whose files Spark writes and whose log delta-rs does.
+"""DeltaLake: a Delta table, with files written by Spark and a log written by delta-rs.
 
-The batch's number is in the same commit as its files, as the protocol's own `txn` action. So any reader of
-Delta may read the table, and any writer may write to it.
+The batch's number is in the same commit as its files, as the protocol's own `txn` action. So any Delta reader
+can read the table, and any Delta writer can write to it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DeltaLake:
     """One Delta table."""
 
     keeps_partition_columns = False
-    # The log has paths as addresses, and its readers differ in how often they decode them.
+    # Paths in the log are URL-encoded, and readers differ in how often they decode them.
     sanitizes_folders = True
 
     def __init__(self, table: LakeTable) -> None:
@@ -51,12 +51,12 @@ class DeltaLake:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """Columns that rows are apart by."""
+        """The partition columns."""
         found = self._open()
         return self._table.partition_by if found is None else tuple(found.metadata().partition_columns)
 
     def prepare(self, schema: StructType) -> None:
-        """Make the table if it is not there; add the columns that are new, if they may be."""
+        """Create the table if it does not exist; add new columns, if allowed."""
         found = self._open()
         if found is None:
             self._create(merged_schema(None, schema, self._table))
@@ -81,7 +81,7 @@ class DeltaLake:
         )
 
     def last_batch_id(self, app_id: str) -> int | None:
-        """The last batch of a writer that is in the table."""
+        """The last committed batch of a writer."""
         found = self._open()
         return None if found is None else found.transaction_version(app_id)
 
@@ -91,15 +91,15 @@ class DeltaLake:
         self._write([_add(file, data_change=True) for file in files], properties)
 
     def snapshot(self) -> LakeSnapshot | None:
-        """The table as it is now. ConfigError: it is of a kind whose files alone do not tell its rows."""
+        """The current table. ConfigError if its rows cannot be read from its files alone."""
         found = self._open()
         if found is None:
             return None
         features = _UNREADABLE.intersection(found.protocol().reader_features or ())
         if features:
             raise ConfigError(
-                f"{self._table.path}: the table uses {' and '.join(sorted(features))}, which Kourou does not "
-                "read; rewrite it without"
+                f"{self._table.path}: the table uses {' and '.join(sorted(features))}, which Kourou "
+                "does not read; rewrite it without"
             )
         columns = found.metadata().partition_columns
         names = ["path", "size_bytes", "num_records", *[f"partition.{column}" for column in columns]]
@@ -116,7 +116,7 @@ class DeltaLake:
         return LakeSnapshot(_struct(found), tuple(files))
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Put files with the same rows in the place of others, in one commit."""
+        """Replace files by others with the same rows, in one commit."""
         snapshot = self.snapshot()
         known = {file.path for file in snapshot.files} if snapshot is not None else set()
         gone = {file.path for file in old} - known
@@ -133,7 +133,8 @@ class DeltaLake:
             raise LakeConflictError(str(error)) from error
 
     def clean(self, retain_ms: int) -> int:
-        """Remove our files that are nobody's for longer than this. Older versions are then not readable."""
+        """Remove our files that have been unreferenced for longer than this. Older versions become
+        unreadable."""
         clean_staging(self._table.folder, retain_ms)
         snapshot = self.snapshot()
         used = {file.path for file in snapshot.files} if snapshot is not None else set()
@@ -148,7 +149,7 @@ class DeltaLake:
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise ConfigError(f"{self._table.path}: is no Delta table that can be read: {error}") from error
+            raise ConfigError(f"{self._table.path}: is not a readable Delta table: {error}") from error
 
     def _write(self, actions: list[Any], properties: CommitProperties | None) -> None:
         table = self._open()

@@ -1,7 +1,7 @@
-"""Files of a lake table: written aside by Spark, taken over by a commit, read back; the same in all formats.
+"""Files of a lake table: staged by Spark, added by a commit, read back; shared by all formats.
 
-Hidden things of a table are in its folder `_kourou`: readers of Parquet leave names with an underscore out.
-Not here: which files are a table's (the formats' own logs).
+Internal files of a table are in its folder `_kourou`: Parquet readers ignore names with an underscore. Not
+here: which files belong to a table (the formats' own logs).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HIDDEN: Final = "_kourou"
 FILE_PREFIX: Final = "kourou-"
 COMPRESSION: Final = "zstd"
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-# Partition columns under names of their own while files are written, so that the files may have them too.
+# Partition columns have other names while files are written, so that the files may contain them too.
 _BY: Final = "__by_"
 _UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9=/._-]")
 _GLOB_CHARS: Final = frozenset("*?[]{}\\")
@@ -35,7 +35,7 @@ _GLOB_CHARS: Final = frozenset("*?[]{}\\")
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of Parquet; `path` is below the folder of data, with `/`, partition folders included."""
+    """One Parquet file; `path` is relative to the data folder, with `/`, including partition folders."""
 
     path: str
     rows: int
@@ -50,23 +50,23 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class LakeSnapshot:
-    """A table at one moment."""
+    """The state of a table at one time."""
 
     schema: StructType
     files: tuple[DataFile, ...]
 
 
 class LakeConflictError(Exception):
-    """Files that were to be replaced are not the table's any more: another process was faster."""
+    """Files to be replaced are no longer part of the table: another process was faster."""
 
 
 class LakeBackend(Protocol):
-    """What a format does. Every change is one atomic commit."""
+    """The operations of a format. Every change is one atomic commit."""
 
     keeps_partition_columns: bool
-    """Whether files hold the columns that their folders are named by."""
+    """Whether files contain their partition columns."""
     sanitizes_folders: bool
-    """Whether folders have names of letters and digits only, whatever the values are."""
+    """Whether folder names are reduced to letters and digits."""
 
     @property
     def data_folder(self) -> Path:
@@ -74,40 +74,40 @@ class LakeBackend(Protocol):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """Columns that rows are apart by."""
+        """The partition columns."""
 
     def prepare(self, schema: StructType) -> None:
-        """Make the table if it is not there. ConfigError: it is another one, or rows do not fit."""
+        """Create the table if it does not exist. ConfigError if it differs, or rows do not fit."""
 
     def last_batch_id(self, app_id: str) -> int | None:
-        """The last batch of a writer that is in the table."""
+        """The last committed batch of a writer."""
 
     def append(self, files: Sequence[DataFile], schema: StructType, *, app_id: str, batch_id: int) -> None:
-        """Add files, as this batch of this writer."""
+        """Add files as a batch of a writer."""
 
     def snapshot(self) -> LakeSnapshot | None:
-        """The table as it is now; None if there is none."""
+        """The current table; None if there is none."""
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Put files with the same rows in the place of others. LakeConflictError: some are gone."""
+        """Replace files by others with the same rows. LakeConflictError if some are gone."""
 
     def clean(self, retain_ms: int) -> int:
-        """Remove files that are nobody's for longer than this; gives how many."""
+        """Remove files that have been unreferenced for longer than this; returns their number."""
 
 
 # -- writing -------------------------------------------------------------------------------------
 
 
 def new_staging(folder: Path) -> Path:
-    """A folder for one batch's files, of which only the parent is there yet."""
+    """A folder for one batch's files; only its parent exists yet."""
     parent = folder / HIDDEN / "staging"
     parent.mkdir(parents=True, exist_ok=True)
     return parent / uuid.uuid4().hex
 
 
 def stage(frame: DataFrame, partition_by: Sequence[str], staging: Path, *, keeps_columns: bool) -> None:
-    """Have Spark write rows to a folder that is nobody's yet."""
-    # Other readers, delta-rs and pyiceberg among them, do not take Spark's older times.
+    """Let Spark write rows to a staging folder."""
+    # Other readers, such as delta-rs and pyiceberg, do not support Spark's legacy timestamps.
     frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     for name in partition_by:
         frame = frame.withColumn(_BY + name, frame[name])
@@ -120,7 +120,8 @@ def stage(frame: DataFrame, partition_by: Sequence[str], staging: Path, *, keeps
 
 
 def take_staged(staging: Path, data_folder: Path, *, sanitizes_folders: bool = False) -> list[DataFile]:
-    """Move the files of a staging folder to where data lies; on return they are on disk, and in no table."""
+    """Move the files of a staging folder to the data folder; on return they are on disk, but not
+    committed."""
     import pyarrow.parquet as pq
 
     name = f"{FILE_PREFIX}{uuid.uuid4().hex}"
@@ -151,7 +152,7 @@ def _moved(source: Path, target: Path) -> int:
 
 
 def partition_of(path: str) -> tuple[tuple[str, str | None], ...]:
-    """The columns and values that folders are named by."""
+    """The partition columns and values of a folder path."""
     pairs = (part.partition("=") for part in path.split("/")[:-1] if "=" in part)
     return tuple(
         (unquote(name), None if value == NULL_PARTITION else unquote(value)) for name, _, value in pairs
@@ -159,7 +160,7 @@ def partition_of(path: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def fsync(path: Path) -> None:
-    """What a file or folder holds is on disk."""
+    """Flush a file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -168,24 +169,24 @@ def fsync(path: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder. A process that was killed may leave one whose Spark still writes for a moment."""
+    """Remove a folder. Spark may keep writing for a moment to the folder of a killed process."""
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
 
 
-# -- what is nobody's ----------------------------------------------------------------------------
+# -- unreferenced files --------------------------------------------------------------------------
 
 
 def clean_staging(folder: Path, retain_ms: int) -> None:
-    """Remove what processes left that were killed while they wrote."""
+    """Remove the leftovers of processes that were killed while writing."""
     for each in (folder / HIDDEN / "staging").glob("*"):
         if is_older(each, retain_ms):
             remove_tree(each)
 
 
 def is_older(path: Path, age_ms: int) -> bool:
-    """Whether a file was touched last before so long."""
+    """Whether a file was last modified longer ago than this."""
     try:
         return path.stat().st_mtime * 1000 <= time.time() * 1000 - age_ms
     except FileNotFoundError:
@@ -193,7 +194,7 @@ def is_older(path: Path, age_ms: int) -> bool:
 
 
 def our_files(folder: Path) -> Iterator[Path]:
-    """Files that a writer or a compaction has put below a folder; hidden folders are left out."""
+    """Files that a writer or a compaction has created below a folder, except for hidden folders."""
     if not folder.is_dir():
         return
     for where, names, files in os.walk(folder):
@@ -204,7 +205,7 @@ def our_files(folder: Path) -> Iterator[Path]:
 
 
 def clean_orphans(folder: Path, is_used: Callable[[str], bool], retain_ms: int) -> int:
-    """Remove our files that are no table's for longer than this; gives how many."""
+    """Remove our files that have been unreferenced for longer than this; returns their number."""
     count = 0
     for path in list(our_files(folder)):
         if not is_used(path.relative_to(folder).as_posix()) and is_older(path, retain_ms):
@@ -214,7 +215,7 @@ def clean_orphans(folder: Path, is_used: Callable[[str], bool], retain_ms: int) 
 
 
 def touch_all(folder: Path, files: Sequence[DataFile]) -> None:
-    """From now on counts how long they are kept."""
+    """Restart the retention time of files."""
     for file in files:
         try:
             os.utime(folder / file.path)
@@ -232,12 +233,12 @@ def read_files(
     schema: StructType,
     partition_by: Sequence[str],
 ) -> DataFrame:
-    """The rows of these files. `partition_by` are columns that the files do not hold."""
+    """The rows of these files. `partition_by` are columns that the files do not contain."""
     if not files:
         return spark.createDataFrame([], schema)
     if not partition_by:
         return _read(spark, folder, files, schema, has_folders=False)
-    # Folders say what their files are; but not those of others' tables, or of values with odd signs.
+    # Folder names give partition values, except in foreign tables and for values with special characters.
     named = [file for file in files if file.partition == partition_of(file.path)]
     groups: dict[Any, list[DataFile]] = {}
     for file in files:
@@ -274,5 +275,5 @@ def _read_partition(
 
 
 def _glob_escaped(path: Path) -> str:
-    """A path in which nothing stands for something else."""
+    """A path with glob characters escaped."""
     return "".join(f"\\{sign}" if sign in _GLOB_CHARS else sign for sign in str(path))

@@ -1,7 +1,7 @@
-"""IcebergLake: an Iceberg table, whose files Spark writes and whose metadata pyiceberg does.
+"""IcebergLake: an Iceberg table, with files written by Spark and metadata written by pyiceberg.
 
 The batch's number is a property of the table, set in the same commit that adds its files. Without a catalog
-of pyiceberg's own configuration the table's folder has one: `catalog.db`, of SQLite.
+in pyiceberg's configuration the table's folder has one: `catalog.db`, in SQLite.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kourou.spark.pipelines.lake.lake import LakeTable
 
 _BATCH: Final = "kourou.batch."
-# Else each commit would leave a description of the whole table behind.
+# Otherwise each commit would leave a description of the whole table behind.
 _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -52,7 +52,7 @@ CATALOG_FILE: Final = "catalog.db"
 class IcebergLake:
     """One Iceberg table."""
 
-    # pyiceberg finds the partition of a file in its columns.
+    # pyiceberg reads the partition of a file from its columns.
     keeps_partition_columns = True
     sanitizes_folders = False
 
@@ -67,7 +67,7 @@ class IcebergLake:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """Columns that rows are apart by."""
+        """The partition columns."""
         found = self._open()
         if found is None:
             return self._table.partition_by
@@ -75,7 +75,7 @@ class IcebergLake:
         return tuple(names[each.source_id] for each in found.spec().fields)
 
     def prepare(self, schema: StructType) -> None:
-        """Make the table if it is not there; add the columns that are new, if they may be."""
+        """Create the table if it does not exist; add new columns, if allowed."""
         found = self._open()
         if found is None:
             self._create(merged_schema(None, schema, self._table))
@@ -98,7 +98,7 @@ class IcebergLake:
                 spec.add_field(name, IdentityTransform(), name)
 
     def last_batch_id(self, app_id: str) -> int | None:
-        """The last batch of a writer that is in the table."""
+        """The last committed batch of a writer."""
         found = self._open()
         text = None if found is None else found.properties.get(_BATCH + app_id)
         return None if text is None else int(text)
@@ -113,12 +113,12 @@ class IcebergLake:
             transaction.add_files(
                 [str(self.data_folder / file.path) for file in files],
                 snapshot_properties={"kourou.app-id": app_id, "kourou.batch-id": number},
-                # Their names are new each time.
+                # File names are unique.
                 check_duplicate_files=False,
             )
 
     def snapshot(self) -> LakeSnapshot | None:
-        """The table as it is now. ConfigError: rows of it were deleted in a way that files do not show."""
+        """The current table. ConfigError if rows were deleted by delete files."""
         found = self._open()
         if found is None:
             return None
@@ -131,13 +131,13 @@ class IcebergLake:
         if task.delete_files:
             raise ConfigError(
                 f"{self._table.path}: the Iceberg table has delete files, which Kourou does not read; "
-                "compact it with the program that made them"
+                "compact it with the program that wrote them"
             )
         path = _relative(_local(task.file.file_path), folder)
         return DataFile(path, task.file.record_count, task.file.file_size_in_bytes, partition_of(path))
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Put files with the same rows in the place of others, in one commit."""
+        """Replace files by others with the same rows, in one commit."""
         found = self._open()
         assert found is not None
         folder = self.data_folder
@@ -162,7 +162,7 @@ class IcebergLake:
             raise LakeConflictError(str(error)) from error
 
     def clean(self, retain_ms: int) -> int:
-        """Forget snapshots that are older than this, and remove our files that are in no other."""
+        """Expire snapshots that are older than this, and remove our files that are in no other."""
         clean_staging(self._table.folder, retain_ms)
         found = self._open()
         if found is None:
@@ -175,7 +175,7 @@ class IcebergLake:
         return clean_orphans(self.data_folder, used.__contains__, retain_ms)
 
     def _used(self, table: Table) -> set[str]:
-        """The files of every snapshot that is left."""
+        """The files of all remaining snapshots."""
         folder = self.data_folder
         manifests = {
             manifest.manifest_path: manifest
@@ -209,7 +209,7 @@ class IcebergLake:
 
 
 def _sqlite_address(path: Path) -> str:
-    """Of a database in a file. Which signs are quoted differs between versions of SQLAlchemy."""
+    """The URL of a database file. Versions of SQLAlchemy differ in which characters they quote."""
     address: str = URL.create("sqlite", database=str(path)).render_as_string()
     return address
 
@@ -217,14 +217,14 @@ def _sqlite_address(path: Path) -> str:
 def _local(location: str) -> Path:
     address = urlparse(location)
     if address.scheme not in ("", "file"):
-        raise ConfigError(f"{location}: has to be a folder that this machine sees")
+        raise ConfigError(f"{location}: must be a folder that this machine can access")
     return Path(unquote(address.path) if address.scheme else location)
 
 
 def _relative(path: Path, folder: Path) -> str:
     try:
         return path.relative_to(folder).as_posix()
-    except ValueError:  # of another writer, elsewhere
+    except ValueError:  # of another writer
         return str(path)
 
 

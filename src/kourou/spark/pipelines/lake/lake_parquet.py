@@ -1,4 +1,4 @@
-"""ParquetLake: plain Parquet with a log of its own, so that a batch is there wholly or not at all, and once.
+"""ParquetLake: Parquet files with a log, so that a batch is present completely or not at all, and once.
 
     FOLDER/topic=orders/date=2026-01-31/kourou-….parquet   for any reader of Parquet
     FOLDER/_kourou/data/…                                   the same files: hard links, or copies
@@ -52,7 +52,7 @@ _READ_ATTEMPTS: Final = 5
 
 @dataclass(slots=True)
 class _State:
-    """The table after the commit with this number; -1 before the first."""
+    """The table after a commit; number -1 before the first."""
 
     version: int = -1
     schema: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ class _State:
 
 
 class ParquetLake:
-    """One table of plain Parquet."""
+    """One table of Parquet files."""
 
     keeps_partition_columns = False
     sanitizes_folders = False
@@ -78,17 +78,17 @@ class ParquetLake:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """Columns that rows are apart by."""
+        """The partition columns."""
         state = self._load()
         return self._table.partition_by if state.schema is None else state.partition_by
 
     def prepare(self, schema: StructType) -> None:
-        """Make the table if it is not there, and what others see of it right after a crash."""
+        """Create the table if it does not exist, and repair the visible files after a crash."""
         state = self._load()
         if state.schema is None:
             if next(iter(self._folder.rglob("*.parquet")), None) is not None and not self._log.exists():
                 raise ConfigError(
-                    f"{self._table.path}: there are files of Parquet here that Kourou did not write; "
+                    f"{self._table.path}: contains Parquet files that Kourou did not write; "
                     "choose another folder"
                 )
             self._log.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class ParquetLake:
             self._show(self._load())
 
     def last_batch_id(self, app_id: str) -> int | None:
-        """The last batch of a writer that is in the table."""
+        """The last committed batch of a writer."""
         return self._load().batches.get(app_id)
 
     def append(self, files: Sequence[DataFile], schema: StructType, *, app_id: str, batch_id: int) -> None:
@@ -107,7 +107,7 @@ class ParquetLake:
 
         def change(state: _State) -> _State:
             if state.batches.get(app_id, -1) >= batch_id:
-                return state  # another process has done it: its files count, ours are nobody's
+                return state  # another process was faster: its files count, ours are unreferenced
             old = None if state.schema is None else _struct(state.schema)
             return replace(
                 state,
@@ -120,14 +120,14 @@ class ParquetLake:
         self._commit(change)
 
     def snapshot(self) -> LakeSnapshot | None:
-        """The table as it is now."""
+        """The current table."""
         state = self._load()
         if state.schema is None:
             return None
         return LakeSnapshot(_struct(state.schema), tuple(state.files.values()))
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Put files with the same rows in the place of others."""
+        """Replace files by others with the same rows."""
         gone = {file.path for file in old}
 
         def change(state: _State) -> _State:
@@ -140,7 +140,7 @@ class ParquetLake:
         self._commit(change)
 
     def clean(self, retain_ms: int) -> int:
-        """Remove files and commits that are nobody's for longer than this."""
+        """Remove files and commits that have been unreferenced for longer than this."""
         clean_staging(self._folder, retain_ms)
         with self._locked():
             state = self._load()
@@ -149,7 +149,7 @@ class ParquetLake:
         for path in list(self._log.glob("*.json")):
             if path.stem.isdigit() and int(path.stem) < last_full and is_older(path, retain_ms):
                 path.unlink(missing_ok=True)
-        # Looked up again, so that a commit meanwhile counts; younger files are left alone anyway.
+        # Loaded again to include concurrent commits; younger files are not touched anyway.
         used = self._load().files
         return clean_orphans(self.data_folder, used.__contains__, retain_ms)
 
@@ -157,7 +157,7 @@ class ParquetLake:
 
     def _load(self) -> _State:
         for _ in range(_READ_ATTEMPTS):
-            with suppress(FileNotFoundError):  # a commit that was removed since the folder was listed
+            with suppress(FileNotFoundError):  # a commit was removed after the folder was listed
                 return self._load_once()
         raise ConfigError(f"{self._log}: commits are missing; restore the folder from a backup")
 
@@ -181,13 +181,15 @@ class ParquetLake:
             entry: dict[str, Any] = json.loads(path.read_text())
             format_version = entry["format"]
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path}: is no commit of a table: {error}") from error
+            raise ConfigError(f"{path}: is not a commit of a table: {error}") from error
         if format_version != _FORMAT:
-            raise ConfigError(f"{path}: is of a later version of Kourou ({format_version}); use that one")
+            raise ConfigError(
+                f"{path}: written by a later version of Kourou ({format_version}); use that version"
+            )
         return entry
 
     def _commit(self, change: Callable[[_State], _State]) -> None:
-        """Change the table; on return the commit is on disk, and others see it."""
+        """Change the table; on return the commit is on disk and visible."""
         with self._locked():
             before = self._load()
             after = change(before)
@@ -205,15 +207,15 @@ class ParquetLake:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One commit at a time; the end of a process ends its lock."""
+        """A lock for one commit at a time, released when the process ends."""
         with open(self._folder / HIDDEN / "lock", "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    # -- what others see -------------------------------------------------------------------------
+    # -- visible files ---------------------------------------------------------------------------
 
     def _show(self, state: _State) -> None:
-        """Make the folder agree with the log."""
+        """Make the visible files agree with the log."""
         shown = {path.relative_to(self._folder).as_posix() for path in our_files(self._folder)}
         for path in state.files.keys() - shown:
             target = self._folder / path
@@ -230,7 +232,7 @@ def _link(source: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # A file system without hard links.
+        # The file system has no hard links.
         draft = target.with_name(f".{target.name}")
         shutil.copyfile(source, draft)
         os.rename(draft, target)
@@ -247,7 +249,7 @@ def _struct(schema: dict[str, Any]) -> StructType:
 
 
 def _entry_of(before: _State, after: _State) -> dict[str, Any]:
-    """A commit: the whole table now and then, else what is different."""
+    """A commit: the whole table periodically, otherwise only the changes."""
     full = after.version % _FULL_EVERY == 0
     known = {} if full else before.files
     batches = after.batches.items()

@@ -1,4 +1,4 @@
-"""What the columns of a lake table become when a batch brings others."""
+"""Merges the columns of a lake table with those of a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def merged_schema(old: StructType | None, new: StructType, table: LakeTable) -> StructType:
-    """The table's columns, then those that are new, if they may be. ConfigError names all that do not fit."""
+    """The table's columns, followed by new ones, if allowed. ConfigError lists all mismatches."""
     from pyspark.sql.types import StructField, StructType
 
     fields = {} if old is None else {field.name: field for field in old.fields}
@@ -21,13 +21,13 @@ def merged_schema(old: StructType | None, new: StructType, table: LakeTable) -> 
     for field in new.fields:
         known = fields.get(field.name)
         if known is None and (old is None or table.merge_schema):
-            # A later batch may come without it.
+            # A later batch may lack it.
             fields[field.name] = StructField(field.name, field.dataType, True)
         elif known is None:
-            problems.append(f"column {field.name}: the table has no such column; allow it with mergeSchema")
+            problems.append(f"column {field.name}: not in the table; set mergeSchema to add it")
         elif known.dataType.simpleString() != field.dataType.simpleString():
             problems.append(
-                f"column {field.name}: it is {field.dataType.simpleString()}, and "
+                f"column {field.name}: its type is {field.dataType.simpleString()}, but "
                 f"{known.dataType.simpleString()} in the table"
             )
     if problems:
@@ -38,7 +38,7 @@ def merged_schema(old: StructType | None, new: StructType, table: LakeTable) -> 
 def _missing_partitions(schema: StructType, table: LakeTable) -> list[str]:
     names = {field.name for field in schema.fields}
     return [
-        f"column {name}: rows are to be apart by it, but do not have it"
+        f"column {name}: a partition column is missing in the rows"
         for name in table.partition_by
         if name not in names
     ]

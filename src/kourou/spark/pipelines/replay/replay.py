@@ -1,8 +1,8 @@
-"""replay: messages of an archive into a topic again, by time, in the order of their queues.
+"""replay: sends archived messages to a topic again, by time, in the order of their queues.
 
-Sent at least once. Progress is noted after each slice (replay_plan.py); a replay that was ended, by kill -9
-too, goes on behind the last one when it is run again, and sends what it had sent since once more. Keys, tags
-and the application's properties stay; ids and times are new, what RocketMQ noted in properties is left out.
+Delivery is at least once. Progress is recorded after each slice (replay_plan.py); an interrupted replay, even
+by kill -9, continues after the last recorded slice when it is run again, and repeats what it sent since.
+Keys, tags and user properties are kept; ids and times are new, and RocketMQ's own properties are dropped.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 _TITLE: Final = "replay"
 _SLICE_ROWS: Final = 200_000
-"""Without a rate: so many that a slice's beginning does not count, and soon sent again after a crash."""
+"""Without a rate: enough to amortise the start of a slice, and few enough to repeat after a crash."""
 _SLICE_S: Final = 30
-"""With a rate: so long is a slice."""
+"""With a rate: the duration of a slice."""
 _OURS: Final = {
     "topic": "--to",
     "namesrv": "-n",
-    "dropreservedproperties": "nothing: it has to be on",
+    "dropreservedproperties": "nothing: it is always on",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """What `kourou pipeline replay` was told. Times are milliseconds since 1970."""
+    """The arguments of `kourou pipeline replay`. Times are milliseconds since 1970."""
 
     archive: str
     to: str | None = None
@@ -57,7 +57,7 @@ class ReplayRequest:
     until_ms: int | None = None
     rate: float | None = None
     origin: str | None = None
-    """A property that says where a message was: to know those again that come twice."""
+    """A property with the original position of a message, to recognise duplicates."""
     dry_run: bool = False
     restart: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
@@ -66,23 +66,23 @@ class ReplayRequest:
     fast_start: bool = False
 
     def check(self) -> None:
-        """ConfigError names all that is wrong."""
+        """ConfigError lists every problem."""
         problems = [
-            f"--option {name}: is given by {_OURS[name.lower()]}"
+            f"--option {name}: use {_OURS[name.lower()]} instead"
             for name in self.options
             if name.lower() in _OURS
         ]
         if self.to is not None and self.same_topics:
-            problems.append("--to and --same-topics exclude each other: give one of them")
+            problems.append("--to and --same-topics are mutually exclusive: use one of them")
         if self.to is None and not self.same_topics:
-            problems.append("nothing says where to: give --to TOPIC, or --same-topics")
+            problems.append("no destination: give --to TOPIC, or --same-topics")
         if self.from_ms is not None and self.until_ms is not None and self.from_ms >= self.until_ms:
             problems.append(
                 f"the range is empty: --from {format_time(self.from_ms)} is not before "
                 f"--until {format_time(self.until_ms)}"
             )
         if self.rate is not None and not self.rate > 0:
-            problems.append(f"--rate {self.rate:g}: must be more than 0 messages a second")
+            problems.append(f"--rate {self.rate:g}: must be more than 0 messages per second")
         if problems:
             raise ConfigError(*problems)
 
@@ -98,7 +98,7 @@ class ReplayRequest:
         return SinkOptions.parse(given)
 
     def what(self, options: SinkOptions) -> dict[str, Any]:
-        """What tells this replay from others."""
+        """The identity of this replay."""
         return {
             "to": self.to,
             "namesrv": options.namesrv,
@@ -110,14 +110,14 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What there is to send, queue by queue."""
+    """The messages to send, by queue."""
 
     rows: int
     first_ms: int
     last_ms: int
     queues: tuple[QueueCount, ...]
     seconds: float | None
-    """How long it takes at the rate asked for."""
+    """The duration at the requested rate."""
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -125,7 +125,7 @@ class ReplayReport:
 
 
 def run_replay(request: ReplayRequest, output: ProgressOutput | None = None) -> Summary:
-    """Send, or with `dry_run` say what would be sent. Errors say what a user can do, without stacks."""
+    """Send, or with `dry_run` print what would be sent. Errors are actionable and without stack traces."""
     from kourou.spark.pipelines.pipeline_errors import pipeline_errors
     from kourou.spark.pipelines.pipeline_session import pipeline_session
 
@@ -137,7 +137,7 @@ def run_replay(request: ReplayRequest, output: ProgressOutput | None = None) -> 
     output = output or ProgressOutput.standard(as_json=request.as_json)
     what = request.what(options)
     with nullcontext() if request.dry_run else ReplayState.locked(archive, what):
-        # What is left of one that was ended may be nothing, and then it is done.
+        # An interrupted replay may have nothing left to send.
         if request.restart or not ReplayState.of(archive, what).is_resumed:
             check_range(archive, topics, request.from_ms, request.until_ms)
         with (
@@ -148,7 +148,7 @@ def run_replay(request: ReplayRequest, output: ProgressOutput | None = None) -> 
 
 
 def wanted_topics(archive: ArchiveFolder, asked: Sequence[str]) -> tuple[str, ...]:
-    """The topics to send. ConfigError names the nearest for those that the archive does not have."""
+    """The topics to send. ConfigError for topics that are not in the archive, with the nearest name."""
     from kourou.spark.pipelines.lake.lake import open_backend
 
     snapshot = open_backend(archive.table).snapshot()
@@ -167,7 +167,7 @@ def wanted_topics(archive: ArchiveFolder, asked: Sequence[str]) -> tuple[str, ..
 
 
 def find_targets(options: SinkOptions, topics: Sequence[str]) -> dict[str, list[MessageQueue]]:
-    """The queues of the topics to send to. Errors say that there is no name server, or no such topic."""
+    """The queues of the target topics. Raises if there is no name server or no such topic."""
     from kourou.spark.sink.sink_producer import WorkerProducer
 
     _check_topics(options, topics)
@@ -179,8 +179,8 @@ def find_targets(options: SinkOptions, topics: Sequence[str]) -> dict[str, list[
 
 
 def _check_topics(options: SinkOptions, topics: Sequence[str]) -> None:
-    """ConfigError for topics that there are not: brokers would make them at the first message, and a name
-    that was mistyped would pass for one that was meant."""
+    """ConfigError for missing topics: brokers would create them at the first message, and a mistyped name
+    would go unnoticed."""
     from kourou.spark.source.options import Connection
     from kourou.spark.source.source_client import SourceClient
 
@@ -193,8 +193,8 @@ def _check_topics(options: SinkOptions, topics: Sequence[str]) -> None:
     if missing:
         raise ConfigError(
             *(
-                f"there is no topic {topic!r} to send to; {nearest(topic, known)} "
-                "(mqadmin updateTopic makes one)"
+                f"the topic {topic!r} to send to does not exist; {nearest(topic, known)} "
+                "(create it with mqadmin updateTopic)"
                 for topic in missing
             )
         )
@@ -221,7 +221,7 @@ class Replay:
         self._state = ReplayState.of(archive, request.what(options), anew=request.restart)
 
     def run(self, output: ProgressOutput) -> Summary:
-        """Send what there is."""
+        """Send the messages."""
         from kourou.spark.pipelines.replay.replay_rows import ArchivedRows
 
         request, state = self._request, self._state
@@ -242,7 +242,7 @@ class Replay:
             if request.dry_run:
                 return progress.finish()
             if not state.is_resumed:
-                # Messages that are archived meanwhile do not belong to it.
+                # Messages archived in the meantime are not included.
                 state.until_ms = request.until_ms if request.until_ms is not None else report.last_ms + 1
             return progress.finish("finished" if self._send(rows, report, progress) else "stopped")
 
@@ -270,7 +270,7 @@ class Replay:
             return
         if state.is_resumed:
             progress.say(
-                f"goes on behind {state.rows:,} messages that an earlier run has sent (--restart: anew)"
+                f"continuing after {state.rows:,} messages sent by an earlier run (--restart to start over)"
             )
         if self._request.dry_run:
             for each in report.queues:
@@ -287,9 +287,9 @@ class Replay:
         )
 
     def _send(self, rows: ArchivedRows, report: ReplayReport, progress: PipelineProgress) -> bool:
-        """Send slice after slice; False: somebody wanted it to end."""
+        """Send slice after slice; False if a stop was requested."""
         state, stop_request = self._state, _StopRequest()
-        # Also those that are done, so that the others go where they went before.
+        # Including finished ones, so that the others keep their targets.
         queues = {*(each.queue for each in report.queues), *state.next_offsets}
         to = target_queues(sorted(queues), self._targets, self._request.to)
         slices = rows.slices(report.queues, self._slice_rows())
@@ -313,7 +313,7 @@ class Replay:
 
 
 class _StopRequest(StopRequest):
-    """The first is heard behind the slice that is under way, the second at once."""
+    """The first request takes effect after the current slice, the second at once."""
 
     def note(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         self.times += 1
@@ -322,5 +322,5 @@ class _StopRequest(StopRequest):
 
 
 def format_time(timestamp_ms: int) -> str:
-    """As people read it, in UTC."""
+    """A time as text, in UTC."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,8 @@
-"""In which slices an archive is sent again: pure, from how many messages each queue has at which time.
+"""The slices of a replay: a pure function of how many messages each queue has at which time.
 
-A slice is a range of times, so that queues advance side by side as they once did, and within it a range of
-offsets of each queue. Slices end only where no queue goes back behind them: a clock that was set back never
-changes the order of a queue. What is long is cut further by offsets.
+A slice is a range of times, so that queues advance side by side as they originally did, and within it a range
+of offsets of each queue. Slices end only where no queue has earlier messages after them: a clock that was set
+back never changes the order of a queue. Long slices are split further by offsets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kourou.protocol.bodies import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What a queue of the archive has in a short time that begins at `begin_ms`."""
+    """The messages of an archived queue in a short time span that begins at `begin_ms`."""
 
     queue: MessageQueue
     begin_ms: int
@@ -27,7 +27,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of one queue, both ends included."""
+    """Offsets of one queue, both ends inclusive."""
 
     first: int
     last: int
@@ -35,18 +35,18 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What is sent before progress is noted the next time."""
+    """The messages sent between two records of progress."""
 
     begin_ms: int
     end_ms: int
-    """Messages stored before this."""
+    """The end of the slice's time range."""
     rows: int
-    """How many there are; of a piece of a longer slice, about."""
+    """The number of messages; approximate for a part of a longer slice."""
     ranges: dict[MessageQueue, OffsetRange]
 
 
 def plan_slices(buckets: Sequence[Bucket], *, bucket_ms: int, slice_rows: int) -> Iterator[Slice]:
-    """Slices of about so many rows, in the order in which they are sent."""
+    """Slices of about this many rows, in sending order."""
     ordered = sorted(buckets, key=lambda bucket: bucket.begin_ms)
     forbidden = _crossed_cuts(ordered)
     taken: list[Bucket] = []
@@ -61,7 +61,7 @@ def plan_slices(buckets: Sequence[Bucket], *, bucket_ms: int, slice_rows: int) -
 
 
 def _crossed_cuts(ordered: Sequence[Bucket]) -> list[tuple[int, int]]:
-    """Times (from, to] at which no slice may end: a queue has lower offsets behind than before them."""
+    """Times (from, to] at which no slice may end, as a queue has lower offsets after them than before."""
     by_queue: dict[MessageQueue, list[Bucket]] = {}
     for bucket in ordered:
         by_queue.setdefault(bucket.queue, []).append(bucket)
@@ -91,7 +91,7 @@ def _slice(buckets: Sequence[Bucket], bucket_ms: int) -> Slice:
 
 
 def _pieces(whole: Slice, slice_rows: int) -> Iterator[Slice]:
-    """Every queue advances by the same share of its offsets."""
+    """Split so that every queue advances by the same share of its offsets."""
     count = -(-whole.rows // slice_rows)
     for number in range(count):
         ranges = {}
@@ -108,10 +108,10 @@ def _pieces(whole: Slice, slice_rows: int) -> Iterator[Slice]:
 def target_queues(
     sources: Sequence[MessageQueue], targets: Mapping[str, Sequence[MessageQueue]], topic: str | None
 ) -> dict[MessageQueue, MessageQueue]:
-    """Where each queue of the archive goes: all of it to one queue, so that its order holds.
+    """The target of each archived queue: one queue, to keep its order.
 
-    The one with the same broker and number if there is one, else they are dealt out. `topic` is where all go;
-    None: each to the topic of its own name.
+    The one with the same broker and number if it exists, otherwise round-robin. `topic` is the target of all;
+    None: each topic's own name.
     """
     found = {}
     for number, source in enumerate(sorted(sources)):

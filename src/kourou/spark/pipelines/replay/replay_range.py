@@ -1,6 +1,6 @@
-"""Whether an archive has anything of the times that a replay asks for: by its days, without Spark.
+"""Whether an archive has messages in the range of a replay: by its days, without Spark.
 
-A day that is within the range may have no message of it all the same: only rows tell (replay_rows.py).
+A day within the range may still have no matching message: only the rows show that (replay_rows.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _EPOCH: Final = date(1970, 1, 1)
 def check_range(
     archive: ArchiveFolder, topics: Sequence[str], from_ms: int | None, until_ms: int | None
 ) -> None:
-    """ConfigError: no day on which messages of these topics were stored is in the range."""
+    """ConfigError if none of the days on which messages of these topics were stored is in the range."""
     days = archived_days(archive, topics)
     if not days:
         return
-    # Milliseconds may be of any year, and Python's days are not.
+    # Milliseconds may exceed the years of Python's dates.
     numbers = [(day - _EPOCH).days for day in days]
     if from_ms is not None:
         numbers = [number for number in numbers if number >= from_ms // DAY_MS]
@@ -35,7 +35,7 @@ def check_range(
 
 
 def archived_days(archive: ArchiveFolder, topics: Sequence[str]) -> set[date]:
-    """The days, in UTC, on which messages of these topics were stored; none if files do not tell."""
+    """The UTC days on which messages of these topics were stored; empty if the files do not show it."""
     snapshot = open_backend(archive.table).snapshot()
     partitions = [dict(file.partition) for file in snapshot.files] if snapshot is not None else []
     days = {partition.get(DATE) for partition in partitions if partition.get("topic") in topics}
@@ -46,8 +46,8 @@ def archived_days(archive: ArchiveFolder, topics: Sequence[str]) -> set[date]:
 
 
 def no_messages(archive: ArchiveFolder, topics: Sequence[str], first: str, last: str) -> str:
-    """Words about a range that has nothing, with the times of what there is."""
+    """The error for an empty range, with the times of the archived messages."""
     return (
-        f"{archive.path}: there are no messages of {', '.join(topics)} in the range "
-        f"asked for; the archive's were stored from {first} to {last}"
+        f"{archive.path}: no messages of {', '.join(topics)} in the requested "
+        f"range; the archive's were stored from {first} to {last}"
     )

@@ -26,14 +26,14 @@ _QUEUE: Final = ("topic", "broker", "queue_id")
 _STORED_MS: Final = "unix_millis(store_timestamp)"
 _MIN_BUCKET_MS: Final = 1_000
 _MAX_BUCKETS: Final = 5_000
-"""A queue; so much the driver can hold."""
+"""Per queue; limited by the driver's memory."""
 SENT_SCHEMA: Final = "rows bigint, refused bigint"
 _PIECES_A_SECOND: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """What a replay has to send of one queue."""
+    """The messages of one queue to replay."""
 
     topic: str
     broker: str
@@ -50,7 +50,7 @@ class QueueCount:
 
 
 class ArchivedRows:
-    """Messages of some topics that were stored in a range of times, without those that were sent."""
+    """Messages of some topics stored in a time range, except for those already sent."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ArchivedRows:
         return joined.where("queue_offset >= coalesce(next_offset, 0)").drop("next_offset")
 
     def counts(self) -> list[QueueCount]:
-        """How much there is, queue by queue."""
+        """The number of messages, by queue."""
         from pyspark.sql.functions import expr
 
         found = self._rows.groupBy(*_QUEUE).agg(
@@ -96,13 +96,13 @@ class ArchivedRows:
         return sorted((QueueCount(**row.asDict()) for row in found.collect()), key=lambda count: count.queue)
 
     def whole_range_ms(self) -> tuple[int, int]:
-        """When the first and the last message of these topics were stored, whatever range was asked for."""
+        """When the first and the last message of these topics were stored, regardless of the range."""
         row = self._all.selectExpr(f"min({_STORED_MS})", f"max({_STORED_MS})").first()
         assert row is not None, "an aggregate has a row"
         return row[0] or 0, row[1] or 0
 
     def slices(self, counts: Sequence[QueueCount], slice_rows: int) -> Iterator[Slice]:
-        """In what order they are sent."""
+        """The slices, in sending order."""
         from pyspark.sql.functions import expr
 
         if not counts:
@@ -134,12 +134,12 @@ class ArchivedRows:
         rate: float | None,
         origin: str | None,
     ) -> tuple[int, int]:
-        """Send a slice; on return brokers have it. Gives how many messages were sent, and how many were
-        refused, which the error topic has."""
+        """Send a slice; on return brokers have stored it. Returns the number of messages sent, and of those
+        rejected, which are in the error topic."""
         from kourou.spark.sink.sink_columns import SinkColumns
 
         messages = self._messages(part, to, options, origin)
-        # Within a rate all go one after the other, so that the rate is that of all of them.
+        # With a rate, tasks run one after the other, so that the rate applies to all of them.
         by = list(_QUEUE)
         tasks = messages.repartition(1) if rate is not None else messages.repartition(*by)
         ordered = tasks.sortWithinPartitions(*by, "queue_offset").selectExpr(*_sent_columns(options))
@@ -150,7 +150,7 @@ class ArchivedRows:
     def _messages(
         self, part: Slice, to: Mapping[MessageQueue, MessageQueue], options: SinkOptions, origin: str | None
     ) -> DataFrame:
-        """The rows of a slice, with where they go."""
+        """The rows of a slice, with their targets."""
         from pyspark.sql.functions import broadcast
 
         bounds: list[tuple[Any, ...]] = [
@@ -175,7 +175,7 @@ class ArchivedRows:
 
 
 def _within(rows: DataFrame, from_ms: int | None, until_ms: int | None) -> DataFrame:
-    """Rows stored in a range; by the day first, so that the files of other days are not opened."""
+    """Rows stored in a range; filtered by day first, so that files of other days are not opened."""
     if from_ms is not None:
         rows = rows.where(f"{DATE} >= date_from_unix_date({from_ms // DAY_MS})")
         rows = rows.where(f"store_timestamp >= timestamp_millis({from_ms})")
@@ -191,7 +191,7 @@ def _sent_columns(options: SinkOptions) -> list[str]:
 
 
 def _properties(origin: str | None) -> Any:
-    """The properties, without blank ones, which cannot be sent, and with where the message was."""
+    """The properties, without blank ones, which cannot be sent, and with the message's original position."""
     from pyspark.sql.functions import expr, lit, map_concat
 
     kept = expr("map_filter(properties, (name, text) -> trim(name) != '' AND trim(text) != '')")
@@ -210,7 +210,7 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Any]:
-    """Arrow batches in pieces of a tenth of a second, none before the rate allows it; None: as they come."""
+    """Arrow batches in chunks of a tenth of a second, none before the rate allows it; None: unlimited."""
     if rows_per_second is None:
         yield from batches
         return
@@ -224,7 +224,7 @@ def paced(
             piece = batch.slice(first, piece_rows)
             yield piece
             given += piece.num_rows
-    # What comes next begins as late as if it belonged to this.
+    # The next chunk starts as late as if it were part of this one.
     wait_s = begun + given / rows_per_second - clock()
     if wait_s > 0:
         sleep(wait_s)
@@ -233,7 +233,7 @@ def paced(
 def sending(
     options: SinkOptions, columns: SinkColumns, rows_per_second: float | None
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For `mapInArrow`: sends the rows of a task and gives their number, in one row."""
+    """For `mapInArrow`: sends the rows of a task and yields their number, in one row."""
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

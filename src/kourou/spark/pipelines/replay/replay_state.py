@@ -1,6 +1,6 @@
-"""ReplayState: how far a replay is, in a file of the archive, so that one that was ended goes on.
+"""ReplayState: the progress of a replay, in a file of the archive, to resume it.
 
-Noted after each slice, when brokers have all of it: what was sent since is sent again. The file is removed
+Recorded after each slice, when brokers have stored it: anything sent later is sent again. The file is removed
 when the replay is done.
 """
 
@@ -23,11 +23,11 @@ _VERSION: Final = 1
 
 @dataclass(slots=True)
 class ReplayState:
-    """Of one replay; `next_offsets` is where each queue of the archive goes on."""
+    """The state of one replay; `next_offsets` is where each archived queue continues."""
 
     path: Path
     what: Mapping[str, Any]
-    """What tells it from others."""
+    """Its identity."""
     until_ms: int = 0
     rows: int = 0
     """Sent so far."""
@@ -36,8 +36,8 @@ class ReplayState:
 
     @classmethod
     def of(cls, archive: ArchiveFolder, what: Mapping[str, Any], *, anew: bool = False) -> ReplayState:
-        """The state of the replay that is described so; a new one if there is none, or if it begins `anew`.
-        ConfigError: it cannot be read."""
+        """The state of a replay by its identity; a new one if there is none, or if it starts `anew`.
+        ConfigError if it cannot be read."""
         state = cls(_path(archive, what).with_suffix(".json"), what)
         if state.path.is_file() and not anew:
             state._load()
@@ -46,10 +46,10 @@ class ReplayState:
     @staticmethod
     @contextmanager
     def locked(archive: ArchiveFolder, what: Mapping[str, Any]) -> Iterator[None]:
-        """One process at a time does a replay: two would send everything twice. ConfigError: one does."""
+        """A lock, as two processes would send everything twice. ConfigError if it is taken."""
         words = (
-            f"{archive.path}: process PID does the same replay; wait for its end, or end it: "
-            "a replay that was ended goes on where it was"
+            f"{archive.path}: process PID is running the same replay; wait for it, or stop it: "
+            "an interrupted replay can be resumed"
         )
         with locked_file(_path(archive, what).with_suffix(".lock"), words):
             yield
@@ -58,16 +58,14 @@ class ReplayState:
         try:
             content = json.loads(self.path.read_text())
             if content["version"] != _VERSION:
-                raise ValueError("a later version of Kourou made it")
+                raise ValueError("written by a later version of Kourou")
             self.until_ms, self.rows = int(content["until_ms"]), int(content["rows"])
             self.next_offsets = {
                 MessageQueue(topic, broker, queue_id): offset
                 for topic, broker, queue_id, offset in content["next"]
             }
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{self.path}: cannot be read: {error}; begin the replay anew with --restart"
-            ) from error
+            raise ConfigError(f"{self.path}: cannot read it: {error}; start over with --restart") from error
         self.is_resumed = True
 
     def save(self) -> None:
@@ -86,7 +84,7 @@ class ReplayState:
         write_atomically(self.path, json.dumps(content, indent=2))
 
     def remove(self) -> None:
-        """The replay is done, or begins anew."""
+        """Remove the state: the replay is done, or starts over."""
         self.path.unlink(missing_ok=True)
         self.rows, self.until_ms, self.next_offsets, self.is_resumed = 0, 0, {}, False
 

@@ -16,7 +16,7 @@ _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "d
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """The names of columns; those that come again get a number."""
+    """The names of columns; duplicates get a number."""
     taken: set[str] = set()
     found = []
     for name in names:
@@ -30,7 +30,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def number_columns(frame: DataFrame) -> list[bool]:
-    """Whether each column has numbers: those are written to the right."""
+    """Whether each column is numeric, and so right-aligned."""
     return [field.dataType.simpleString().partition("(")[0] in _NUMBERS for field in frame.schema]
 
 
@@ -41,7 +41,7 @@ def as_texts(frame: DataFrame) -> DataFrame:
 
 
 def as_json(frame: DataFrame) -> DataFrame:
-    """One column with a JSON object for each row; nulls are written."""
+    """One column with a JSON object for each row, including nulls."""
     from pyspark.sql.functions import struct, to_json
 
     named = frame.toDF(*unique_names(frame.columns))
@@ -53,7 +53,7 @@ def as_json(frame: DataFrame) -> DataFrame:
 
 
 def text_rows(frame: DataFrame, limit: int | None) -> Iterator[tuple[str | None, ...]]:
-    """The rows of a DataFrame of texts: collected up to a limit, else partition by partition."""
+    """The rows of a DataFrame of texts: collected up to a limit, otherwise partition by partition."""
     if limit is not None:
         yield from map(tuple, frame.limit(limit).collect())
         return
@@ -66,7 +66,7 @@ def _text(frame: DataFrame, field: Any) -> Column:
     name = quoted(field.name)
     kind = field.dataType.simpleString()
     if _is_bytes(field):
-        # Bodies are text most often.
+        # Bodies are usually text.
         return expr(
             f"if(is_valid_utf8(cast({name} as string)), cast({name} as string), concat('0x', hex({name})))"
         )

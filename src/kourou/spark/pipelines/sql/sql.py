@@ -1,6 +1,6 @@
 """`kourou pipeline sql`: a query over topics and archives, once or as a stream.
 
-Not here: how tables are made (tables.py), how rows are printed (a RowPrinter of the caller).
+Not here: tables (tables.py), printing (a RowPrinter of the caller).
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ TITLE: Final = "sql"
 _READS: Final = ("select", "with", "values", "from", "table", "describe", "desc", "explain", "show", "(")
 _FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+|\()", re.S)
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*$", re.I)
-# The first that Spark takes: rows as they come, groups as they change, or the whole result anew.
+# The first that Spark accepts: new rows, changed groups, or the complete result each time.
 _OUTPUT_MODES: Final = ("append", "update", "complete")
 _SETTINGS: Final = {
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
-    # A query is small, or Spark makes its partitions larger by itself.
+    # Queries are small; otherwise Spark adapts its partitions.
     "spark.sql.adaptive.enabled": "true",
 }
 
 
 class RowPrinter(Protocol):
-    """Writes rows for people or programs. `wants_json`: rows are one JSON object each."""
+    """Prints rows. `wants_json`: each row is one JSON object."""
 
     wants_json: bool
 
     def print_rows(
         self, names: Sequence[str], are_numbers: Sequence[bool], rows: Iterable[tuple[str | None, ...]]
     ) -> int:
-        """Write rows; gives how many."""
+        """Write rows; returns their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlRequest:
-    """What to ask, of what."""
+    """The query and its tables."""
 
     sql: str
     tables: TableOptions
@@ -74,11 +74,12 @@ class SqlRequest:
     master: str = "local[*]"
     settings: Mapping[str, str] = field(default_factory=dict)
     interval_seconds: float = 1.0
-    """Between the batches of a stream."""
+    """The interval between the batches of a stream."""
 
 
 def run_sql(request: SqlRequest, printer: RowPrinter, output: ProgressOutput) -> None:
-    """Ask once, or follow; rows go to the printer. ConfigError: the query or the options are wrong."""
+    """Run a query once, or follow it; rows go to the printer. ConfigError if the query or the options are
+    invalid."""
     check_statement(request.sql)
     with _client(request.tables) as client:
         names = TableNames(find_names(request.tables, client), archive_topics(request.tables.archives))
@@ -102,15 +103,13 @@ def run_sql(request: SqlRequest, printer: RowPrinter, output: ProgressOutput) ->
 
 
 def check_statement(sql: str) -> None:
-    """ConfigError for anything but a question."""
+    """ConfigError for anything but a query."""
     match = _FIRST_WORD.match(sql)
     word = match[1] if match else ""
     if not word:
         raise ConfigError('the query is empty: give SQL such as "SELECT count(*) FROM orders"')
     if word.lower() not in _READS:
-        raise ConfigError(
-            f"{word.upper()} is not for this command: it reads, with SELECT; it changes nothing"
-        )
+        raise ConfigError(f"{word.upper()} is not supported: this command only reads, with SELECT")
 
 
 @contextmanager
@@ -123,7 +122,7 @@ def _client(tables: TableOptions) -> Iterator[_LazyClient]:
 
 
 class _LazyClient:
-    """A client that is started when it is asked for."""
+    """A client that is started on first use."""
 
     def __init__(self, tables: TableOptions) -> None:
         self._tables = tables
@@ -137,7 +136,7 @@ class _LazyClient:
         return self._started
 
     def stop(self) -> None:
-        """Stop it, if it runs."""
+        """Stop the client, if it was started."""
         if self._started is not None:
             self._started.stop()
 
@@ -168,7 +167,7 @@ def _run_once(
     with pipeline_errors("the query failed"):
         with job_progress(spark, TITLE, output):
             found = text_rows(texts, None if limit is None else limit + 1)
-            # Before anything is printed the first rows have to be there, so that progress is out of the way.
+            # Wait for the first rows, so that the progress line is gone before anything is printed.
             first = list(islice(found, 1))
         rows = _chained(first, found)
         printed = printer.print_rows(
@@ -177,7 +176,8 @@ def _run_once(
         more = list(islice(rows, 1)) if limit is not None and printed == limit else []
     if more:
         print(
-            f"{TITLE}: there are more rows than {limit}; --limit N shows more, --limit 0 all", file=sys.stderr
+            f"{TITLE}: there are more than {limit} rows; use --limit N for more, --limit 0 for all",
+            file=sys.stderr,
         )
 
 
@@ -195,10 +195,10 @@ def _follow(frame: DataFrame, request: SqlRequest, printer: RowPrinter) -> None:
     from kourou.spark.pipelines.query_watch import QueryWatch, StopRequest
 
     if not frame.isStreaming:
-        raise ConfigError("--follow needs a topic in the query: archives and values do not go on")
+        raise ConfigError("--follow requires a topic in the query: archives and values do not change")
     stop_request, written = StopRequest(), WrittenRows()
     query = start_follow(frame, request, printer, stop_request, written)
-    # Rows are what people look at: progress would be in their way.
+    # Progress would get in the way of rows.
     with PipelineProgress(TITLE, ProgressOutput(False, io.StringIO(), False)) as progress:
         ended = QueryWatch(query, progress, written).wait(stop_request)
         summary: Summary = progress.finish(ended)
@@ -212,7 +212,7 @@ def start_follow(
     stop_request: StopRequest,
     written: WrittenRows,
 ) -> StreamingQuery:
-    """Start the stream that prints, in the first mode that Spark takes for it, and counts what it prints."""
+    """Start the printing stream, in the first output mode that Spark accepts; it counts the printed rows."""
     from pyspark.errors import AnalysisException
 
     left = [request.limit]
@@ -224,7 +224,7 @@ def start_follow(
         try:
             printed = printer.print_rows(texts.columns, number_columns(batch), text_rows(texts, left[0]))
         except BrokenPipeError:
-            stop_request.note()  # nobody reads any more, as with `| head`
+            stop_request.note()  # the output was closed, as with `| head`
             return 0
         if left[0] is not None:
             left[0] -= printed
@@ -232,7 +232,7 @@ def start_follow(
                 stop_request.note()
         return printed
 
-    # The last batch may be left in the middle; its state is nobody's any more.
+    # The last batch may be interrupted; its state is not used again.
     frame.sparkSession.conf.set("spark.sql.streaming.stateStore.commitValidation.enabled", "false")
     refusals = []
     for mode in _OUTPUT_MODES:
@@ -242,5 +242,5 @@ def start_follow(
             return start_query(writer.start)
         except AnalysisException as error:
             refusals.append(short_reason(error))
-    # What is wrong with groups that change is wrong for good; the other modes have rules of their own.
+    # The problem reported for update mode is the relevant one; the other modes have rules of their own.
     raise ConfigError(f"the query cannot be followed: {refusals[_OUTPUT_MODES.index('update')]}")

@@ -1,7 +1,7 @@
-"""Which tables an SQL query names, found without Spark: to tell a misspelt one before a JVM starts.
+"""The tables that an SQL query names, found without Spark, to report misspelt ones before a JVM starts.
 
-Not a parser: it looks for names behind FROM and JOIN, and knows names that WITH gives. What it does not
-understand it leaves to Spark.
+Not a parser: it looks for names after FROM and JOIN, and knows the names that WITH defines. Everything else
+is left to Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_A_TABLE: Final = frozenset(
 
 
 def table_names(sql: str) -> list[str]:
-    """Names without a dot behind FROM, JOIN and the commas between them, each once, in their order."""
+    """Names without a dot after FROM, JOIN and the commas between them, unique, in order."""
     tokens = [token for token in _TOKEN.findall(sql) if not token.startswith(("--", "/*"))]
     given = _with_names(tokens)
     return list(dict.fromkeys(name for name in _named(tokens) if name.lower() not in given))
@@ -84,5 +84,5 @@ def _bare(token: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it, whatever its signs are."""
+    """A name quoted for SQL."""
     return f"`{name.replace('`', '``')}`"

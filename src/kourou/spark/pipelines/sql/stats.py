@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 TITLE: Final = "stats"
 CHECKPOINT: Final = "_checkpoint"
-"""Where the stream's state is, in the folder of Parquet, if nothing else is said; readers leave it out."""
+"""The default folder of the stream's state, below the Parquet folder; readers ignore it."""
 _SCHEMA: Final = "key string, value binary, topic string, born_timestamp timestamp, store_timestamp timestamp"
 _SETTINGS: Final = {
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-# RocketMQ's own topics are left out by patterns anyway.
+# Patterns exclude system topics anyway.
 _EVERY_TOPIC: Final = ".*"
 TOP_KEYS_TYPE: Final = "keys array<struct<key: string, messages: bigint>>, is_approximate boolean"
-"""What `top_keys` gives, as fields of a struct in Spark's DDL."""
+"""The result of `top_keys`, as fields of a struct in Spark's DDL."""
 
 _PREAMBLE: Final = struct.Struct("<BBB5xiiqq")
 _EMPTY_PREAMBLE_LONGS: Final = 1
@@ -65,19 +65,19 @@ _SIZE: Final = struct.Struct("<i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsRequest:
-    """Which topics, and where numbers go."""
+    """The topics, and the destination of the numbers."""
 
     source: Mapping[str, str]
     """Options of the format `rocketmq`, without topics."""
     topics: tuple[str, ...] = ()
-    """Empty: all but RocketMQ's own."""
+    """Empty: all except for system topics."""
     follow: bool = False
     top: int = 5
-    """How many keys are named."""
+    """The number of keys to list."""
     window_seconds: int = 60
-    """What is counted together: a minute."""
+    """The length of a window: a minute."""
     late_seconds: int = 60
-    """How long after the newest message a minute is over."""
+    """How long after the newest message a minute is closed."""
     to_topic: str | None = None
     parquet: str | None = None
     checkpoint: str | None = None
@@ -98,32 +98,32 @@ class StatsRequest:
 
 
 def checked(request: StatsRequest) -> StatsRequest:
-    """The request with its checkpoint. ConfigError has everything that is wrong with it."""
+    """The request with its checkpoint. ConfigError lists every problem."""
     problems = []
     if request.to_topic is not None and (problem := send_topic_problem(request.to_topic)):
         problems.append(f"--to-topic: {problem}")
     if request.to_topic in request.topics:
-        problems.append(f"--to-topic {request.to_topic}: it is read as well; write to another topic")
+        problems.append(f"--to-topic {request.to_topic}: is also read; write to another topic")
     parquet, checkpoint = _absolute(request.parquet), _absolute(request.checkpoint)
     if request.writes and checkpoint is None:
         if parquet is None:
-            problems.append("--checkpoint is missing: a folder that says how far --to-topic is")
+            problems.append("--checkpoint is missing: a folder for the progress of --to-topic")
         else:
             checkpoint = f"{parquet}/{CHECKPOINT}"
     if not request.writes and checkpoint is not None:
-        problems.append("--checkpoint is for --to-topic and --parquet: without them nothing is kept")
+        problems.append("--checkpoint requires --to-topic or --parquet: otherwise nothing is kept")
     if problems:
         raise ConfigError(*problems)
     return replace(request, parquet=parquet, checkpoint=checkpoint)
 
 
 def _absolute(folder: str | None) -> str | None:
-    """Spark has a working directory of its own. A path with a scheme is left as it is."""
+    """Spark has its own working directory. A path with a scheme is kept."""
     return folder if folder is None or "://" in folder else str(Path(folder).absolute())
 
 
 def run_stats(request: StatsRequest, printer: RowPrinter, output: ProgressOutput) -> None:
-    """Count once, or go on. KourouError: it cannot be done, or failed."""
+    """Count once, or continuously. KourouError if it fails."""
     request = checked(request)
     _check_topics(request)
     settings = {**_SETTINGS, **request.settings}
@@ -137,21 +137,21 @@ def run_stats(request: StatsRequest, printer: RowPrinter, output: ProgressOutput
 
 
 def _check_topics(request: StatsRequest) -> None:
-    """Whether there is something to read, before Spark starts. KourouError says what is missing."""
+    """Check that there is something to read, before Spark starts. KourouError if not."""
     from kourou.spark.pipelines.check.reachable import find_queues
     from kourou.spark.source.source_client import SourceClient
 
     options = SourceOptions.parse(request.options)
     with SourceClient(options.connection) as client:
         if not find_queues(client, options):
-            raise ConfigError("there is no topic to count yet, but for RocketMQ's own; name one with -t")
+            raise ConfigError("there is no topic to count yet, except for system topics; name one with -t")
 
 
 # -- what is counted -------------------------------------------------------------------------------
 
 
 def per_minute(messages: DataFrame, *, top: int, window_seconds: int = 60) -> DataFrame:
-    """The numbers of each minute, or window of another length, and topic."""
+    """The numbers of each window (a minute by default) and topic."""
     from pyspark.sql import functions as f
 
     latency_ms = "timestampdiff(MILLISECOND, born_timestamp, store_timestamp)"
@@ -162,7 +162,7 @@ def per_minute(messages: DataFrame, *, top: int, window_seconds: int = 60) -> Da
         f.expr(f"max({latency_ms})").alias("latency_max_ms"),
         f.expr("approx_top_k_accumulate(key) FILTER (WHERE key IS NOT NULL)").alias("sketch"),
     )
-    # Not by functools.partial: Spark takes type hints of such a function for those of a pandas UDF.
+    # Not functools.partial: Spark would take its type hints for those of a pandas UDF.
     named = f.udf(lambda sketch: top_keys(sketch, top), TOP_KEYS_TYPE)
     return (
         grouped.select(
@@ -213,7 +213,7 @@ def _look(spark: SparkSession, request: StatsRequest, printer: RowPrinter, outpu
 
 
 def _follow(spark: SparkSession, request: StatsRequest, printer: RowPrinter) -> None:
-    """Minutes as they grow: those that have changed, after each batch."""
+    """The minutes that have changed, after each batch."""
     from kourou.spark.pipelines.query_watch import QueryWatch, StopRequest
 
     stop_request, written = StopRequest(), WrittenRows()
@@ -256,26 +256,26 @@ def _print(frame: DataFrame, printer: RowPrinter, rows: list[tuple[str | None, .
 
 
 def _keep(spark: SparkSession, request: StatsRequest, output: ProgressOutput) -> None:
-    """Each minute once it is over, to where it is kept."""
+    """Write each minute to its destination once it is over."""
     from kourou.spark.pipelines.query_watch import QueryWatch
 
     kept = WrittenRows()
     with pipeline_errors(f"{TITLE} failed"):
-        # A stream reads from the end if nothing is said; what is there counts, too.
+        # A stream reads from the end by default; stored messages count, too.
         starts = {} if _has_start(request.source) else {"startingOffsets": "earliest"}
         write = kept.counting(batch_writer(request))
         query = _start(_stream(spark, request, **starts), request, write, mode="append")
     with PipelineProgress(TITLE, output) as progress:
         ended = QueryWatch(query, progress, kept).wait()
-        progress.say(f"{kept.total or 0} minutes were over and are kept; later ones wait for the next run")
+        progress.say(f"wrote {kept.total or 0} complete minutes; later ones wait for the next run")
         progress.finish(ended)
 
 
 def batch_writer(request: StatsRequest) -> Callable[[DataFrame, int], int]:
-    """What is done with the minutes of a batch; it gives how many there were."""
+    """A function that writes the minutes of a batch and returns their number."""
     from kourou.spark.pipelines.lake.lake import LakeTable, lake_writer
 
-    # Tables of before have no `top_keys_approximate`.
+    # Older tables have no `top_keys_approximate`.
     table = None if request.parquet is None else LakeTable("parquet", request.parquet, merge_schema=True)
     to_lake = None if table is None else lake_writer(table, app_id=TITLE)
 
@@ -284,7 +284,7 @@ def batch_writer(request: StatsRequest) -> Callable[[DataFrame, int], int]:
             minutes = int(batch.count())
             if not minutes:
                 return 0
-            # The topic first: a batch that is done again after a failure is in the table once.
+            # The topic first: a batch repeated after a failure is in the table once.
             if request.to_topic is not None:
                 _send(batch, request)
             if to_lake is not None:
@@ -299,7 +299,7 @@ def _send(batch: DataFrame, request: StatsRequest) -> None:
 
     columns = [f.col(name) for name in batch.columns]
     value = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"}).alias("value")
-    # Minutes of a topic are in one queue, in order.
+    # Keep the minutes of a topic in one queue, in order.
     rows = (
         batch.orderBy("minute")
         .coalesce(1)
@@ -332,7 +332,7 @@ def _has_start(options: Mapping[str, str]) -> bool:
 
 @contextmanager
 def _persisted(batch: DataFrame) -> Iterator[None]:
-    """Rows are counted once, however often they are written."""
+    """Cache the rows, so that they are computed once."""
     batch.persist()
     try:
         yield
@@ -341,9 +341,9 @@ def _persisted(batch: DataFrame) -> Iterator[None]:
 
 
 def top_keys(sketch: bytes, top: int) -> tuple[list[tuple[str, int]], bool]:
-    """The first keys with their counts, and whether counts are lower bounds. ValueError: other bytes."""
+    """The top keys with their counts, and whether counts are lower bounds. ValueError for other bytes."""
     if len(sketch) < _SIZE.size or (sketch[1], sketch[2]) != (_VERSION, _FAMILY):
-        raise ValueError(f"this Spark's sketches have another format: they begin with {sketch[:8].hex()}")
+        raise ValueError(f"this version of Spark has another sketch format, starting with {sketch[:8].hex()}")
     if sketch[0] & _PREAMBLE_LONGS_MASK == _EMPTY_PREAMBLE_LONGS:
         return [], False
     _, _, _, items, _, _, error = _PREAMBLE.unpack_from(sketch)

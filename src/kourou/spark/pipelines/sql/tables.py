@@ -50,7 +50,7 @@ MESSAGE_TYPES: Final = {
     "reconsume_times": "int",
     "properties": "map<string,string>",
 }
-"""The columns of a message, as the source has them."""
+"""The columns of the source."""
 _SAMPLE_ROWS: Final = 1_000
 _NOT_FOUND: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _UNRESOLVED: Final = "UNRESOLVED_COLUMN"
@@ -58,10 +58,10 @@ _MAX_TABLES: Final = 100
 _NOT_CODE: Final = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'", re.S)
 _COUNT_ALL: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
 _STAR: Final = re.compile(r"(?:\bselect|\bdistinct|\ball|[,.(])\s*\*", re.I)
-# Words with which a query may mean columns that it does not name.
+# Words with which a query may use columns without naming them.
 _IMPLICIT: Final = frozenset({"natural", "table", "pivot", "unpivot", "identifier", "describe", "transform"})
 _PROPERTY: Final = re.compile(r"\bproperty_\w+")
-# Words, and the sign of a pipe, behind which a table may be read again.
+# Words, and the pipe operator, after which a table may be read again.
 _AGAIN: Final = r"\b(?:from|select|table|join|union|except|intersect|minus)\b|\|>"
 _ONE_TABLE: Final = re.compile(
     rf"^\s*select\b(?:(?!{_AGAIN}).)*\bfrom\s+(?:`[^`]+`|\w+)"
@@ -73,7 +73,7 @@ _ONE_TABLE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """Where tables come from."""
+    """The sources of tables."""
 
     source: Mapping[str, str] = field(default_factory=dict)
     """Options of the format `rocketmq`; with `namesrv` topics are tables."""
@@ -85,31 +85,31 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """Which tables there are: topics of the name server, and of archives."""
+    """The available tables: topics of the name server, and of archives."""
 
     live: frozenset[str] = frozenset()
     archived: frozenset[str] = frozenset()
 
     def topic_of(self, name: str) -> str:
-        """The topic behind the name of a table. ConfigError names the nearest one."""
+        """The topic of a table name. ConfigError suggests the nearest one."""
         topics = self.live | self.archived
         base = self.base(name)
         if base in topics:
             return base
-        # As SQL has it, upper and lower case are the same where that is clear.
+        # Case is ignored, as in SQL, where it is unambiguous.
         alike = [topic for topic in topics if topic.lower() == base.lower()]
         if len(alike) == 1:
             return alike[0]
         raise ConfigError(self._no_topic(base))
 
     def base(self, name: str) -> str:
-        """The name without the side that it asks for."""
+        """The name without its suffix."""
         if name in self.live | self.archived:
             return name
         return name.removesuffix(LIVE).removesuffix(ARCHIVE)
 
     def shown(self) -> list[str]:
-        """Those that a user made, for lists."""
+        """User topics, for lists."""
         return sorted(topic for topic in self.live | self.archived if not is_inner_topic(topic))
 
     def _no_topic(self, name: str) -> str:
@@ -121,19 +121,19 @@ class TableNames:
             topic for small, topic in folded.items() if re.match(re.escape(name.lower()) + r"\W", small)
         ]
         if cut_off:
-            hint = f"did you mean {quoted(cut_off[0])}? Such names go in backquotes"
+            hint = f"did you mean {quoted(cut_off[0])}? Quote such names in backticks"
         elif near:
             hint = f"did you mean {quoted(near)}?"
         elif there_are:
             more = f" and {len(there_are) - 20} more" if len(there_are) > 20 else ""
             hint = f"there are {', '.join(there_are[:20])}{more}"
         else:
-            hint = "there are none at all"
+            hint = "there are none"
         return f"there is no topic {name!r}; {hint}"
 
 
 class TopicTables:
-    """Makes views for the queries of one session."""
+    """Creates views for the queries of one session."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class TopicTables:
         self._samples: dict[str, str] = {}
 
     def query(self, sql: str) -> DataFrame:
-        """The DataFrame of a query over topics. ConfigError: the query is wrong."""
+        """The DataFrame of a query over topics. ConfigError if the query is invalid."""
         from pyspark.errors import AnalysisException, PySparkException
 
         names = table_names(sql)
         if len(set(names)) > len({name.lower() for name in names}):
-            # Topics may differ in case only; to Spark their views would be one.
+            # Topics may differ only in case; to Spark their views would be the same.
             self._spark.conf.set("spark.sql.caseSensitive", "true")
         try:
             return self._resolved(sql, columns_of=sql)
@@ -165,8 +165,8 @@ class TopicTables:
                 raise ConfigError(short_reason(error)) from error
         except PySparkException as error:
             raise ConfigError(short_reason(error)) from error
-        # A column was left out that the query names in a way that we do not know, or there is none such:
-        # with all of them Spark says which there are.
+        # The query uses a column that was left out, or that does not exist: with all columns Spark lists the
+        # available ones.
         self.drop_views()
         try:
             return self._resolved(sql, columns_of=None)
@@ -183,10 +183,10 @@ class TopicTables:
                 if error.getCondition() != _NOT_FOUND:
                     raise
                 self._add(_relation(error), sql, columns_of)
-        raise ConfigError(f"the query names more than {_MAX_TABLES} tables")
+        raise ConfigError(f"the query uses more than {_MAX_TABLES} tables")
 
     def drop_views(self) -> None:
-        """Take all views away: the session may live longer than the query."""
+        """Drop all views: the session may outlive the query."""
         for name in self._made:
             self._spark.sql(f"DROP VIEW IF EXISTS {quoted(name)}")
         self._made.clear()
@@ -194,7 +194,7 @@ class TopicTables:
     def _add(self, name: str, sql: str, columns_of: str | None) -> None:
         topic = self._names.topic_of(name)
         if name in self._made:
-            raise ConfigError(f"the table {name} cannot be found in the query; give it without a catalog")
+            raise ConfigError(f"cannot find the table {name} in the query; name it without a catalog")
         with pipeline_errors(f"topic {topic}"):
             frame = self._frame(topic, name, sql, columns_of)
         frame.createOrReplaceTempView(quoted(name))
@@ -217,7 +217,7 @@ class TopicTables:
         return frame if schema is None or "value" not in columns else with_value_columns(frame, schema)
 
     def _columns(self, schema: str | None, sql: str | None) -> list[str]:
-        """The columns of messages that have to be read."""
+        """The columns to read."""
         from pyspark.sql.types import StructType
 
         if sql is None:
@@ -228,16 +228,16 @@ class TopicTables:
         fields = StructType.fromDDL(schema).names if schema is not None else []
         if named_columns(sql, fields) or any(f"message_{name}" in sql.lower() for name in MESSAGE_TYPES):
             named |= {"value", *(name for name in MESSAGE_TYPES if f"message_{name}" in sql.lower())}
-        # Of something rows must be made.
+        # At least one column is needed to make rows.
         return [name for name in MESSAGE_TYPES if name in (named or {"queue_offset"})]
 
     def _rows(self, topic: str, name: str, columns: list[str], properties: list[str], sql: str) -> DataFrame:
         side = name[len(self._names.base(name)) :]
         is_live, is_archived = topic in self._names.live, topic in self._names.archived
         if side == ARCHIVE and not is_archived:
-            raise ConfigError(f"topic {topic!r} is in no archive that was given with --archive")
+            raise ConfigError(f"topic {topic!r} is not in any archive given with --archive")
         if side == LIVE and not is_live:
-            raise ConfigError(f"topic {topic!r} is in the archive only: the name server does not know it")
+            raise ConfigError(f"topic {topic!r} is only in the archive: the name server does not know it")
         if side == ARCHIVE or not is_live:
             return self._archives.rows(topic, columns, properties)
         pushes = reads_one_table_once(sql) and not self._options.is_stream
@@ -260,7 +260,7 @@ class TopicTables:
         return reader.format("rocketmq").options(**given).schema(", ".join(fields)).load()
 
     def _sampled(self, topic: str) -> str:
-        """The schema of the newest messages, or of some that are archived."""
+        """The schema of the newest messages, or of some archived ones."""
         if topic not in self._names.live:
             rows = self._archives.rows(topic, ["value"], []).limit(_SAMPLE_ROWS)
         else:
@@ -277,7 +277,7 @@ class TopicTables:
 
 
 def find_names(options: TableOptions, client: Callable[[], SourceClient]) -> frozenset[str]:
-    """The topics of the name server, if there is one. KourouError: it cannot be asked."""
+    """The topics of the name server, if there is one. KourouError if it does not answer."""
     if not has_namesrv(options):
         return frozenset()
     return frozenset(client().topic_names())
@@ -289,13 +289,13 @@ def has_namesrv(options: TableOptions) -> bool:
 
 
 def connection_client(options: TableOptions) -> SourceClient:
-    """A client for the name server of the options. ConfigError: options are wrong."""
+    """A client for the name server of the options. ConfigError if the options are invalid."""
     parsed = SourceOptions.parse({**options.source, "subscribe": "any"})
     return SourceClient(parsed.connection)
 
 
 def check_names(sql: str, names: TableNames) -> None:
-    """ConfigError for topics that there are not, told before Spark starts."""
+    """ConfigError for unknown topics, before Spark starts."""
     problems: list[str] = []
     for name in table_names(sql):
         try:
@@ -314,38 +314,38 @@ def _newest(client: SourceClient, topic: str) -> QueueOffsets:
 
 
 def _connection_names(options: Iterable[str]) -> list[str]:
-    """Those options that do not say what to read."""
+    """The connection options."""
     return [
         name for name in options if not name.lower().startswith(("starting", "ending", "subexp", "express"))
     ]
 
 
 def _relation(error: object) -> str:
-    """The name that Spark did not find, without its quotes."""
+    """The name that Spark did not find, unquoted."""
     parameters = error.getMessageParameters() or {}  # type: ignore[attr-defined]
     name = str(parameters.get("relationName", ""))
     return name.removeprefix("`").removesuffix("`").replace("``", "`")
 
 
 def named_columns(sql: str, names: Iterable[str]) -> set[str] | None:
-    """Those of `names` that the query may use; None: it may use all."""
+    """The columns in `names` that the query may use; None for all."""
     text = _COUNT_ALL.sub(" ", _NOT_CODE.sub(" ", sql))
     words = re.findall(r"\w+", text.lower())
     if not words or words[0] not in ("select", "with"):
         return None
     if _STAR.search(text) or "|>" in text or not _IMPLICIT.isdisjoint(words):
         return None
-    # A FROM without a SELECT gives all columns.
+    # A FROM without a SELECT yields all columns.
     if words.count("from") > words.count("select"):
         return None
     return {name for name in names if name.lower() in words}
 
 
 def named_properties(sql: str) -> list[str]:
-    """The columns `property_NAME` that it names, as written."""
+    """The columns `property_NAME` in the query, as written."""
     return sorted(set(_PROPERTY.findall(_NOT_CODE.sub(" ", sql))))
 
 
 def reads_one_table_once(sql: str) -> bool:
-    """Whether filters of the query can only mean one reading of one table."""
+    """Whether the query's filters apply to a single scan of a single table."""
     return _ONE_TABLE.match(_NOT_CODE.sub("''", sql)) is not None

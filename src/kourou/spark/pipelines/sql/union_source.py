@@ -1,8 +1,8 @@
-"""Archives, and a topic as one table of what is archived and what is live: each message once.
+"""Archives, and topics as one table of archived and live messages: each message once.
 
-A message is the same where topic, broker, queue and offset are. An archive that has all offsets between its
-first and its last one, as those of `kourou pipeline archive` do, spares reading them from the topic; of any
-other, messages that are in both are left out by a join.
+A message is identified by topic, broker, queue and offset. If an archive has all offsets between its first
+and its last one, as those of `kourou pipeline archive` do, they are not read from the topic; otherwise a join
+removes duplicates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PROPERTY_PREFIX: Final = "property_"
 
 
 class Archives:
-    """The folders that hold archives."""
+    """The folders of archives."""
 
     def __init__(self, spark: SparkSession, folders: Sequence[str]) -> None:
         self._spark = spark
@@ -41,11 +41,11 @@ class Archives:
         frame = frames[0]
         for other in frames[1:]:
             frame = frame.unionByName(other, allowMissingColumns=True)
-        # One message may be in several archives.
+        # A message may be in several archives.
         return frame if len(frames) == 1 else frame.dropDuplicates(list(PLACE))
 
     def rows(self, topic: str, columns: list[str], properties: list[str]) -> DataFrame:
-        """Columns of messages, and single properties."""
+        """Columns of archived messages, and single properties."""
         from pyspark.sql.functions import col, element_at, lit
 
         frame = self.whole(topic)
@@ -59,7 +59,7 @@ class Archives:
 
 
 def archive_topics(folders: Sequence[str]) -> frozenset[str]:
-    """The topics of archives, without Spark. ConfigError: a folder is no archive."""
+    """The topics of archives, without Spark. ConfigError if a folder is not an archive."""
     return frozenset(topic for folder in folders for topic in _topics(open_archive(folder)))
 
 
@@ -79,9 +79,9 @@ def union_rows(
     client: SourceClient,
     live: Callable[[list[str], Mapping[str, str]], DataFrame],
 ) -> DataFrame:
-    """Both sides of a topic; `live` reads columns of the live one, with options of the source.
+    """Both sides of a topic; `live` reads columns of the live side, with options of the source.
 
-    ConfigError: the topic is shorter than its archive."""
+    ConfigError if the topic is shorter than its archive."""
     wanted = list(dict.fromkeys([*columns, *PLACE]))
     archived = archives.rows(topic, wanted, properties)
     spans = archived_spans(archived, topic)
@@ -97,11 +97,11 @@ def union_rows(
 
 
 Spans = dict[MessageQueue, tuple[int, int, int]]
-"""Of each queue, the first archived offset, the last one, and how many there are."""
+"""The first and last archived offset of each queue, and their number."""
 
 
 def archived_spans(archived: DataFrame, topic: str) -> Spans:
-    """What an archive has of a topic."""
+    """The archived offsets of a topic."""
     from pyspark.sql.functions import count
     from pyspark.sql.functions import max as most
     from pyspark.sql.functions import min as least
@@ -119,8 +119,8 @@ def archived_spans(archived: DataFrame, topic: str) -> Spans:
 
 
 def live_begins(spans: Spans, low: QueueOffsets, high: QueueOffsets) -> QueueOffsets | None:
-    """Where each queue is to be read from so that nothing comes twice; None: only a comparison of messages
-    can tell. ConfigError: a queue ends before its archive."""
+    """Where to read each queue from so that nothing is read twice; None if messages must be compared.
+    ConfigError if a queue ends before its archive."""
     begins = dict(low)
     for queue, (first, last, rows) in spans.items():
         if queue not in high:
@@ -128,8 +128,8 @@ def live_begins(spans: Spans, low: QueueOffsets, high: QueueOffsets) -> QueueOff
         if last >= high[queue]:
             raise ConfigError(
                 f"topic {queue.topic!r}: queue {queue.queue_id} of broker {queue.broker_name!r} ends at "
-                f"offset {high[queue]}, but offset {last} of it is archived: the topic was made anew, or "
-                "messages were lost, and offsets do not tell messages apart any more; query "
+                f"offset {high[queue]}, but offset {last} of it is archived: the topic was recreated, or "
+                "messages were lost, and offsets are ambiguous; query "
                 f"`{queue.topic}__live` and `{queue.topic}__archive` instead"
             )
         if last < low[queue]:

@@ -1,7 +1,7 @@
-"""ValueForm: what `--value` says of the bodies of messages: JSON with columns, text, or bytes.
+"""ValueForm: the format of message bodies by `--value`: JSON with columns, text, or bytes.
 
 json:id string, amount double     columns of this schema
-json                              columns as a sample of the topic has them
+json                              columns inferred from a sample of the topic
 string                            text
 binary                            bytes
 orders=json:id string             the same for one topic
@@ -24,20 +24,20 @@ _FORM: Final = re.compile(
     r"^(?:(?P<topic>[%|\w-]+)=)?(?P<kind>json|string|binary)(?::(?P<schema>.*))?$", re.S
 )
 _HINT: Final = (
-    "it is json, json:SCHEMA (json:id string, amount double), string or binary, or TOPIC=one of them"
+    "must be json, json:SCHEMA (json:id string, amount double), string or binary, or TOPIC=one of them"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """What bodies are. A JSON form without a schema takes that of a sample."""
+    """The format of bodies. JSON without a schema uses that of a sample."""
 
     kind: Literal["json", "string", "binary"] = "string"
     schema: str | None = None
 
 
 def parse_value_forms(texts: Iterable[str]) -> dict[str, ValueForm]:
-    """The forms by topic; that for all topics has the name "". ConfigError has all mistakes."""
+    """The forms by topic; the one for all topics has the name "". ConfigError lists all mistakes."""
     forms: dict[str, ValueForm] = {}
     problems = []
     for text in texts:
@@ -64,9 +64,9 @@ def form_of(topic: str, forms: Mapping[str, ValueForm]) -> ValueForm:
 
 
 def with_value_columns(frame: DataFrame, schema: str) -> DataFrame:
-    """The fields of the JSON in `value`, then the columns of the message; null where a value is no such JSON.
+    """The fields of the JSON in `value`, then the columns of the message; null where a value does not match.
 
-    A column of the message with the name of a field has `message_` before its own."""
+    A column of the message with the name of a field gets the prefix `message_`."""
     from pyspark.sql.functions import col, from_json
 
     parsed = frame.withColumn("__value", from_json(col("value").cast("string"), schema))
@@ -79,15 +79,15 @@ def with_value_columns(frame: DataFrame, schema: str) -> DataFrame:
 
 
 def sampled_schema(topic: str, texts: DataFrame) -> str:
-    """The schema of JSON texts of a topic, as DDL. ConfigError: they are none."""
+    """The schema of a topic's JSON texts, as DDL. ConfigError if they are not JSON."""
     spark = texts.sparkSession
     rows = [row[0] for row in texts.collect() if row[0] is not None]
     found = spark.read.json(spark.sparkContext.parallelize(rows, 1)).schema if rows else None
     names = [] if found is None else [name for name in found.names if name != "_corrupt_record"]
     if found is None or not names:
-        what = "has messages that are no JSON objects" if rows else "has no messages yet"
+        what = "has no messages that are JSON objects" if rows else "has no messages yet"
         raise ConfigError(
-            f"topic {topic!r} {what}: its columns cannot be found; say them with --value json:SCHEMA"
+            f"topic {topic!r} {what}: cannot infer its columns; give them with --value json:SCHEMA"
         )
     return ", ".join(
         f"`{field.name}` {field.dataType.simpleString()}" for field in found if field.name in names

@@ -1,10 +1,9 @@
-"""Messages of a topic as rows of what their values are; those that do not fit are bad records.
+"""Messages of a topic as rows of their parsed values; values that cannot be parsed are bad records.
 
-The columns of a value come first, then those of the message; one with the name of a field of the value has
-`message_` before its own. Each value is parsed once, in a projection, and told apart by a generator above it:
-Spark moves neither conditions nor projections across that, so that no value escapes the check because a
-query does not look at it, and none is parsed again.
-Not here: what becomes of bad records (run.py).
+The columns of a value come first, then those of the message; one with the name of a field of the value gets
+the prefix `message_`. Each value is parsed once, in a projection, and checked by a generator above it: Spark
+moves neither conditions nor projections across that, so that no value escapes the check because a query does
+not use it, and none is parsed again. Not here: what happens to bad records (run.py).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ USUAL_COLUMNS: Final = tuple(
         ("store_timestamp", "timestamp"),
     )
 )
-"""Beside the value's; `properties` costs most of all, and has to be asked for."""
+"""In addition to the value's; `properties` is the most expensive and must be requested."""
 _PLACE: Final = {
     "topic": "string",
     "broker": "string",
@@ -50,19 +49,19 @@ _PLACE: Final = {
     "tags": "string",
     "store_timestamp": "timestamp",
 }
-"""What is told of a bad record, beside its value."""
+"""The columns of a bad record, in addition to its value."""
 _M: Final = "__message_"
 _VALUE: Final = "__value"
 _CORRUPT: Final = "__corrupt"
 _FITS: Final = "__fits"
 _SHOWN_BYTES: Final = 80
 BAD_RECORD: Final = "kourou bad record: "
-"""Before the words about one, in what Spark raises."""
+"""The prefix of its description in Spark's exception."""
 
 
 class ValueReader:
-    """Reads one topic source. `schema_folder` keeps a schema that was found in a sample: a stream that is
-    started again has the columns that it had."""
+    """Reads one topic source. `schema_folder` keeps an inferred schema, so that a restarted stream has the
+    same columns."""
 
     def __init__(self, spark: SparkSession, source: TopicSource, schema_folder: Path | None) -> None:
         self._spark = spark
@@ -70,7 +69,7 @@ class ValueReader:
         self._schema_folder = schema_folder
 
     def rows(self) -> DataFrame:
-        """The messages as they are, for a source that does not say what its value is."""
+        """The messages unparsed, for a source that does not declare its value."""
         columns = self._source.columns
         frame = self._load(", ".join(column.ddl for column in columns) or None)
         return (
@@ -80,7 +79,7 @@ class ValueReader:
     def parsed(self) -> ParsedTopic:
         """The messages with their values parsed."""
         value = self._source.value
-        assert value is not None  # else there is nothing to parse
+        assert value is not None  # otherwise there is nothing to parse
         types = {**_PLACE, **{each.name: each.type for each in self._columns}, "value": "binary"}
         frame = self._load(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
         schema = value.schema
@@ -122,13 +121,12 @@ class ValueReader:
             return sampled_schema(self._source.name, texts)
         except ConfigError as error:
             raise ConfigError(
-                "the newest messages are to show what the value is, and none is there that is a JSON object; "
-                "give its schema"
+                "cannot infer the schema, as none of the newest messages is a JSON object;  declare it"
             ) from error
 
 
 def newest(options: Mapping[str, str], rows: int) -> str:
-    """Where the last messages of topics begin, so many in all, as startingOffsets has it."""
+    """The offsets of the last messages of topics, as startingOffsets."""
     parsed = SourceOptions.parse(options)
     lookup = QueueLookup(shared_client(parsed.connection), parsed)
     queues = lookup.queues()
@@ -142,7 +140,7 @@ def _without_points(options: Mapping[str, str]) -> dict[str, str]:
 
 
 class ParsedTopic:
-    """A topic whose values are parsed: rows that fit, and those that do not."""
+    """A topic with parsed values: good rows and bad records."""
 
     def __init__(self, parsed: Parsed, source: TopicSource, columns: tuple[MessageColumn, ...]) -> None:
         self._parsed = parsed
@@ -150,8 +148,8 @@ class ParsedTopic:
         self._columns = columns
 
     def good(self, *, fail: bool) -> DataFrame:
-        """Rows that fit. With `fail` one that does not ends the query, with words about it; else they are
-        left out."""
+        """The good rows. With `fail` a bad record fails the query with a description; otherwise it is left
+        out."""
         from pyspark.sql import functions as F
 
         value = F.col(_VALUE)
@@ -171,7 +169,7 @@ class ParsedTopic:
         return list({column.name: column for column in self._columns}.values())
 
     def bad(self) -> DataFrame:
-        """Those that do not fit: where they are, `key`, `tags`, `store_timestamp`, `value` and `reason`."""
+        """The bad records: their position, `key`, `tags`, `store_timestamp`, `value` and `reason`."""
         from pyspark.sql import functions as F
 
         reason = F.array(F.struct(self._parsed.reason.alias("reason")))
@@ -182,7 +180,7 @@ class ParsedTopic:
         )
 
     def _words(self) -> Column:
-        """About one that does not fit: where it is, why, and how it begins."""
+        """The description of a bad record: its position, the reason, and its first bytes."""
         from pyspark.sql import functions as F
 
         value = F.col(f"{_M}value")
@@ -203,7 +201,7 @@ class ParsedTopic:
 
 
 class Parsed:
-    """Messages with `__value`, a struct, beside them; `reason` says why a value does not fit, or is null."""
+    """Messages with `__value`, a struct; `reason` says why a value is bad, or is null."""
 
     def __init__(self, frame: DataFrame, value: Column, reason: Column) -> None:
         columns = [frame[name].alias(f"{_M}{name}") for name in frame.columns]
@@ -216,14 +214,14 @@ def _json(frame: DataFrame, value: ValueSpec, schema: str | None) -> Parsed:
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    assert schema is not None  # given, or found in a sample
+    assert schema is not None  # given or inferred
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(frame["value"].cast("string"), f"{schema}, `{_CORRUPT}` string", options)
     found, text = F.col(_VALUE), F.col(f"{_M}value").cast("string")
     bare = F.btrim(text, F.lit(" \t\r\n"))
     is_object = bare.startswith("{") & bare.endswith("}") & found.isNotNull()
     reason = F.when(~F.is_valid_utf8(text), F.lit("the value is not UTF-8"))
-    reason = reason.when(~is_object, F.lit("the value is no JSON object"))
+    reason = reason.when(~is_object, F.lit("the value is not a JSON object"))
     fields = StructType.fromDDL(schema).fields
     reason = reason.when(found.getField(_CORRUPT).isNotNull(), _misfit(fields, text))
     for name in value.required:
@@ -233,7 +231,7 @@ def _json(frame: DataFrame, value: ValueSpec, schema: str | None) -> Parsed:
 
 
 def _misfit(fields: list[Any], text: Column) -> Column:
-    """Which fields are there, but not in their type. Asked of bad records only."""
+    """The fields that do not have their declared type; evaluated for bad records only."""
     from pyspark.sql import functions as F
 
     found = F.col(_VALUE)
@@ -246,8 +244,8 @@ def _misfit(fields: list[Any], text: Column) -> Column:
         if "'" not in field.name and "]" not in field.name
     ]
     names = F.concat_ws(", ", *wrong)
-    return F.when(names == "", F.lit("the value is no JSON, or does not fit the schema")).otherwise(
-        F.concat(F.lit("the value does not fit the schema in "), names)
+    return F.when(names == "", F.lit("the value is not JSON, or does not match the schema")).otherwise(
+        F.concat(F.lit("the value does not match the schema in "), names)
     )
 
 
@@ -264,14 +262,14 @@ def _avro(frame: DataFrame, value: ValueSpec, schema: str | None) -> Parsed:
     from pyspark.sql.avro.functions import from_avro
 
     assert schema is not None  # checked with the file
-    # Of bytes that are no record Spark makes one of nulls, which might be a record as well. So it is asked
-    # for a field more, which every record has by its default.
+    # Spark decodes invalid bytes as a record of nulls, which might be valid. So an extra field is added,
+    # which every record has by its default.
     record = json.loads(schema)
     more = {"name": _FITS, "type": "int", "default": 1}
     wanted = json.dumps({**record, "fields": [*record["fields"], more]})
     parsed = from_avro(frame["value"], schema, {"mode": "PERMISSIVE", "avroSchema": wanted})
     fits = F.col(_VALUE).getField(_FITS)
-    return Parsed(frame, parsed, F.when(fits.isNull(), F.lit("the value does not fit Avro's schema")))
+    return Parsed(frame, parsed, F.when(fits.isNull(), F.lit("the value does not match the Avro schema")))
 
 
 _FORMATS: Final = {"json": _json, "string": _string, "avro": _avro}
