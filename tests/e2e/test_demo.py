@@ -37,7 +37,7 @@ def test_into_a_file_it_prints_lines(tmp_path: Path) -> None:
     assert told == [step for step in STEPS for _ in range(2)]
     assert "topic Parcels: 6 messages, group couriers: lag 0, retries 5, dead letters 2" in done.stdout
     assert re.search(r"^Orders +8 +100 ", done.stdout, re.M)
-    assert re.search(r"messages; every step went as it should, in \d+ seconds", done.stdout)
+    assert re.search(r"messages; every step succeeded, in \d+ seconds", done.stdout)
     assert "kourou standalone" in done.stdout and "docs/quickstart.md" in done.stdout
     assert "Spark" not in done.stdout
     assert list(tmp_path.rglob("*")) == [tmp_path / "tmp"]
@@ -51,7 +51,7 @@ def test_on_a_terminal_it_is_tables_that_change(tmp_path: Path) -> None:
         assert process.wait(LIMIT_S) == 0
         assert process.stderr is not None and process.stderr.read() == b""
     assert shown.count("bookkeeping") > len(STEPS)
-    for text in (*STEPS, "Topic", "In/s", "Out/s", "Lag", "Retries", "every step went as it should"):
+    for text in (*STEPS, "Topic", "In/s", "Out/s", "Lag", "Retries", "every step succeeded"):
         assert text in shown
 
 
@@ -81,7 +81,7 @@ def test_it_ends_with_spark(tmp_path: Path) -> None:
     assert (
         f"Spark: 360 orders in {len(rows)} windows, by SQL; written as Parquet and read back" in done.stdout
     )
-    assert "every step went as it should" in done.stdout
+    assert "every step succeeded" in done.stdout
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -103,7 +103,7 @@ def test_a_step_that_does_not_happen_is_one_line(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (
         1,
-        "kourou demo: Delay: within 4 seconds it did not come true that both delayed messages have come\n",
+        "kourou demo: Delay: timed out after 4 seconds; expected: both delayed messages were delivered\n",
     )
 
 

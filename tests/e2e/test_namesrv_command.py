@@ -262,7 +262,7 @@ def test_mqshutdown_stops_every_name_server_of_the_user(
     assert done.returncode == 0, done.stderr
     for server in servers:
         assert server.process.wait(STOP_SECONDS) == 0
-        assert f"The mqnamesrv({server.process.pid}) on {server.address} is asked to stop..." in done.stdout
+        assert f"The mqnamesrv({server.process.pid}) on {server.address} is stopping..." in done.stdout
         assert f"The mqnamesrv({server.process.pid}) has stopped." in done.stdout
     again = shut_down(environ)
     assert (again.returncode, again.stdout) == (1, "No mqnamesrv running.\n")

@@ -116,5 +116,5 @@ def test_a_group_is_shown_reset_and_deleted(cluster: BrokerCluster) -> None:
     assert [queue["offset"] for queue in moved] == [0, 0] and lag() == 3
     ok(cluster, "group", "reset", group, "--to", "latest", "--yes")
     assert lag() == 0
-    assert ok(cluster, "group", "delete", group, "--yes").stdout == f"group {group} deleted\n"
+    assert ok(cluster, "group", "delete", group, "--yes").stdout == f"deleted group {group}\n"
     assert f"group {group} does not exist" in run(cluster, "group", "show", group).problem

@@ -1,1 +1,1 @@
-"""Command line: one file a command; parse, call, print."""
+"""Command line: one file per command; parse, call, print."""

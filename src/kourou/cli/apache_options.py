@@ -1,6 +1,6 @@
-"""Options as Apache's server scripts take them: `-c v`, `-c=v`, `--configFile v`, `-configFile v`.
+"""Options in the style of Apache's server scripts: `-c v`, `-c=v`, `--configFile v`, `-configFile v`.
 
-A mistake is one line and the usage, and exit code 1 as Apache's.
+A mistake prints one line and the usage, and exits with 1, like Apache's.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class ApacheParser(argparse.ArgumentParser):
         """Add one option by its letter, if it has one, and its long name with one dash or two."""
         short = (f"-{letter}",) if letter else ()
         self.add_argument(*short, f"--{name}", dest=name, help=text, **more)
-        # Understood, not shown: commons-cli takes one dash before a long name too.
+        # Accepted but not shown: commons-cli also allows one dash before a long name.
         self.add_argument(f"-{name}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **more)
 
     def error(self, message: str) -> NoReturn:
-        """End with the message, then how the command is used."""
+        """Exit with the message and the usage."""
         print(f"{self.prog}: {message}", file=sys.stderr)
         self.print_usage(sys.stderr)
         sys.exit(FAILURE)

@@ -1,6 +1,6 @@
 """The broker as a command: what `mqbroker` and `kourou broker` share.
 
-Reads configuration and environment, sets up the log, serves. Not here: parsing options.
+Reads configuration and environment, sets up logging, serves. Not here: parsing options.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ DEFAULT_PORT = 10_911
 
 @dataclass(frozen=True)
 class BrokerOptions(ServerOptions):
-    """What a user may ask for on the command line."""
+    """The command-line options."""
 
-    # RocketMQ keys of --set, with their text.
+    # RocketMQ keys of --set, with their values.
     settings: Mapping[str, str] = field(default_factory=dict)
     # A child of `standalone`: no pid file, and it stops when standard input ends.
     is_supervised: bool = False
@@ -60,7 +60,7 @@ def run_broker(options: BrokerOptions) -> None:
     show_notes(notes)
     if printed_config(config, options):
         return
-    # First of all: nothing is to be written into the log of the broker that works there.
+    # First, so that nothing is written into the log of a broker that is already running there.
     StoreLock.check_free(Path(config.store_path_root_dir or "."))
     log = log_config(default_log(config), options)
     with (
@@ -79,7 +79,7 @@ def default_log(config: BrokerConfig) -> Path:
 
 
 def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None:
-    # Imported only now: printing a configuration, or finding it wrong, needs no event loop.
+    # Imported late: printing or rejecting a configuration needs no event loop.
     from kourou.broker.controller import BrokerController
     from kourou.cli.service import STORE_STOP, Service, run_server
 
@@ -108,7 +108,7 @@ async def _warn_of_address(broker: BrokerController) -> None:
 
 
 def _print_booted(broker: BrokerController, log: LogConfig) -> None:
-    # Scripts wait for the beginning of this line, which is Apache's.
+    # Scripts wait for the start of this line, which is Apache's.
     config = broker.config
     boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"
     names = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""

@@ -4,8 +4,8 @@
 
     {"current": "prod", "contexts": {"prod": {"namesrv": "10.0.0.1:9876", "acl": "/…/tools.yml"}}}
 
-Keys of access control and of TLS stay in the files that they are in; a context holds their paths.
-Not here: what a client makes of a context (admin/connecting.py), the commands (daily/context.py).
+Access keys and TLS keys stay in their files; a context only has the paths. Not here: connecting with a
+context (admin/connecting.py), the commands (daily/context.py).
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     tls: bool = False
     """Encrypted; any certificate is trusted."""
     tls_config: str | None = None
-    """Encrypted as this file says."""
+    """Encrypted with the settings in this file."""
 
 
 class Contexts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """All contexts of a user. Methods that change something return the result and write nothing."""
+    """All contexts of a user. Mutating methods return a new object and write nothing."""
 
     contexts: dict[str, Context] = {}
     current: str | None = None
 
     def get(self, name: str) -> Context:
-        """The context of this name. ConfigError, with the nearest name, if there is none."""
+        """The context with this name. ConfigError with the nearest name if there is none."""
         found = self.contexts.get(name)
         if found is not None:
             return found
@@ -63,39 +63,39 @@ class Contexts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         raise ConfigError(f"there is no context {name!r}{hint}")
 
     def add(self, name: str, context: Context, *, is_current: bool, replaces: bool = False) -> Contexts:
-        """With one more. It becomes the current one if it is the first."""
+        """With another context, which becomes the current one if it is the first."""
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"context {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter "
-                "or a digit"
+                f"context {name!r}: a name may have letters, digits, '.', '_' and '-', and must "
+                "start with a letter or a digit"
             )
         if name in self.contexts and not replaces:
-            raise ConfigError(f"context {name!r} exists; --replace overwrites it")
+            raise ConfigError(f"context {name!r} already exists; --replace overwrites it")
         if not parse_addresses(context.namesrv):
-            raise ConfigError(f"context {name!r}: no name server is given; use -n host:9876")
+            raise ConfigError(f"context {name!r}: no name server given; use -n host:9876")
         is_first = not self.contexts
         return Contexts({**self.contexts, name: context}, name if is_current or is_first else self.current)
 
     def use(self, name: str | None) -> Contexts:
-        """With another current one; None: with none."""
+        """With another current context, or none."""
         if name is not None:
             self.get(name)
         return Contexts(self.contexts, name)
 
     def remove(self, name: str) -> Contexts:
-        """Without one. If it was the current one, there is none afterwards."""
+        """Without a context. If it was the current one, there is none afterwards."""
         self.get(name)
         left = {other: context for other, context in self.contexts.items() if other != name}
         return Contexts(left, None if self.current == name else self.current)
 
 
 def contexts_path(environ: Mapping[str, str]) -> Path:
-    """The file of a user's contexts."""
+    """The path of a user's contexts."""
     return config_home(environ) / "contexts.json"
 
 
 def read_contexts(environ: Mapping[str, str]) -> Contexts:
-    """A user's contexts; none without a file. ConfigError if it cannot be read."""
+    """A user's contexts; empty without a file. ConfigError if it cannot be read."""
     path = contexts_path(environ)
     try:
         return msgspec.json.decode(path.read_bytes(), type=Contexts)
@@ -103,7 +103,7 @@ def read_contexts(environ: Mapping[str, str]) -> Contexts:
         return Contexts()
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
-            f"{path}: cannot be read: {error}; correct it, or delete it and add again"
+            f"{path}: cannot read it: {error}; fix it, or delete it and add the contexts again"
         ) from None
 
 
@@ -116,11 +116,12 @@ def write_contexts(environ: Mapping[str, str], contexts: Contexts) -> None:
 def chosen_context(
     environ: Mapping[str, str], *, name: str | None = None, is_cluster_given: bool = False
 ) -> tuple[str, Context] | None:
-    """Which context a command uses, and its name: the only place that decides. None: no context.
+    """The context that a command uses, and its name; None for no context. The only place that decides this.
 
-    From the strongest: `-n` or `--config` (`is_cluster_given`), then `--context` (`name`), KOUROU_CONTEXT,
-    NAMESRV_ADDR or an address service of the environment, the current context. Given with `-n`, `--context`
-    adds its keys and TLS; the other contexts are not used then, so that a key goes to its own cluster only.
+    In order of precedence: `-n` or `--config` (`is_cluster_given`), then `--context` (`name`),
+    KOUROU_CONTEXT, NAMESRV_ADDR or an address service of the environment, the current context. With `-n`,
+    `--context` adds its keys and TLS; other contexts are not used then, so that a key is only sent to its own
+    cluster.
     """
     if not name and not is_cluster_given:
         name = environ.get(VARIABLE)

@@ -17,7 +17,7 @@ from kourou.cli.usage import OneLineCommand, OneLineGroup, whole_number
 from kourou.logs import LogLevel
 from kourou.wording import nearest
 
-# Keys that options of their own set.
+# Keys that have options of their own.
 _NAMESRV_OPTIONS: Final = {
     "bindAddress": "--host",
     "listenPort": "--port",
@@ -32,8 +32,8 @@ _BROKER_OPTIONS: Final = {
 }
 
 
-# Commands for daily work: the module of each, the command in it, and its line in the list of commands. They
-# load the client, 0.2 s, which neither the list nor the start of a server need wait for.
+# Commands for daily work: module, command, and short help. They load the client, which takes 0.2 s, so
+# neither the list nor the start of a server imports them.
 _DAILY: Final = {
     "topic": ("topic", "topic_app", "List, show, create and delete topics."),
     "group": ("group", "group_app", "List, show, reset and delete consumer groups."),
@@ -43,7 +43,7 @@ _DAILY: Final = {
     "completion": ("completion", "completion", "Print a shell completion script for kourou."),
 }
 
-# Words that other programs have for the start and end of servers, with the command of ours.
+# Other programs' words for starting and stopping servers, with our commands.
 _OTHER_PROGRAMS: Final = {
     "status": "kourou ready",
     "start": "kourou standalone",
@@ -53,18 +53,18 @@ _OTHER_PROGRAMS: Final = {
 
 
 class _Commands(OneLineGroup):
-    """The commands of `kourou`. Groups of more commands are loaded when another one is asked for: they take
-    6 ms, which the start of a server need not wait for."""
+    """The commands of `kourou`. Further groups are loaded on demand: they take 6 ms, which would delay the
+    start of a server."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names: servers, daily work, the rest."""
+        """All names: servers, daily work, others."""
         self._load_groups()
         names = [name for name in super().list_commands(ctx) if name not in _DAILY]
         behind = names.index("admin")
         return [*names[:behind], *_DAILY, *names[behind:]]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None."""
+        """The command with this name, or None."""
         if cmd_name in _DAILY and cmd_name not in self.commands:
             module, attribute, _ = _DAILY[cmd_name]
             loaded = importlib.import_module(f"kourou.cli.daily.{module}")
@@ -88,7 +88,7 @@ class _Commands(OneLineGroup):
         return command.get_short_help_str(limit)
 
     def suggested_command(self, ctx: click.Context, word: str) -> str | None:
-        """The command that a mistyped word probably means; those of `kourou admin` are known here too."""
+        """The command that a mistyped word probably means, including those of `kourou admin`."""
         from kourou.cli.admin.command import AdminCommand
         from kourou.cli.admin.registry import all_commands, find
 
@@ -98,7 +98,7 @@ class _Commands(OneLineGroup):
             return f"kourou admin {command.name}"
         if (meant := super().suggested_command(ctx, word)) is not None:
             return meant
-        # Not those that this version lacks.
+        # Without commands that this version lacks.
         there = (command.name for command in all_commands() if isinstance(command, AdminCommand))
         of_admin = nearest(word, there)
         return of_admin and f"kourou admin {of_admin}"
@@ -128,7 +128,7 @@ def app() -> None:
     """
 
 
-# Options that several commands have.
+# Options of several commands.
 _config_file = click.option(
     "-c", "--config", "--configFile", type=Path, metavar="FILE", help="Apache's configuration file."
 )
@@ -157,9 +157,7 @@ _print_important = click.option(
 
 
 @app.command()
-@click.option(
-    "--store", type=Path, metavar="DIR", help="Folder of the store; in your data folder if not given."
-)
+@click.option("--store", type=Path, metavar="DIR", help="Folder of the store; default: in your data folder.")
 @click.option("--namesrv-port", metavar="PORT", default="9876", help="Port of the name server; 0 picks one.")
 @click.option(
     "--broker-port", metavar="PORT", default="10911", help="Port of the first broker; 0 picks one for each."
@@ -168,7 +166,7 @@ _print_important = click.option(
     "--brokers", metavar="N", default="1", help="Number of brokers; if more than one, each is a process."
 )
 @click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")
-@click.option("--advertise", metavar="HOST", help="Address that clients connect to, if it is another.")
+@click.option("--advertise", metavar="HOST", help="Address that clients connect to, if different.")
 @_http_port
 @_log_file
 @_log_level
@@ -308,11 +306,9 @@ def namesrv(
 
 
 @app.command()
-@click.option(
-    "--spark/--no-spark", default=True, help="Read a topic with Spark at the end, if it is installed."
-)
+@click.option("--spark/--no-spark", default=True, help="Finally read a topic with Spark, if it is installed.")
 def demo(*, spark: bool) -> None:
-    """Show what a cluster of two brokers does: order, delays, transactions, retries, replay; then Spark."""
+    """Demonstrate a cluster of two brokers: order, delays, transactions, retries, replay; then Spark."""
     from kourou.cli.demo.command import run_demo
 
     run_command("kourou demo", lambda: run_demo(spark=spark))
@@ -335,7 +331,7 @@ def demo(*, spark: bool) -> None:
     help="A server by its --http-port, host:port; may be repeated.",
 )
 @click.option(
-    "--wait", type=FloatRange(0, 86_400), default=0.0, metavar="SECONDS", help="Keep asking for this long."
+    "--wait", type=FloatRange(0, 86_400), default=0.0, metavar="SECONDS", help="Keep trying for this long."
 )
 @click.option("as_json", "--json", is_flag=True, help="Print the result as JSON.")
 def ready(
@@ -346,10 +342,10 @@ def ready(
     wait: float,
     as_json: bool,
 ) -> None:
-    """Ask whether servers are ready: name servers answer, brokers store a message. Exit code 1: not all.
+    """Check that servers are ready: name servers answer, brokers store a message. Exit code 1: not all are.
 
-    Without options: the broker at 127.0.0.1:10911. With both, brokers have to be registered there too. With
-    --http a server says itself whether it is ready, and nothing is stored.
+    Without options: the broker at 127.0.0.1:10911. With both, brokers must also be registered. With --http a
+    server reports whether it is ready, and nothing is stored.
     """
     from kourou.cli.ready import run_ready
 
@@ -366,10 +362,10 @@ def version(*, as_json: bool) -> None:
 
 
 class _AdminCommand(OneLineCommand):
-    """`kourou admin`, whose words mqadmin reads; a shell completes them as mqadmin's."""
+    """`kourou admin`, whose arguments are parsed and completed like mqadmin's."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What may follow the words before the cursor."""
+        """The completions at the cursor."""
         from kourou.cli.admin.completion import next_words
 
         kind, words = next_words(ctx.params["words"] or ())
@@ -393,7 +389,7 @@ def admin(*, words: tuple[str, ...]) -> None:
 
 
 def _texts(given: dict[str, Any]) -> dict[str, str]:
-    """The keys that options set."""
+    """The keys set by options."""
     return {key: str(value) for key, value in given.items() if value is not None}
 
 

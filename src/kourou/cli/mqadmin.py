@@ -1,4 +1,4 @@
-"""`mqadmin`: the administration commands, by the name that RocketMQ gives them."""
+"""`mqadmin`: the administration commands, under RocketMQ's name."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def parse(arguments: Sequence[str] | None) -> BrokerOptions:
     addresses = {} if given.namesrvAddr is None else {"namesrvAddr": given.namesrvAddr}
     return BrokerOptions(
         config_file=given.configFile,
-        # Standalone hands its own options on as keys.
+        # Standalone passes its own options as keys.
         overrides=settings if given.supervised else addresses,
         option_names=BROKER_OPTIONS if given.supervised else {"namesrvAddr": "-n"},
         settings={} if given.supervised else settings,

@@ -1,4 +1,4 @@
-"""`mqshutdown namesrv|broker|standalone`: stop what this user runs on this machine, found by pid files."""
+"""`mqshutdown namesrv|broker|standalone`: stops this user's servers on this machine, found by pid files."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _POLL_INTERVAL_SECONDS = 0.02
 
 
 def shut_down(component: str, folder: Path, wait_seconds: float = WAIT_SECONDS) -> bool:
-    """Ask every server of that kind to stop and wait for its end; False when not all did, or none ran."""
+    """Stop every server of that kind and wait for it; False if not all stopped, or none was running."""
     servers = running_servers(folder, component)
     if not servers:
         print(f"No {_name(component)} running.")
         return False
     for server in servers:
         where = f" on {server.address}" if server.address != STARTING else ", still starting,"
-        print(f"The {_name(component)}({server.pid}){where} is asked to stop...", flush=True)
+        print(f"The {_name(component)}({server.pid}){where} is stopping...", flush=True)
         _terminate(server)
     deadline = time.monotonic() + wait_seconds
     return all([_wait_end(server, deadline, wait_seconds) for server in servers])
 
 
 def _name(component: str) -> str:
-    """What it is called: two of them have commands of Apache's names."""
+    """The display name: two of them have Apache's command names."""
     return component if component == "standalone" else f"mq{component}"
 
 
@@ -44,7 +44,7 @@ def _terminate(server: RunningServer) -> None:
     try:
         os.kill(server.pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # it ended by itself just now, which is what was wanted
+        pass  # it has just ended by itself
 
 
 def _wait_end(server: RunningServer, deadline: float, wait_seconds: float) -> bool:
@@ -52,7 +52,7 @@ def _wait_end(server: RunningServer, deadline: float, wait_seconds: float) -> bo
     if _wait_until(lambda: not server.is_running, deadline):
         print(f"The {name} has stopped.")
         return True
-    print(f"{PROGRAM}: {name} still runs after {wait_seconds:g} s; see its log", file=sys.stderr)
+    print(f"{PROGRAM}: {name} is still running after {wait_seconds:g} s; see its log", file=sys.stderr)
     return False
 
 

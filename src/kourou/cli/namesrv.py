@@ -1,6 +1,6 @@
 """The name server as a command: what `mqnamesrv` and `kourou namesrv` share.
 
-Reads configuration and environment, sets up the log, serves. Not here: parsing options.
+Reads configuration and environment, sets up logging, serves. Not here: parsing options.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def default_log(config: NamesrvConfig) -> Path:
 
 
 def _serve(config: NamesrvConfig, log: LogConfig) -> None:
-    # Imported only now: printing a configuration, or finding it wrong, needs no event loop.
+    # Imported late: printing or rejecting a configuration needs no event loop.
     from kourou.cli.service import Service, run_server
     from kourou.namesrv.server import NameServer
 
     async def started(server: NameServer) -> None:
-        # Scripts wait for the beginning of this line, which is Apache's.
+        # Scripts wait for the start of this line, which is Apache's.
         boot = f"The Name Server boot success. serializeType=JSON, address {server.address}"
         print(f"{boot}\n{log_place(log)}\n{probe_line(server.probe_address)}", end="", flush=True)
 
@@ -72,12 +72,12 @@ def _more_notes(options: ServerOptions, config: NamesrvConfig) -> list[str]:
     if options.namesrv_addr is not None:
         notes.append(
             f"-n {options.namesrv_addr} is ignored: name servers do not talk to each other; "
-            "bindAddress and listenPort say where this one listens"
+            "bindAddress and listenPort set where this one listens"
         )
     apache = user_home(os.environ) / "namesrv" / "kvConfig.json"
     if not Path(config.kv_config_path or "").exists() and apache.is_file():
         notes.append(
             f"the KV configuration is kept in {config.kv_config_path}; "
-            f"set kvConfigPath={apache} to go on with Apache's"
+            f"set kvConfigPath={apache} to keep using Apache's"
         )
     return notes

@@ -1,4 +1,4 @@
-"""Kinds of options that click lacks: values of an enum, numbers within bounds, durations."""
+"""Option types that click lacks: values of an enum, bounded numbers, durations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kourou.errors import ConfigError
 
 _TIME_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Command = TypeVar("Command", bound=Callable[..., Any])
-"""What decorators of options take and give: the function of a command."""
+"""The function of a command, which option decorators take and return."""
 
 
 def choice_option(
@@ -40,18 +40,18 @@ def choice_option(
 
 
 class IntRange(click.IntRange):
-    """Whole numbers within bounds. Of others click would say that they are no "integer range"."""
+    """Integers within bounds. For others click would report that they are not an "integer range"."""
 
     name = "integer"
 
 
 class FloatRange(click.FloatRange):
-    """Numbers within bounds. click's takes NaN too, which compares as being outside of none."""
+    """Numbers within bounds. click's own type accepts NaN, which no comparison excludes."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number that the option was given."""
+        """The parsed number."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
@@ -59,7 +59,7 @@ class FloatRange(click.FloatRange):
 
 
 def parse_duration_ms(option: str, text: str) -> int:
-    """`500ms`, `30s`, `5m`, `1h`, `7d`. ConfigError: it is none."""
+    """`500ms`, `30s`, `5m`, `1h`, `7d`. ConfigError if it is not a duration."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip().lower())
     if match is None:
         raise ConfigError(f"{option} {text}: must be a time such as 30s, 5m, 1h or 2d")

@@ -8,7 +8,7 @@ from kourou.errors import ConfigError
 
 
 def parse_pairs(option: str, texts: Iterable[str], *, form: str = "KEY=VALUE") -> dict[str, str]:
-    """`KEY=VALUE`, several times. ConfigError names the `option` and its `form` for a text without it."""
+    """Several `KEY=VALUE`. ConfigError names the `option` and its `form` for a text without `=`."""
     pairs = {}
     for text in texts:
         key, sign, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""How a command ends when something is wrong: one clear line for each problem, exit code 1."""
+"""How commands fail: one clear line for each problem, exit code 1."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import NoReturn
 from kourou.errors import KourouError, NameServerNotGivenError
 
 FAILURE = 1
-INTERRUPTED = 130  # as a shell says it of SIGINT
+INTERRUPTED = 130  # the shell's exit code for SIGINT
 
 
 def exit_with(program: str, lines: Iterable[str], code: int = FAILURE) -> NoReturn:
-    """Say what is wrong on stderr and end the program."""
+    """Print a problem on stderr and exit."""
     for line in lines:
         print(f"{program}: {line}", file=sys.stderr)
     sys.exit(code)
 
 
 def run_command(program: str, action: Callable[[], None], *, is_output_all: bool = False) -> None:
-    """Run the body of a command. What the user can correct is one line without a stack trace.
+    """Run the body of a command. Errors that the user can fix are printed as one line without a stack trace.
 
-    `is_output_all`: the command only prints, so that a closed pipe, as of `| head`, is no failure.
+    `is_output_all`: the command only prints, so that a closed pipe, as with `| head`, is not a failure.
     """
     try:
         action()
@@ -37,7 +37,7 @@ def run_command(program: str, action: Callable[[], None], *, is_output_all: bool
         drop_output()
         sys.exit(0 if is_output_all else FAILURE)
     except OSError as error:
-        # A full disk behind `> file`, a file that may not be written: nothing that we could mend.
+        # Such as a full disk behind `> file`, or missing permissions.
         drop_output()
         exit_with(program, [str(error)])
     except KeyboardInterrupt:
@@ -45,6 +45,5 @@ def run_command(program: str, action: Callable[[], None], *, is_output_all: bool
 
 
 def drop_output() -> None:
-    """Nobody takes our output, as with `| head`. Python writes what is left when it ends: that must go
-    somewhere."""
+    """The output was closed, as with `| head`. Python flushes the rest at exit: redirect it to /dev/null."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

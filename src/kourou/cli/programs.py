@@ -1,8 +1,7 @@
 """The programs that pip installs: each loads its module and runs it.
 
-Loading takes a tenth of a second or more, and Ctrl-C may come meanwhile: it ends the process with 130 and
-without a traceback. Nothing but the standard library's basics is imported here, so that little time is left
-before that holds.
+Loading takes a tenth of a second or more, and Ctrl-C may arrive meanwhile: it ends the process with 130 and
+without a traceback. Only basic modules are imported here, so that this holds almost from the start.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def mqshutdown() -> None:
 
 def _run(name: str) -> None:
     before = signal.getsignal(signal.SIGINT)
-    # A shell without job control has background programs ignore it.
+    # A shell without job control makes background programs ignore it.
     is_ignored = before is signal.SIG_IGN
     if not is_ignored:
         signal.signal(signal.SIGINT, _end)
@@ -51,5 +50,5 @@ def _run(name: str) -> None:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    # At once: code that is being loaded may catch an exception, or be left half done by it.
+    # At once: code that is being loaded may catch an exception, or be left half initialised.
     os._exit(130)

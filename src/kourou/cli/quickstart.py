@@ -1,6 +1,6 @@
-"""`kourou quickstart`: the first two programs of RocketMQ's quick start, printing as Apache's do.
+"""`kourou quickstart`: the two programs of RocketMQ's quick start, with Apache's output.
 
-Parses options and runs them; the forms of what is printed are mqadmin's (admin/forms.py).
+Parses options and runs them; output formats are mqadmin's (admin/formatting.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TAG: Final = "TagA"
 NAMESRV: Final = "127.0.0.1:9876"
 PRODUCER_GROUP: Final = "please_rename_unique_group_name"
 CONSUMER_GROUP: Final = "please_rename_unique_group_name_4"
-# A new user may start the consumer first: then the topic is found soon after it is made.
+# A new user may start the consumer first: then the topic is found soon after its creation.
 _TOPIC_POLL_MS: Final = 1_000
 
 _namesrv = click.option(
@@ -35,15 +35,15 @@ _namesrv = click.option(
     "-n",
     "--namesrvAddr",
     metavar="LIST",
-    help=f"Name servers; else NAMESRV_ADDR, else {NAMESRV}.",
+    help=f"Name servers; default NAMESRV_ADDR, or {NAMESRV}.",
 )
-_topic = click.option("-t", "--topic", default=TOPIC, help="Where to, or from.")
+_topic = click.option("-t", "--topic", default=TOPIC, help="The topic.")
 
 
 @quickstart_app.command()
 @_namesrv
 @_topic
-@click.option("--count", type=IntRange(1), default=1_000, metavar="N", help="How many messages.")
+@click.option("--count", type=IntRange(1), default=1_000, metavar="N", help="Number of messages.")
 def producer(*, namesrv: str | None, topic: str, count: int) -> None:
     """Send messages with tag TagA, and print where each was stored."""
     run_command(
@@ -55,7 +55,7 @@ def producer(*, namesrv: str | None, topic: str, count: int) -> None:
 @_namesrv
 @_topic
 def consumer(*, namesrv: str | None, topic: str) -> None:
-    """Print every message of a topic, from the first on, until Ctrl-C."""
+    """Print all messages of a topic, from the first one, until Ctrl-C."""
     run_command("kourou quickstart consumer", lambda: consume(_addresses(namesrv), topic), is_output_all=True)
 
 
@@ -64,7 +64,7 @@ def _addresses(given: str | None) -> str:
 
 
 def send(namesrv: str, topic: str, count: int) -> None:
-    """Send so many messages, one after the other."""
+    """Send messages one after the other."""
     from kourou.cli.admin.formatting import send_result
     from kourou.client.sync.producer import Producer
     from kourou.errors import MessageRefusedError
@@ -80,7 +80,7 @@ def send(namesrv: str, topic: str, count: int) -> None:
 
 
 def consume(namesrv: str, topic: str) -> None:
-    """Print messages until somebody stops it."""
+    """Print messages until cancelled."""
     from kourou.client.sync.push_consumer import PushConsumer
 
     printing = threading.Lock()

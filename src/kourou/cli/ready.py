@@ -1,4 +1,4 @@
-"""`kourou ready`: whether servers are, as exit code. For health checks, and scripts that wait for a cluster.
+"""`kourou ready`: checks whether servers are ready. For health checks, and scripts that wait for a cluster.
 
 Not here: what ready means (admin/readiness.py).
 """
@@ -17,7 +17,7 @@ from kourou.cli.problems import FAILURE
 from kourou.transport.addresses import parse_addresses
 
 DEFAULT_BROKER: Final = "127.0.0.1:10911"
-# Of one question. A health check that takes longer is killed by whoever made it.
+# Of one request. A health check that takes longer is usually killed.
 _TIMEOUT_MS: Final = 3_000
 _RETRY_INTERVAL_S: Final = 0.2
 
@@ -25,7 +25,7 @@ _RETRY_INTERVAL_S: Final = 0.2
 def run_ready(
     brokers: Sequence[str], namesrvs: str | None, listeners: Sequence[str], wait_s: float, *, as_json: bool
 ) -> None:
-    """Ask until all are ready, or the time is over; ends the program with 1 if not."""
+    """Check until all are ready, or time out; exits with 1 if not."""
     broker_addresses = [address for text in brokers for address in parse_addresses(text)]
     namesrv_addresses = parse_addresses(namesrvs) if namesrvs else []
     http_addresses = [address for text in listeners for address in parse_addresses(text)]
@@ -41,7 +41,7 @@ def run_ready(
 async def wait_ready(
     brokers: Sequence[str], namesrvs: Sequence[str], listeners: Sequence[str], wait_s: float
 ) -> list[Readiness]:
-    """What each server is good for, asked until all are ready or the time is over."""
+    """The readiness of each server, checked until all are ready or the time is over."""
     deadline = asyncio.get_running_loop().time() + wait_s
     while True:
         found = await ask(brokers, namesrvs, listeners)
@@ -51,7 +51,7 @@ async def wait_ready(
 
 
 async def ask(brokers: Sequence[str], namesrvs: Sequence[str], listeners: Sequence[str]) -> list[Readiness]:
-    """What each server is good for now."""
+    """The current readiness of each server."""
     probe = ReadinessProbe(_TIMEOUT_MS)
     try:
         asked = await asyncio.gather(*map(probe.broker, brokers))

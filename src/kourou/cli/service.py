@@ -1,8 +1,7 @@
-"""Running one server as a process: event loop, signals, pid file, an end within a deadline.
+"""Running one server as a process: event loop, signals, pid file, a stop within a deadline.
 
-The same for every server; what it serves comes in. SIGTERM and SIGINT stop it, SIGHUP is ignored,
-because a terminal that closes must not take a server along. A start that takes long is stopped too. A
-second signal ends it at once.
+Shared by all servers. SIGTERM and SIGINT stop a server, SIGHUP is ignored, as closing a terminal must not
+stop a server. A long start is interrupted, too. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -29,34 +28,34 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StopTimes:
-    """How long a stop may take: for answers under way, and in all before it is cut off."""
+    """How long a stop may take: for responses in flight, and in total before it is cut off."""
 
     answers_ms: int
     cut_off_ms: int
 
 
-# A stop takes 3 s at most as seen from outside: half of that for the server to end in order, less than
-# a second to cut off what has not, the rest for leaving the loop and the log.
+# A stop takes at most 3 s as seen from outside: half of that for an orderly stop, less than a second to cut
+# off the rest, the remainder for closing loop and log.
 QUICK_STOP = StopTimes(answers_ms=1_500, cut_off_ms=2_200)
-# A store may have much to write; cut off, it has to be recovered at the next start.
+# A store may have much to write; if cut off, it must be recovered at the next start.
 STORE_STOP = StopTimes(answers_ms=3_000, cut_off_ms=25_000)
 
 
 class Server(Protocol):
-    """What can be run: a name server, a broker."""
+    """A server that can be run: a name server, a broker."""
 
     @property
     def address(self) -> str:
         """`host:port` it listens on, once started."""
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
 
     async def stop(self, timeout_ms: int) -> None:
-        """End in order; what has not ended after that time is cut off."""
+        """Stop in order; whatever has not ended after that time is cut off."""
 
     async def wait_failed(self) -> None:
-        """Raise what a background task died of."""
+        """Wait for a background task to fail, and raise its error."""
 
 
 ServerT = TypeVar("ServerT", bound=Server)
@@ -69,18 +68,18 @@ class Service(Generic[ServerT]):
     make: Callable[[], ServerT]
     component: str
     on_started: Callable[[ServerT], Awaitable[None]]
-    # Where the pid file goes; None for a child of another server, which has one.
+    # The folder of the pid file; None for a child of another server, which has its own.
     run_folder: Path | None = None
     stop_times: StopTimes = QUICK_STOP
-    # Stop when standard input ends: the parent that holds its other end has gone.
+    # Stop when standard input ends: the parent that holds its other end is gone.
     stops_with_parent: bool = False
-    # Called when a stop begins that was asked for, and when it is done.
+    # Called when a requested stop begins, and when it is done.
     on_stopping: Callable[[], None] = lambda: None
     on_stopped: Callable[[], None] = lambda: None
 
 
 def run_server(service: Service[ServerT]) -> None:
-    """Serve until a signal says stop. Raises what kept the server from starting, or made it fail later."""
+    """Serve until a signal. Raises the error of a failed start, or of a later failure."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_descriptor_limit()
     try:
@@ -115,17 +114,17 @@ async def _serve(service: Service[ServerT]) -> None:
 
 
 async def _started(server: Server, stop_requested: asyncio.Event) -> bool:
-    """Start the server; False when a signal came first, and it has taken back what it had begun.
+    """Start the server; False if a signal arrived first, and the start was rolled back.
 
-    A store that is being recovered is let to its end. It keeps what it has done as it goes, so that an
-    impatient second signal costs little.
+    The recovery of a store is completed first. Its progress is saved as it goes, so a second signal loses
+    little.
     """
     start = asyncio.create_task(server.start(), name="start")
     stop = asyncio.create_task(stop_requested.wait(), name="wait-stop")
     try:
         await asyncio.wait((start, stop), return_when=asyncio.FIRST_COMPLETED)
         if not start.done():
-            _log.info("the start is given up; a second signal ends it at once")
+            _log.info("aborting the start; a second signal ends it at once")
     finally:
         start.cancel()
         stop.cancel()
@@ -137,9 +136,9 @@ async def _started(server: Server, stop_requested: asyncio.Event) -> bool:
 
 
 def _tune_garbage_collector() -> None:
-    """What a start has made stays: the collector need not look at it again, and seldom at the rest.
-    A server makes garbage without cycles, and a full look at tens of thousands of queues takes 10 ms. Nor is
-    one taken here: it would be a tenth of the start, for some hundred objects."""
+    """Objects created at the start are permanent: exclude them from garbage collection, and collect rarely.
+    A server makes garbage without cycles, and a full collection over tens of thousands of queues takes 10 ms.
+    None is done here either: it would be a tenth of the start, for a few hundred objects."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
@@ -155,7 +154,7 @@ def _stop_with_parent(requested: asyncio.Event) -> None:
 
     def readable() -> None:
         if not os.read(stdin, 1024):
-            _log.info("the parent process has gone: stopping")
+            _log.info("the parent process is gone: stopping")
             loop.remove_reader(stdin)
             requested.set()
 
@@ -196,11 +195,11 @@ async def _stop(server: Server, service: Service[ServerT]) -> None:
         async with asyncio.timeout(times.cut_off_ms / 1000):
             await server.stop(times.answers_ms)
     except TimeoutError:
-        raise KourouError(f"{service.component} did not stop in order within {times.cut_off_ms} ms") from None
+        raise KourouError(f"{service.component} did not stop within {times.cut_off_ms} ms") from None
 
 
 def raise_descriptor_limit() -> None:
-    """Allow as many open files as this user may: each connection is one."""
+    """Raise the limit of open files to the user's maximum: each connection needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return

@@ -1,7 +1,7 @@
-"""A server as a command: what the commands of name server and broker share.
+"""A server as a command: shared by name server and broker.
 
-Notes to the operator, the configuration printed, the log's file. Not here: the process itself
-(service.py), each server's options.
+Notes for the operator, printing the configuration, the log file. Not here: the process itself (service.py),
+each server's options.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ CONSOLE = "-"
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a user may ask for on the command line."""
+    """The command-line options."""
 
     config_file: Path | None = None
-    # RocketMQ keys that options set, with their text.
+    # RocketMQ keys set by options, with their values.
     overrides: Mapping[str, str] = field(default_factory=dict)
-    # Key to option, for every key that the command has an option of its own for.
+    # Key to option, for every key that has an option.
     option_names: Mapping[str, str] = field(default_factory=dict)
     namesrv_addr: str | None = None
     print_config: bool = False
     print_important_config: bool = False
-    # None is the default file, CONSOLE no file at all.
+    # None is the default file, CONSOLE is no file.
     log_file: str | None = None
     log_level: LogLevel = LogLevel.INFO
 
@@ -50,13 +50,13 @@ class ServerOptions:
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Tell the operator, who is at the terminal."""
+    """Print notes for the operator."""
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 
 
 def log_start(component: str, notes: Iterable[str] = ()) -> None:
-    """The first lines of a log: who writes it, and what the operator was told."""
+    """The first lines of a log: the version, and the notes for the operator."""
     python = platform.python_version()
     _log.info("kourou %s %s, Python %s, process %d", component, __version__, python, os.getpid())
     for note in notes:
@@ -65,7 +65,7 @@ def log_start(component: str, notes: Iterable[str] = ()) -> None:
 
 @contextmanager
 def logged_failure(component: str) -> Iterator[None]:
-    """Log what the body fails of: who reads the log later has not seen the terminal."""
+    """Log a failure of the body: a later reader of the log has not seen the terminal."""
     try:
         yield
     except KourouError as error:
@@ -75,7 +75,7 @@ def logged_failure(component: str) -> Iterator[None]:
 
 
 def printed_config(config: ComponentConfig, options: ServerOptions) -> bool:
-    """Print the configuration, or its important part, if that was asked for; then nothing is served."""
+    """Print the configuration, or its important part, if requested; nothing is served then."""
     if not (options.print_config or options.print_important_config):
         return False
     texts = config.texts(important=not options.print_config)
@@ -84,11 +84,11 @@ def printed_config(config: ComponentConfig, options: ServerOptions) -> bool:
 
 
 def log_config(default: Path, options: ServerOptions) -> LogConfig:
-    """Where the log goes: the file asked for, else the default, else the console where the default
-    cannot be written, as in a container."""
+    """The destination of the log: the given file, or the default one, or the console if that cannot be
+    written, as in a container."""
     path = log_path(default, options.log_file)
     if options.log_file is None and path is not None and not can_write(path):
-        show_notes([f"log file {path} cannot be written; logging to the console"])
+        show_notes([f"cannot write log file {path}; logging to the console"])
         path = None
     return LogConfig(path, options.log_level)
 
@@ -101,7 +101,7 @@ def log_path(default: Path, asked: str | None) -> Path | None:
 
 
 def log_name(component: str, port: int, default_port: int) -> str:
-    """One log a port: two servers must not write, and rotate, one file."""
+    """One log per port: two servers must not write and rotate the same file."""
     if port == default_port:
         return f"{component}.log"
     return f"{component}-{port or f'pid{os.getpid()}'}.log"
@@ -113,10 +113,10 @@ def log_place(log: LogConfig) -> str:
 
 
 def probe_line(address: str | None) -> str:
-    """A line that says where health checks are answered; nothing where they are not."""
+    """A line with the address of health checks; empty without them."""
     return f"health checks: http://{address}/readyz\n" if address else ""
 
 
 def run_folder(environ: Mapping[str, str]) -> Path:
-    """Where servers of this user leave their pid files."""
+    """The folder of this user's pid files."""
     return state_home(environ) / "run"

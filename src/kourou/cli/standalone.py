@@ -1,4 +1,4 @@
-"""`kourou standalone` as a command: log, process, the one line that says that it is ready."""
+"""`kourou standalone` as a command: log, process, and the line that reports readiness."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ COMPONENT = "standalone"
 
 @dataclass(frozen=True)
 class StandaloneLog:
-    """Where the log goes."""
+    """The destination of the log."""
 
     file: str | None = None
     level: LogLevel = LogLevel.INFO
 
 
 def default_store() -> Path:
-    """The folder in the user's data that is used where none is given."""
+    """The default folder, in the user's data."""
     return data_home(os.environ) / "standalone"
 
 
@@ -49,7 +49,7 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
     """Run name server and brokers until a signal stops them."""
     options.check()
     options.make_folder()
-    # First of all: nothing is to be written into the log of those who work there.
+    # First, so that nothing is written into the log of servers that are already running there.
     for index in range(options.brokers):
         StoreLock.check_free(options.store_of(index))
     default = options.log_folder / f"{COMPONENT}.log"
@@ -62,7 +62,7 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
 
 
 def _serve(options: StandaloneOptions, log: LogConfig) -> None:
-    # Imported only now: a wrong option needs no event loop.
+    # Imported late: rejecting an option needs no event loop.
     from kourou.cli.service import STORE_STOP, Service, run_server
 
     async def started(server: Standalone | Supervisor) -> None:
@@ -97,7 +97,7 @@ def _server(options: StandaloneOptions) -> Standalone | Supervisor:
 
 
 def ready_line(server: Standalone | Supervisor, options: StandaloneOptions) -> str:
-    """What a client needs to know, in one line."""
+    """The addresses that clients need, in one line."""
     brokers = ", ".join(server.broker_addresses)
     noun = "broker" if options.brokers == 1 else "brokers"
     return f"Kourou is ready: namesrvAddr={server.address} ({noun} {brokers}; store {options.store})"

@@ -1,6 +1,6 @@
-"""What `kourou` says of options that it cannot read: one line, as of every other mistake.
+"""How `kourou` reports invalid options: one line, as for every other mistake.
 
-click would print the usage above it and end with 2.
+click would also print the usage and exit with 2.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _STORE_FAILURE: Final = 2
 
 
 class OneLineCommand(click.Command):
-    """A command whose name is told with every mistake in its options."""
+    """A command whose name is part of every message about its options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options. click forgets whose they are where one has no value."""
+        """Parse the options. click loses the command if an option lacks a value."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -37,15 +37,15 @@ class OneLineGroup(click.Group):
     command_class = OneLineCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, as they are listed; click would sort them."""
+        """The names in order; click would sort them."""
         return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; the nearest one is suggested if there is none."""
+        """The command for the first word; suggests the nearest one if there is none."""
         is_missing = bool(args) and self.get_command(ctx, args[0]) is None
-        # A shell that completes a line gets no answer to it, and no error.
+        # Shell completion gets no result, and no error.
         if is_missing and not ctx.resilient_parsing and not args[0].startswith("-"):
             meant = self.suggested_command(ctx, args[0])
             hint = f" Did you mean '{meant}'?" if meant is not None else ""
@@ -64,7 +64,7 @@ class OneLineGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command and end the process, as click does, but for the words about usage."""
+        """Run a command and exit, as click does, but with our usage messages."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
         try:
@@ -72,7 +72,7 @@ class OneLineGroup(click.Group):
         except click.UsageError as error:
             _exit_with_usage(error)
         except click.Abort as abort:
-            # click takes the end of any input for that of the terminal's.
+            # click treats the end of any input as that of the terminal.
             if isinstance(abort.__cause__, EOFError):
                 raise abort.__cause__ from None
             sys.exit(INTERRUPTED)
@@ -80,7 +80,7 @@ class OneLineGroup(click.Group):
 
 
 def whole_number(option: str, text: str) -> int:
-    """The number that an option was given. ConfigError: it is none."""
+    """The integer value of an option. ConfigError if it is not one."""
     try:
         return int(text)
     except ValueError:
@@ -94,15 +94,15 @@ def _exit_with_usage(error: click.UsageError) -> NoReturn:
     names = _command_names(error.ctx)
     program = program_name(error.ctx)
     message = " ".join(_message(error).split())
-    if not message.endswith("?"):  # it has found out what was meant
+    if not message.endswith("?"):  # it already has a suggestion
         message = f"{message.rstrip('.')}; see {program} --help"
     print(f"{program}: {message}", file=sys.stderr)
-    # `kourou store` says with 1 that something is wrong with the store.
+    # `kourou store` reports problems of the store with 1.
     sys.exit(_STORE_FAILURE if names[:1] == ["store"] else FAILURE)
 
 
 def _message(error: click.UsageError) -> str:
-    """What is wrong, with our suggestion: click prefers --host to --port for --prot."""
+    """The message with our suggestion: click prefers --host to --port for --prot."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error.format_message()
     meant = _suggested_options(error.option_name, error.ctx.command)
@@ -130,12 +130,12 @@ def _suggested_options(word: str, command: click.Command) -> list[str]:
 
 
 def program_name(context: click.Context | None) -> str:
-    """The command as messages name it: `kourou topic list`."""
+    """The full name of the command: `kourou topic list`."""
     return " ".join(["kourou", *_command_names(context)])
 
 
 def _command_names(context: click.Context | None) -> list[str]:
-    """The command and those above it, without `kourou`, whatever that was started as."""
+    """The command and its parents, without the program name."""
     names: list[str] = []
     while context is not None and context.parent is not None:
         names.insert(0, str(context.info_name))

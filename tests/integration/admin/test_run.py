@@ -85,7 +85,7 @@ async def test_a_broker_is_asked_by_its_address_without_any(tmp_path: Path) -> N
         result = await run_line(None, "brokerStatus", "-b", running.broker.address)
         assert result.exit_code == 0 and "bootTimestamp" in result.stdout
         assert (
-            "no name server is given"
+            "no name server given"
             in (await run_line(None, "updateKvConfig", "-s", "a", "-k", "b", "-v", "c")).problem
         )
 

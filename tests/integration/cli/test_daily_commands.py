@@ -53,9 +53,9 @@ def tailed(*words: str) -> list[str]:
 
 def test_a_topic_from_creation_to_deletion() -> None:
     created = ok("topic", "create", "Orders", "-q", "2")
-    assert re.fullmatch(r"topic Orders created with 2 queues on \S+, \S+\n", created.stdout)
-    assert ok("topic", "create", "Orders", "--if-missing").stdout == "topic Orders exists\n"
-    assert "topic Orders exists at" in run_kourou("topic", "create", "Orders").problem
+    assert re.fullmatch(r"created topic Orders with 2 queues on \S+, \S+\n", created.stdout)
+    assert ok("topic", "create", "Orders", "--if-missing").stdout == "topic Orders already exists\n"
+    assert "topic Orders already exists at" in run_kourou("topic", "create", "Orders").problem
     assert ok("topic", "list").lines == [
         "TOPIC   QUEUES  PERM  BROKERS",
         "Orders       4  RW    broker-a, broker-b",
@@ -77,8 +77,8 @@ def test_a_topic_from_creation_to_deletion() -> None:
 
     question = run_kourou("topic", "delete", "Orders").problem
     assert "Delete topic Orders and its messages from DefaultCluster at 127.0.0.1:" in question
-    assert question.endswith("Confirm with --yes; there is no terminal to ask on.")
-    assert ok("topic", "delete", "Orders", "--yes").stdout == "topic Orders deleted from DefaultCluster\n"
+    assert question.endswith("Confirm with --yes; as there is no terminal.")
+    assert ok("topic", "delete", "Orders", "--yes").stdout == "deleted topic Orders from DefaultCluster\n"
     assert "no registered broker has topic Orders" in run_kourou("topic", "delete", "Orders", "--yes").problem
     assert ok("topic", "list", "--json").json == []
 
@@ -311,7 +311,7 @@ def test_a_group_from_its_first_member_to_its_deletion(mq: LocalCluster) -> None
     assert sum(int(line.split()[-1]) for line in ends[1:]) == 3
     assert ok("group", "show", "billing", "-t", "Billed", "--json").json["lag"] == 0
 
-    assert ok("group", "delete", "billing", "--yes").stdout == "group billing deleted\n"
+    assert ok("group", "delete", "billing", "--yes").stdout == "deleted group billing\n"
     assert "billing" not in ok("group", "list").stdout
     assert len(seen) == 3
 
@@ -328,7 +328,7 @@ def test_a_group_without_members_so_far(mq: LocalCluster) -> None:
     assert "group planned has no offsets; name the topic" in (
         run_kourou("group", "reset", "planned", "--to", "latest", "--yes").problem
     )
-    assert ok("group", "delete", "planned", "--yes").stdout == "group planned deleted\n"
+    assert ok("group", "delete", "planned", "--yes").stdout == "deleted group planned\n"
     assert "planned" not in ok("group", "list").stdout
 
 
@@ -343,7 +343,7 @@ def test_a_group_that_a_broker_keeps_is_not_reported_as_deleted(
     monkeypatch.setattr("kourou.cli.daily.group.delete_group", failing)
     result = run_kourou("group", "delete", "kept", "--yes", *form)
     assert result.exit_code == 1 and "deleted" not in result.stdout
-    assert result.stderr == "kourou group delete: group kept is not deleted at 127.0.0.1:1: disk full\n"
+    assert result.stderr == "kourou group delete: could not delete group kept at 127.0.0.1:1: disk full\n"
 
 
 def test_a_name_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

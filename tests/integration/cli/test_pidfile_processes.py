@@ -41,7 +41,7 @@ def test_mqshutdown_stops_a_server_that_still_recovers_its_store(
         assert child.stdout is not None and child.stdout.readline()
         assert shut_down("standalone", tmp_path)
         assert capsys.readouterr().out == (
-            f"The standalone({child.pid}), still starting, is asked to stop...\n"
+            f"The standalone({child.pid}), still starting, is stopping...\n"
             f"The standalone({child.pid}) has stopped.\n"
         )
         assert child.wait(30) == -signal.SIGTERM

@@ -119,7 +119,7 @@ def test_notes_go_to_stderr(home: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert len(notes) == 3
     assert notes[0] == f"note: {path}:1: unknown key listnPort is ignored; did you mean listenPort?"
     assert notes[1].startswith("note: -n 10.0.0.1:9876 is ignored: ")
-    assert notes[2].endswith(f"set kvConfigPath={home}/namesrv/kvConfig.json to go on with Apache's")
+    assert notes[2].endswith(f"set kvConfigPath={home}/namesrv/kvConfig.json to keep using Apache's")
 
 
 def test_options_of_kourou_namesrv_become_keys(home: Path) -> None:

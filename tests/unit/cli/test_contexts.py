@@ -67,7 +67,7 @@ def test_mistakes_say_what_to_do() -> None:
         contexts.add("prod", TEST, is_current=False)
     assert contexts.add("prod", TEST, is_current=False, replaces=True).get("prod") == TEST
     for name in ("", "-x", "a b", "a/b"):
-        with pytest.raises(ConfigError, match="a name has letters"):
+        with pytest.raises(ConfigError, match="a name may have letters"):
             contexts.add(name, TEST, is_current=False)
     with pytest.raises(ConfigError, match="is not an address"):
         contexts.add("test", Context("nowhere"), is_current=False)
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_named(environ: dict[str, str]) -> None:
     assert read_contexts(environ) == Contexts()
     path.parent.mkdir()
     path.write_text('{"contexts": {"prod": {"namesrv": 1}}}')
-    with pytest.raises(ConfigError, match=r"contexts\.json: cannot be read: Expected `str`, got `int`"):
+    with pytest.raises(ConfigError, match=r"contexts\.json: cannot read it: Expected `str`, got `int`"):
         read_contexts(environ)
 
 

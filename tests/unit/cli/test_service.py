@@ -145,7 +145,7 @@ def test_what_it_dies_of_is_raised_after_a_stop_and_logged(
 
 def test_a_server_that_does_not_stop_is_left(tmp_path: Path) -> None:
     times = service.StopTimes(answers_ms=5, cut_off_ms=10)
-    with pytest.raises(KourouError, match="did not stop in order within 10 ms"):
+    with pytest.raises(KourouError, match="did not stop within 10 ms"):
         run(FakeServer(hangs=True), tmp_path, send(signal.SIGTERM), stop_times=times)
 
 

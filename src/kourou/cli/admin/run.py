@@ -116,7 +116,7 @@ def _run(program: str, command: AdminCommand, words: list[str]) -> None:
         asyncio.run(_ask(command, args, screen, Admin(**call_options)))
     except NameServerNotGivenError:
         raise NameServerNotGivenError(
-            "no name server is given: use -n host:9876, --config FILE with rocketmq.namesrv.addr, the "
+            "no name server given: use -n host:9876, --config FILE with rocketmq.namesrv.addr, the "
             "environment variable NAMESRV_ADDR, a saved context (kourou context add), or an address service "
             "(rocketmq.namesrv.domain in the file)"
         ) from None

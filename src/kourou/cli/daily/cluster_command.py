@@ -1,4 +1,4 @@
-"""What the commands that ask a cluster share: options, a session, questions, tables, one-line errors."""
+"""Shared by commands that query a cluster: options, a session, confirmations, tables, one-line errors."""
 
 from __future__ import annotations
 
@@ -43,18 +43,22 @@ ACL_OPTION: Final = click.option(
 TLS_OPTIONS: Final = (
     click.option("--tls", is_flag=True, help="Encrypt; any certificate is trusted."),
     click.option(
-        "tls_config", "--tls-config", type=click.Path(), metavar="FILE", help="Encrypt as this file says."
+        "tls_config",
+        "--tls-config",
+        type=click.Path(),
+        metavar="FILE",
+        help="Encrypt with the settings in this file.",
     ),
 )
 JSON_OPTION: Final = click.option("as_json", "--json", is_flag=True, help="Print JSON.")
-YES_OPTION: Final = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+YES_OPTION: Final = click.option("--yes", is_flag=True, help="Skip confirmation.")
 
 _NO_LOG: Final = logging.NullHandler()
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of a command: the cluster that it asks, and where it prints."""
+    """One run of a command: its cluster and its output."""
 
     admin: Admin
     screen: Screen
@@ -65,7 +69,7 @@ class Session:
         return ";".join(self.admin.namesrvs)
 
     def show(self, data: Any, show: Callable[[], None]) -> None:
-        """Print a result: as JSON if that was asked for, else as `show` does it."""
+        """Print a result: as JSON if requested, otherwise with `show`."""
         if self.is_json:
             self.screen.json(data)
         else:
@@ -77,19 +81,20 @@ class Session:
             self.screen.line(line)
 
     def note(self, text: str) -> None:
-        """Say something on stderr that is not a failure."""
+        """Print a note on stderr that is not a failure."""
         print(f"{program_name(click.get_current_context())}: {text}", file=sys.stderr, flush=True)
 
     def trouble(self, text: str) -> None:
-        """Say on stderr what went wrong while the command goes on; its exit code is 1."""
+        """Report a failure on stderr while the command continues; its exit code is 1."""
         self.screen.trouble(f"{program_name(click.get_current_context())}: {text}")
 
     async def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before something is destroyed. ConfigError if the answer is no, or there is no terminal."""
+        """Ask for confirmation of something destructive. ConfigError if the answer is no, or there is no
+        terminal."""
         if yes:
             return
         if not sys.stdin.isatty():
-            raise ConfigError(f"{question} Confirm with --yes; there is no terminal to ask on.")
+            raise ConfigError(f"{question} Confirm with --yes, as there is no terminal.")
         self.screen.flush()
         print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
         answer = await anext(lines_of(stdin_chunks()), b"")
@@ -100,7 +105,7 @@ class Session:
 def aligned(
     names: Sequence[str], rows: Sequence[Sequence[str]], head: Callable[[str], None]
 ) -> Iterable[str]:
-    """The lines of a table; its head is printed by `head`."""
+    """The lines of a table; `head` formats its header."""
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     is_number = [_has_numbers(column) for column in zip(names, *rows, strict=True)]
 
@@ -116,7 +121,7 @@ def aligned(
 
 
 def _has_numbers(column: Sequence[str]) -> bool:
-    """Whether the cells below a head are numbers; `-` is one that is not known."""
+    """Whether the cells of a column are numbers; `-` stands for an unknown one."""
     cells = [cell for cell in column[1:] if cell != "-"]
     return bool(cells) and all(re.fullmatch(r"-?[\d.]+", cell) for cell in cells)
 
@@ -124,10 +129,10 @@ def _has_numbers(column: Sequence[str]) -> bool:
 def cluster_command(
     body: Callable[..., Coroutine[Any, Any, None]],
 ) -> Callable[..., None]:
-    """Make the function of a click command out of a coroutine that takes a Session first.
+    """Turn a coroutine that takes a Session first into the function of a click command.
 
-    It gets the options that say which cluster is asked, `--timeout` and `--json`. What the user can mend ends
-    as one line, with exit code 1.
+    Adds the options that select the cluster, `--timeout` and `--json`. Errors that the user can fix are
+    printed as one line, with exit code 1.
     """
 
     @functools.wraps(body)
@@ -138,7 +143,8 @@ def cluster_command(
         def action() -> None:
             screen = Screen(given)
             options = client_options(given, default_namesrv=DEFAULT_NAMESRV)
-            # The command reports what fails. Without a handler, Python prints the client's warnings as well.
+            # The command reports failures itself. Without a handler, Python would print the client's
+            # warnings, too.
             logging.getLogger("kourou").addHandler(_NO_LOG)
 
             async def run() -> None:
@@ -171,7 +177,7 @@ def cluster_command(
             ),
             ACL_OPTION,
             *TLS_OPTIONS,
-            click.option("--timeout", metavar="MS", help="For one request; 5000 if not given."),
+            click.option("--timeout", metavar="MS", help="Timeout of one request; default 5000."),
             JSON_OPTION,
         )
     ):
@@ -180,7 +186,7 @@ def cluster_command(
 
 
 def connecting_options(values: dict[str, Any]) -> ParsedArgs:
-    """The options that say how to connect, as mqadmin's are; they are taken out of `values`."""
+    """The connection options, like mqadmin's; removed from `values`."""
     names = {
         "namesrv": "namesrvAddr",
         "context": "context",

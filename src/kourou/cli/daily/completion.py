@@ -1,7 +1,7 @@
-"""`kourou completion`: scripts by which shells complete commands, options, topics, groups and contexts.
+"""`kourou completion`: shell scripts that complete commands, options, topics, groups and contexts.
 
-The scripts are click's: a shell asks `kourou` itself, by an environment variable, for what may follow. Names
-of topics and groups come from the cluster that the line names, within 300 ms (admin/completion.py).
+The scripts are click's: a shell calls `kourou` itself, with an environment variable, for completions. Names
+of topics and groups come from the cluster on the command line, within 300 ms (admin/completion.py).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kourou.cli.admin.completion import rejoined
 from kourou.cli.usage import OneLineCommand
 
 VARIABLE: Final = "_KOUROU_COMPLETE"
-"""The environment variable by which a shell asks; click makes it of the program's name."""
+"""The environment variable of completion requests; click derives it from the program's name."""
 _PROGRAM: Final = "kourou"
 
 
 class _Bash(BashComplete):
-    """bash takes words apart at every colon, so addresses have to be put together again."""
+    """bash splits words at every colon, so addresses must be rejoined."""
 
     def source(self) -> str:
-        """The script. click would start a bash to look at its version."""
+        """The script. click would start bash to check its version."""
         return ShellComplete.source(self)
 
     def get_completion_args(self) -> tuple[list[str], str]:
@@ -49,7 +49,7 @@ _SHELLS: Final[dict[str, type[ShellComplete]]] = {"bash": _Bash, "zsh": ZshCompl
 
 
 def use_own_completion() -> None:
-    """Have click answer a shell by the classes of this module."""
+    """Make click use the classes of this module."""
     add_completion_class(_Bash, "bash")
 
 

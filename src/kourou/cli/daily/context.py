@@ -74,7 +74,7 @@ def add(
 
     def action(screen: Screen) -> None:
         if namesrv is None:
-            raise ConfigError("no name server is given; use -n host:9876")
+            raise ConfigError("no name server given; use -n host:9876")
         context = Context(namesrv, _absolute("--acl", acl), tls, _absolute("--tls-config", tls_config))
         contexts = read_contexts(os.environ).add(name, context, is_current=is_current, replaces=replace)
         write_contexts(os.environ, contexts)
@@ -91,12 +91,12 @@ def add(
 
 
 def _absolute(option: str, text: str | None) -> str | None:
-    """A file, so that it is found from every folder. ConfigError if it is not there."""
+    """The absolute path of a file. ConfigError if it does not exist."""
     if text is None:
         return None
     path = Path(text).absolute()
     if not path.is_file():
-        raise ConfigError(f"{option} {text}: there is no such file")
+        raise ConfigError(f"{option} {text}: no such file")
     return str(path)
 
 
@@ -124,7 +124,7 @@ def list_contexts(*, as_json: bool) -> None:
 
 @context_app.command("use")
 @click.argument("name", required=False, shell_complete=complete_contexts)
-@click.option("is_none", "--none", is_flag=True, help="Leave no context current.")
+@click.option("is_none", "--none", is_flag=True, help="Deselect the current context.")
 @JSON_OPTION
 def use(*, name: str | None, is_none: bool, as_json: bool) -> None:
     """Choose the current context."""
@@ -158,7 +158,7 @@ def show(*, name: str | None, as_json: bool) -> None:
 
 
 def _in_effect(name: str | None) -> tuple[tuple[str, Context] | None, str]:
-    """The context that a command would use, and why; a name is reason enough."""
+    """The context that a command would use, and why; with a name, that context."""
     found = chosen_context(os.environ, name=name)
     if found is None:
         variable = next((variable for variable in CLUSTER_VARIABLES if os.environ.get(variable)), None)
@@ -169,7 +169,7 @@ def _in_effect(name: str | None) -> tuple[tuple[str, Context] | None, str]:
 
 
 def _fields(found: tuple[str, Context] | None) -> dict[str, Any]:
-    """What a context says; without one, the name servers that commands connect to."""
+    """The content of a context; without one, the name servers that commands connect to."""
     if found is None:
         found = "", Context(next(filter(None, map(os.environ.get, CLUSTER_VARIABLES)), DEFAULT_NAMESRV))
     context = found[1]

@@ -31,7 +31,7 @@ from kourou.wording import counted
 group_app = OneLineGroup("group", help="List, show, reset and delete consumer groups.")
 
 _MAX_CONCURRENT_GROUPS: Final = 16
-# Before its first member a group has no retry topic.
+# A group has no retry topic before its first member.
 _NOT_ONLINE: Final = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.TOPIC_NOT_EXIST)
 _group = click.argument("group", shell_complete=complete_groups)
 
@@ -97,9 +97,9 @@ class _Queue:
     end_offset: int
     lag: int
     last_timestamp: int
-    """When the last consumed message was stored; 0 if that is not known."""
+    """When the last consumed message was stored; 0 if unknown."""
     holder: str | None = None
-    """The member that holds the queue, if that was asked for."""
+    """The member that holds the queue, if requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ async def _check_group(admin: Admin, group: str) -> None:
 
 
 async def _connection(admin: Admin, group: str) -> ConsumerConnection:
-    """The members of a group; none where it is offline."""
+    """The members of a group; none if it is offline."""
     try:
         return await consumer_connection(admin, group)
     except ResponseError as error:
@@ -177,7 +177,7 @@ async def _connection(admin: Admin, group: str) -> ConsumerConnection:
 
 
 async def _progress(admin: Admin, group: str, topic: str | None) -> GroupProgress:
-    """The progress of a group; nothing where it has no offsets, or its members keep them themselves."""
+    """The progress of a group; empty if it has no offsets, or its members keep them locally."""
     try:
         return await consume_stats(admin, group, topic)
     except ResponseError as error:
@@ -218,9 +218,7 @@ def _show_group(session: Session, view: _GroupView, has_holders: bool) -> None:
         )
     screen.line()
     if not view.queues:
-        screen.line(
-            "No offsets: none was committed yet (members do that every 5 s), or the group broadcasts."
-        )
+        screen.line("No offsets: none committed yet (members commit every 5 s), or the group broadcasts.")
         return
     session.table(
         ("TOPIC", "BROKER", "QUEUE", "OFFSET", "END", "LAG", "LAST CONSUMED", *["HOLDER"] * has_holders),
@@ -341,8 +339,8 @@ async def delete(session: Session, *, group: str, yes: bool) -> None:
 
     def show() -> None:
         if not failed:
-            session.screen.line(f"group {group} deleted")
+            session.screen.line(f"deleted group {group}")
 
     session.show({"group": group, "brokers": outcomes}, show)
     for outcome in failed:
-        session.trouble(f"group {group} is not deleted at {outcome.address}: {outcome.problem}")
+        session.trouble(f"could not delete group {group} at {outcome.address}: {outcome.problem}")

@@ -11,13 +11,13 @@ from kourou.errors import KourouError
 
 
 def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Topics of the cluster that the line names; none if it does not answer in time."""
-    # Those of retries and dead letters only where one is asked for.
+    """Topics of the cluster on the command line; none if it does not answer in time."""
+    # Retry and dead-letter topics only if the prefix matches.
     return _of_cluster("topics" if incomplete.startswith("%") else "user topics", context, incomplete)
 
 
 def complete_groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Consumer groups, in the same way."""
+    """Consumer groups of the cluster on the command line."""
     return _of_cluster("groups", context, incomplete)
 
 

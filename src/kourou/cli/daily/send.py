@@ -40,16 +40,21 @@ from kourou.wording import counted
     metavar="FILE",
     help="Read the body from this file; - is standard input.",
 )
-@click.option("--lines", is_flag=True, help="Send a message for each line that is not empty.")
+@click.option("--lines", is_flag=True, help="Send a message for each non-empty line.")
 @click.option("-k", "--key", "keys", multiple=True, help="Key to find the message by; may be repeated.")
 @click.option("-t", "--tag", help="Tag that subscriptions select by.")
 @click.option(
     "-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Property; may be repeated."
 )
 @click.option("--sharding-key", metavar="KEY", help="Messages with the same key go to the same queue.")
-@click.option("--delay", metavar="TIME", help="Deliver it later: 10s, 5m, 2h. Needs brokers of version 5.")
 @click.option(
-    "--delay-level", type=IntRange(1), metavar="N", help="Deliver it later by a level: 1 to 18 are 1s to 2h."
+    "--delay", metavar="TIME", help="Deliver after a delay: 10s, 5m, 2h. Requires version 5 brokers."
+)
+@click.option(
+    "--delay-level",
+    type=IntRange(1),
+    metavar="N",
+    help="Deliver after the delay of a level: 1 to 18 are 1s to 2h.",
 )
 @cluster_command
 async def send(
@@ -68,7 +73,7 @@ async def send(
 ) -> None:
     """Send a message: BODY, a file, or standard input. Prints its id and its place, BROKER/QUEUE@OFFSET.
 
-    The topic has to exist. Bytes are sent as they are; --lines removes line ends.
+    The topic must exist. Bytes are sent unchanged; --lines removes line ends.
     """
     if body is not None and file is not None:
         raise ConfigError("give the body as an argument or by --file, not both")
@@ -110,8 +115,8 @@ async def send(
                     raise
                 drop_output()
                 raise KourouError(
-                    f"standard output was closed after {counted(number, 'message')}; no more lines are sent, "
-                    f"except for those under way (at most {MAX_CONCURRENT_SENDS})"
+                    f"standard output was closed after {counted(number, 'message')}; stopped sending, "
+                    f"except for messages in flight (at most {MAX_CONCURRENT_SENDS})"
                 ) from None
     if failures:
         more = f" ({len(failures)} of {number} messages failed)" if len(failures) > 1 else ""
@@ -120,7 +125,7 @@ async def send(
 
 def _reason(error: KourouError) -> str:
     if isinstance(error, SendFailedError) and error.may_be_stored:
-        return f"{error}; the broker may have stored it all the same"
+        return f"{error}; the broker may still have stored it"
     return str(error)
 
 
@@ -129,7 +134,7 @@ def _show(session: Session, sent: SentMessage, *, is_delayed: bool) -> None:
         session.screen.json(sent, is_line=True)
     else:
         status = "" if sent.status == "SEND_OK" else f"  {sent.status}"
-        # A delayed message waits in a topic of the broker's, and gets its place in this one when it is due.
+        # A delayed message waits in a system topic, and gets its position in this one when it is due.
         place = "delayed" if is_delayed else f"{sent.broker_name}/{sent.queue_id}@{sent.queue_offset}"
         session.screen.line(f"{sent.msg_id}  {place}{status}")
     session.screen.flush()
@@ -144,7 +149,7 @@ async def _messages(
 
 async def _one(body: str | None, file: Path | None) -> AsyncIterator[bytes]:
     if body is not None:
-        yield os.fsencode(body)  # the bytes that were typed, in any encoding
+        yield os.fsencode(body)  # the bytes as typed, in any encoding
     else:
         yield await all_of(_chunks(file))
 

@@ -1,4 +1,4 @@
-"""Standard input while an event loop runs: read in a thread that Ctrl-C need not wait for."""
+"""Standard input beside an event loop: read in a thread that does not delay Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _AHEAD: Final = 4
 
 
 async def stdin_chunks(descriptor: int | None = None) -> AsyncIterator[bytes]:
-    """What standard input brings, as it comes, until its end. OSError as reading raises it."""
+    """Chunks of standard input until its end. OSErrors propagate."""
     source = sys.stdin.fileno() if descriptor is None else descriptor
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(_AHEAD)
 
     def read() -> None:
-        # os.read and not sys.stdin: a reader that waits would hold the lock of its buffer when Python ends.
+        # os.read, not sys.stdin: a blocked reader would hold the buffer's lock when Python exits.
         chunk: bytes | OSError = b"more"
         while chunk and not isinstance(chunk, OSError):
             room.acquire()
@@ -34,7 +34,7 @@ async def stdin_chunks(descriptor: int | None = None) -> AsyncIterator[bytes]:
             except RuntimeError:
                 return  # the loop has ended
 
-    # A daemon: it may wait for input that never comes.
+    # A daemon thread, as input may never come.
     threading.Thread(target=read, name="standard-input", daemon=True).start()
     while chunk := await chunks.get():
         if isinstance(chunk, OSError):
@@ -44,7 +44,7 @@ async def stdin_chunks(descriptor: int | None = None) -> AsyncIterator[bytes]:
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines of chunks, without their ends; a last one that has none too."""
+    """The lines of chunks, without line ends, including an unterminated last line."""
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")

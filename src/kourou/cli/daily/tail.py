@@ -43,18 +43,16 @@ Keeps = Callable[[MessageExt], bool]
     help="earliest, latest, -10m (before now), 2026-11-17T12:30 (local time unless a zone is given), or "
     "milliseconds since 1970.",
 )
-@click.option(
-    "--last", type=IntRange(0), metavar="N", help="Begin with the last N messages; 10 if not given."
-)
+@click.option("--last", type=IntRange(0), metavar="N", help="Start with the last N messages; default 10.")
 @click.option(
     "-f",
     "--follow/--no-follow",
     "follows",
     default=True,
     show_default=False,
-    help="Wait for more messages (the default), or end.",
+    help="Wait for more messages (the default), or exit.",
 )
-@click.option("-c", "--count", type=IntRange(1), metavar="N", help="End after N messages.")
+@click.option("-c", "--count", type=IntRange(1), metavar="N", help="Exit after N messages.")
 @click.option("-t", "--tag", "tags", metavar="EXPR", help="Only these tags: 'TagA || TagB'.")
 @click.option("-k", "--key", "keys", multiple=True, help="Only messages with this key, or one of these.")
 @click.option(
@@ -95,7 +93,7 @@ async def tail(
     keeps = _filter(keys, properties, sql, grep)
     await existing_route(session.admin, topic, may_create=True)
     if tags is not None and "," in tags:
-        session.note(f"--tag {tags}: this is one tag; several tags are separated by ||, as in 'TagA || TagB'")
+        session.note(f"--tag {tags}: this is a single tag; separate several with ||, as in 'TagA || TagB'")
     printer = _Printer(session, count, raw=raw)
     reading = Tail(
         session.admin,
@@ -126,7 +124,7 @@ def _begin(begin: str | None, last: int | None) -> Last | Since:
 def _filter(
     keys: tuple[str, ...], properties: tuple[str, ...], sql: str | None, grep: str | None
 ) -> Keeps | None:
-    """What a message has to match, all of it; None without filters. FilterSyntaxError for bad SQL92."""
+    """The conjunction of all filters; None without filters. FilterSyntaxError for invalid SQL92."""
     checks: list[Keeps] = []
     if keys:
         checks.append(lambda message: not set(keys).isdisjoint(message.keys))
@@ -156,7 +154,7 @@ def _property_check(name: str, value: str) -> Keeps:
 
 
 class _Printer:
-    """Prints messages, up to a number of them."""
+    """Prints messages, up to a limit."""
 
     def __init__(self, session: Session, count: int | None, *, raw: bool) -> None:
         self._screen: Screen = session.screen
@@ -165,7 +163,7 @@ class _Printer:
         self._left = count
 
     def emit(self, message: MessageExt) -> bool:
-        """Print a message; whether there may be more."""
+        """Print a message; returns whether to continue."""
         view = MessageView.of(message)
         if self._raw:
             sys.stdout.buffer.write(view.body + b"\n")
@@ -184,7 +182,7 @@ class _Printer:
 
 
 async def _until_ended(reading: Coroutine[Any, Any, None], *, follows: bool) -> None:
-    """Read until all is read, or the user has seen enough: by Ctrl-C while it follows, or by `| head`."""
+    """Read until the end, or until stopped by Ctrl-C while following, or by a closed pipe."""
     task = asyncio.create_task(reading, name="tail")
     loop = asyncio.get_running_loop()
     with ExitStack() as watching:
@@ -203,7 +201,7 @@ async def _until_ended(reading: Coroutine[Any, Any, None], *, follows: bool) -> 
 
 
 def _watch_output(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], watching: ExitStack) -> None:
-    """End the task when nothing reads from our pipe any more: no message may come for which a write fails."""
+    """Cancel the task when the output pipe is closed: without a message no write would fail."""
     pipe = _output_pipe()
     if pipe is not None:
         with suppress(NotImplementedError):  # Windows
@@ -212,14 +210,15 @@ def _watch_output(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], wat
 
 
 def _watch_interrupt(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], watching: ExitStack) -> None:
-    """End the task by Ctrl-C. Not on Windows, nor outside of the main thread: there it ends the command."""
+    """Cancel the task on Ctrl-C. Not on Windows, nor outside of the main thread: there it ends the
+    command."""
     with suppress(NotImplementedError, RuntimeError, ValueError):
         loop.add_signal_handler(signal.SIGINT, task.cancel)
         watching.callback(loop.remove_signal_handler, signal.SIGINT)
 
 
 def _output_pipe() -> int | None:
-    """The descriptor of standard output, if that is a pipe: it becomes readable when its reader has gone."""
+    """The descriptor of standard output, if it is a pipe: it becomes readable when its reader is gone."""
     try:
         descriptor = sys.stdout.fileno()
         return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
@@ -228,7 +227,7 @@ def _output_pipe() -> int | None:
 
 
 def message_json(message: MessageView) -> dict[str, Any]:
-    """A message for JSON. A body that is not UTF-8 is in base64; `body_encoding` says which of them it is."""
+    """A message for JSON. A body that is not UTF-8 is in base64; see `body_encoding`."""
     text = _text(message.body)
     return {
         "topic": message.topic,
@@ -271,5 +270,5 @@ def _text(body: bytes) -> str | None:
 
 
 def _own_properties(message: MessageView) -> dict[str, str]:
-    """Those of the application."""
+    """The user properties."""
     return {name: text for name, text in message.properties.items() if name not in RESERVED_PROPERTIES}

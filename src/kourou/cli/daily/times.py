@@ -1,4 +1,4 @@
-"""Times as people type them on a command line, and as they are shown."""
+"""Times on a command line: parsing and formatting."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kourou.errors import ConfigError
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-_DAY: Final = "20261117"  # a date in ISO 8601's short form, and no number of milliseconds
+_DAY: Final = "20261117"  # a date in ISO 8601's basic format, not milliseconds
 
 
 def parse_time_ms(option: str, text: str, now_ms: int | None = None) -> int:
-    """Milliseconds since 1970 of a time. ConfigError if it is none.
+    """Milliseconds since 1970 of a time. ConfigError if it is not a time.
 
     `-10m` is ten minutes ago; otherwise ISO 8601, in local time without a zone, or milliseconds.
 
@@ -30,7 +30,7 @@ def parse_time_ms(option: str, text: str, now_ms: int | None = None) -> int:
         return max(0, now_ms - parse_duration_ms(option, text[1:]))
     try:
         if text.isascii() and text.isdigit() and len(text) != len(_DAY):
-            format_time(int(text))  # raises where there is no such year
+            format_time(int(text))  # raises if the year is out of range
             if hint := seconds_hint(int(text)):
                 raise ConfigError(f"{option} {text}: must be in milliseconds since 1970: {hint}")
             return int(text)

@@ -35,7 +35,7 @@ from kourou.wording import counted
 
 topic_app = OneLineGroup("topic", help="List, show, create and delete topics.")
 
-DEFAULT_QUEUES: Final = 8  # as many as mqadmin updateTopic makes
+DEFAULT_QUEUES: Final = 8  # the default of mqadmin updateTopic
 _ROUTE_TIMEOUT_S: Final = 5.0
 _ROUTE_PAUSE_S: Final = 0.05
 _TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
@@ -127,7 +127,9 @@ async def _topic_view(admin: Admin, topic: str) -> _TopicView:
 @click.option(
     "-q", "--queues", type=IntRange(1), default=DEFAULT_QUEUES, metavar="N", help="Queues on each broker."
 )
-@click.option("-c", "--cluster", metavar="NAME", help="Cluster to create it in; needed if there are several.")
+@click.option(
+    "-c", "--cluster", metavar="NAME", help="Cluster to create it in; required if there are several."
+)
 @click.option("-b", "--broker", metavar="NAME", help="Create it on this broker only.")
 @click.option(
     "--type",
@@ -153,10 +155,12 @@ async def create(
         raise ConfigError(problem)
     if await admin.api.topic_route(topic) is not None:
         if not if_missing:
-            raise ConfigError(f"topic {topic} exists at {session.where}; mqadmin updateTopic changes a topic")
+            raise ConfigError(
+                f"topic {topic} already exists at {session.where}; change it with mqadmin updateTopic"
+            )
         session.show(
             {"topic": topic, "created": False, "queues": None, "brokers": []},
-            lambda: session.screen.line(f"topic {topic} exists"),
+            lambda: session.screen.line(f"topic {topic} already exists"),
         )
         return
     attributes = {"+message.type": message_type.upper()} if message_type else {}
@@ -169,7 +173,7 @@ async def create(
     is_found = await _is_routed(admin, topic, len(done))
 
     def show() -> None:
-        session.screen.line(f"topic {topic} created with {counted(queues, 'queue')} on {', '.join(done)}")
+        session.screen.line(f"created topic {topic} with {counted(queues, 'queue')} on {', '.join(done)}")
         _tell(session, outcomes)
 
     session.show(
@@ -183,12 +187,12 @@ async def create(
     )
     if not is_found:
         session.screen.trouble(
-            f"{session.where} does not list it on every broker yet; brokers register again every 30 s"
+            f"{session.where} does not list it on every broker yet; brokers re-register every 30 s"
         )
 
 
 async def _is_routed(admin: Admin, topic: str, brokers: int) -> bool:
-    """Wait until a name server lists the topic on so many brokers: the next command will need that."""
+    """Wait until a name server lists the topic on this many brokers, as the next command needs it."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_ROUTE_TIMEOUT_S):
             while True:
@@ -200,7 +204,7 @@ async def _is_routed(admin: Admin, topic: str, brokers: int) -> bool:
 
 
 async def _only_cluster(admin: Admin, given: str | None) -> str | None:
-    """The cluster that is given, or the only one. ConfigError if there are several."""
+    """The given cluster, or the only one. ConfigError if there are several."""
     if given is not None:
         return given
     names = sorted((await admin.cluster_info()).cluster_addr_table)
@@ -231,7 +235,7 @@ async def delete(session: Session, *, topic: str, cluster: str | None, yes: bool
     deletions = [await delete_topic(admin, topic, name) for name in chosen]
 
     def show() -> None:
-        session.screen.line(f"topic {topic} deleted from {', '.join(chosen)}")
+        session.screen.line(f"deleted topic {topic} from {', '.join(chosen)}")
         for deletion in deletions:
             _tell(session, [*deletion.brokers, *deletion.namesrvs])
 

@@ -1,8 +1,8 @@
-"""`kourou demo`: a tour of what a cluster does, over real connections; it ends by itself.
+"""`kourou demo`: a tour of a cluster's features, over real connections; it ends by itself.
 
-A name server and two brokers with a process each, on free ports, with stores that are thrown away. Each
-step of the tour (tour.py) is checked: one that did not happen as it should ends it with exit code 1.
-Then Spark reads a topic (spark.py), where it is installed.
+A name server and two brokers, each in its own process, on free ports, with temporary stores. Each step of the
+tour (tour.py) is verified: a failed one ends the demo with exit code 1. Then Spark reads a topic (spark.py),
+if it is installed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BROKERS: Final = 2
 _SPARK_QUEUES: Final = 2
 _LIMIT_S: Final = 85.0
 _POLL_INTERVAL_S: Final = 0.25
-# On a terminal, for those who read along.
+# A pause for readers on a terminal.
 _PAUSE_S: Final = 1.5
 _STORE_TIMEOUT_S: Final = 3.0
 _DEATH_SEEN_S: Final = 1.0
@@ -48,7 +48,7 @@ _BY_HAND: Final = (
     ("topics and their queues", "topic list"),
     ("messages, old and new", "tail TopicTest"),
     ("a consumer", "quickstart consumer"),
-    ("how far its group is", "group list"),
+    ("the progress of its group", "group list"),
     ("SQL over topics", 'pipeline sql -n 127.0.0.1:9876 "SELECT count(*) FROM TopicTest"'),
     ("is the cluster healthy?", "admin doctor -n 127.0.0.1:9876"),
     ("every other command", "admin help"),
@@ -56,8 +56,8 @@ _BY_HAND: Final = (
 
 
 def run_demo(*, spark: bool = True) -> None:
-    """Show the tour, and Spark if asked to. KourouError says which step did not happen as it should."""
-    # Retries are part of it: without a handler Python would print the client's warnings.
+    """Show the tour, and Spark if requested. KourouError names the step that failed."""
+    # Retries are part of the tour: without a handler Python would print the client's warnings.
     logging.getLogger("kourou").addHandler(logging.NullHandler())
     console = wide_console()
     with tempfile.TemporaryDirectory(prefix="kourou-demo-") as folder:
@@ -83,13 +83,15 @@ async def _cluster_at_work(console: Console, folder: Path, *, spark: bool) -> No
 
 
 async def _shows(console: Console, namesrv: str, folder: Path, *, spark: bool) -> int:
-    """All that is shown; how many messages there were."""
+    """Run the whole demo; returns the number of messages."""
     try:
         async with asyncio.timeout(_LIMIT_S):
             rows = await _tour(console, namesrv)
     except TimeoutError:
-        raise KourouError(f"no end within {_LIMIT_S:.0f} s: this machine is very busy; try again") from None
-    if not console.is_terminal:  # where it has just been shown
+        raise KourouError(
+            f"not finished within {_LIMIT_S:.0f} s: this machine is very busy; try again"
+        ) from None
+    if not console.is_terminal:  # where it was just shown
         console.print(topics_table(rows, _BROKERS))
     if spark:
         await show_spark(console, namesrv, folder)
@@ -97,13 +99,13 @@ async def _shows(console: Console, namesrv: str, folder: Path, *, spark: bool) -
 
 
 async def _with_watch(server: Supervisor, shows: Coroutine[Any, Any, int]) -> int:
-    """What is shown; it ends at once if a server does."""
+    """Run a part of the demo; ends at once if a server does."""
     tour = asyncio.create_task(shows, name="tour")
     watch = asyncio.create_task(server.wait_failed(), name="watch-servers")
     try:
         await asyncio.wait({tour, watch}, return_when=asyncio.FIRST_COMPLETED)
         if tour.done() and tour.exception() is not None:
-            # A step may notice first that a server has died: that is the reason to tell.
+            # A step may fail first because a server has died: report the server then.
             await asyncio.wait({watch}, timeout=_DEATH_SEEN_S)
         if watch.done():
             watch.result()
@@ -119,7 +121,7 @@ async def _tour(console: Console, namesrv: str) -> list[Row]:
         async with asyncio.TaskGroup() as tasks:
             return await _steps(console, namesrv, tasks)
     except* KourouError as group:
-        # One of them, for one clear line; the others failed of the same.
+        # One of them, for one clear line; the others failed for the same reason.
         raise _first(group) from None
 
 
@@ -161,20 +163,21 @@ async def _one_step(step: Step, view: DemoView, look: _Look) -> None:
 
 
 class _Look:
-    """Asks the brokers how far everything is."""
+    """Reads the progress of all flows from the brokers."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._rates = [FlowRates(flow) for flow in FLOWS]
 
     async def rows(self) -> list[Row]:
-        """All flows as they are now."""
+        """The current state of all flows."""
         found = await asyncio.gather(*(flow_progress(self._admin, flow) for flow in FLOWS))
         now = time.monotonic()
         return [rate.add(now, progress) for rate, progress in zip(self._rates, found, strict=True)]
 
     async def row(self, flow: Flow) -> Row:
-        """One flow, when its group has stored how far it is; consumers do so now and then only."""
+        """The state of one flow, once its group has committed its offsets, which consumers do
+        periodically."""
         deadline = time.monotonic() + _STORE_TIMEOUT_S
         while True:
             progress = await flow_progress(self._admin, flow)
@@ -190,7 +193,7 @@ async def _refresh(view: DemoView, look: _Look) -> None:
 
 
 async def _make_topics(admin: Admin) -> None:
-    """Make all topics on all brokers; on return the name server knows of them."""
+    """Create all topics on all brokers; on return the name server knows them."""
     addresses = [broker.address for broker in await admin.masters()]
     for topic, queues in [*((flow.topic, flow.queues) for flow in FLOWS), (SPARK_TOPIC, _SPARK_QUEUES)]:
         config = TopicConfig(topic, queues, queues)
@@ -201,7 +204,7 @@ async def _make_topics(admin: Admin) -> None:
 
 
 async def _until_registered(admin: Admin, topic: str, brokers: int) -> None:
-    """Brokers tell the name server of a new topic when they have answered; the whole tour has a limit."""
+    """Wait until the name server knows the topics: brokers register them after their response."""
     while True:
         route = await admin.api.topic_route(topic)
         if route is not None and len(route.queue_datas) == brokers:
@@ -210,7 +213,7 @@ async def _until_registered(admin: Admin, topic: str, brokers: int) -> None:
 
 
 def _sum_up(console: Console, stored: int, seconds: float) -> None:
-    console.print(f"{stored:,} messages; every step went as it should, in {seconds:.0f} seconds.")
+    console.print(f"{stored:,} messages; every step succeeded, in {seconds:.0f} seconds.")
     console.print("Next, by hand:")
     for what, words in _BY_HAND:
         console.print(f"  {what:<28} [bold]{kourou_command()} {words}[/]", soft_wrap=True)
@@ -218,7 +221,7 @@ def _sum_up(console: Console, stored: int, seconds: float) -> None:
 
 
 def kourou_command() -> str:
-    """How the user calls `kourou`: where it is not on the path, by the folder that it is in."""
+    """How to call `kourou`: with its folder if it is not on the PATH."""
     beside = Path(sys.executable).with_name("kourou")
     if shutil.which("kourou") or not beside.exists():
         return "kourou"

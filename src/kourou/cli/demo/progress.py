@@ -1,4 +1,4 @@
-"""How far the demo's topics and groups are, as brokers tell any operator who asks."""
+"""The progress of the demo's topics and groups, from the brokers' statistics."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kourou.admin.topics import topic_status
 from kourou.errors import ResponseError
 from kourou.protocol.names import dlq_topic, retry_topic
 
-# Rates are those of the last second.
+# Rates cover the last second.
 _WINDOW_S: Final = 1.0
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One topic, with so many queues on each broker, and the group that consumes it."""
+    """One topic, its number of queues on each broker, and the group that consumes it."""
 
     topic: str
     queues: int
@@ -28,12 +28,12 @@ class Flow:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one flow has come."""
+    """The progress of one flow."""
 
     stored: int = 0
     consumed: int = 0
     retries: int = 0
-    """Messages that the group has sent back, each time counted."""
+    """Messages that the group has sent back, counting each attempt."""
     dead: int = 0
     """Its dead letters."""
 
@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Row:
-    """One flow at one moment."""
+    """The state of one flow at one time."""
 
     flow: Flow
     progress: Progress
@@ -54,14 +54,14 @@ class Row:
 
 
 class FlowRates:
-    """Turns the counts of one flow into rates."""
+    """Converts the counts of one flow to rates."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._samples: deque[tuple[float, Progress]] = deque()
 
     def add(self, now: float, progress: Progress) -> Row:
-        """The flow as it is at `now`, in seconds of a clock that goes forward."""
+        """The flow at `now`, in seconds of a monotonic clock."""
         self._samples.append((now, progress))
         while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_S:
             self._samples.popleft()
@@ -71,13 +71,13 @@ class FlowRates:
             self._flow,
             progress,
             (progress.stored - before.stored) / seconds,
-            # A group that is moved back has consumed less than before.
+            # A group that was reset has consumed less than before.
             max(0.0, (progress.consumed - before.consumed) / seconds),
         )
 
 
 async def flow_progress(admin: Admin, flow: Flow) -> Progress:
-    """Ask all brokers of a flow."""
+    """Read the progress of a flow from all brokers."""
     stored, consumed, retries, dead = await asyncio.gather(
         _stored(admin, flow.topic),
         _consumed(admin, flow),
@@ -91,7 +91,7 @@ async def _stored(admin: Admin, topic: str) -> int:
     try:
         status = await topic_status(admin, topic)
     except ResponseError:
-        return 0  # nothing was ever sent there: there is no such topic
+        return 0  # nothing was ever sent there: the topic does not exist
     return sum(queue.max_offset for queue in status.queues)
 
 
@@ -99,5 +99,5 @@ async def _consumed(admin: Admin, flow: Flow) -> int:
     try:
         progress = await consume_stats(admin, flow.group, flow.topic)
     except ResponseError:
-        return 0  # the group has not begun
+        return 0  # the group has not started
     return sum(max(0, queue.consumer_offset) for queue in progress.queues if queue.topic == flow.topic)

@@ -1,6 +1,6 @@
 """The last part of the demo: a topic as a DataFrame of Spark (spark_job.py), in a process of its own.
 
-Where there is no PySpark, or no Java for it, one line says how to get them, and the demo ends well.
+Without PySpark, or Java for it, one line says how to install them, and the demo succeeds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kourou.protocol.message import Message
 from kourou.spark.java import find_java
 
 _LIMIT_S: Final = 90.0
-"""It takes twenty seconds or so, most of them for starts of Java."""
+"""It takes about twenty seconds, mostly for starting Java."""
 _INSTALL: Final = "pip install 'kourou[spark]' (about 460 MB)"
 _ITEMS: Final = ("tea", "coffee", "cocoa", "honey")
 _ORDERS: Final = 360
@@ -37,7 +37,7 @@ _MAX_CONCURRENT_SENDS: Final = 60
 
 
 def spark_problem(environ: Mapping[str, str] = os.environ) -> str | None:
-    """What is missing for Spark, and how to get it; None where all is there."""
+    """What Spark is missing, and how to install it; None if nothing is missing."""
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
         return f"{' and '.join(missing)} not installed; {_INSTALL}"
@@ -49,15 +49,15 @@ def spark_problem(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 async def show_spark(console: Console, namesrv: str, folder: Path) -> None:
-    """Send an hour of orders, have Spark sum them up, and show what it found. KourouError if it is wrong."""
+    """Send an hour of orders, let Spark aggregate them, and show the result. KourouError if it is wrong."""
     problem = spark_problem()
     if problem is not None:
-        console.print(f"Spark: not shown here: {problem}", soft_wrap=True, markup=False)
+        console.print(f"Spark: skipped: {problem}", soft_wrap=True, markup=False)
         return
     began = time.monotonic()
     orders = _orders()
     await _send(namesrv, orders)
-    console.print(f"Spark starts, to read {len(orders)} orders of topic {TOPIC} …")
+    console.print(f"starting Spark to read {len(orders)} orders of topic {TOPIC} …")
     rows = await _windows(namesrv, folder)
     _check(rows, orders)
     console.print(_table(rows))
@@ -83,7 +83,7 @@ def _orders() -> list[dict[str, Any]]:
 
 
 def _item(number: int) -> str:
-    """Two of three orders are for what is liked most for some minutes."""
+    """Two of three orders are for the most popular item of those minutes."""
     return _ITEMS[(number // 60 if number % 3 else number) % len(_ITEMS)]
 
 
@@ -96,7 +96,7 @@ async def _send(namesrv: str, orders: list[dict[str, Any]]) -> None:
 
 
 async def _windows(namesrv: str, folder: Path) -> list[list[Any]]:
-    """What the job printed; the job and its Java have ended when this returns."""
+    """The output of the job; on return the job and its JVM have ended."""
     job = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -114,11 +114,11 @@ async def _windows(namesrv: str, folder: Path) -> list[list[Any]]:
             printed, errors = await job.communicate()
     except TimeoutError:
         raise KourouError(
-            f"Spark: no end within {_LIMIT_S:.0f} s: this machine is very busy; try again"
+            f"Spark: not finished within {_LIMIT_S:.0f} s: this machine is very busy; try again"
         ) from None
     finally:
         if job.returncode is None:
-            os.killpg(job.pid, signal.SIGKILL)  # its Java and its workers, too
+            os.killpg(job.pid, signal.SIGKILL)  # including its JVM and its workers
             await job.wait()
     if job.returncode != 0:
         raise KourouError(f"Spark: {_story(errors.decode(errors='replace'))}")
@@ -127,10 +127,10 @@ async def _windows(namesrv: str, folder: Path) -> list[list[Any]]:
 
 
 def _story(errors: str) -> str:
-    """The end of what a job complained of: its exception, behind the stack."""
+    """The last lines of a job's errors: its exception, after the stack trace."""
     lines = [line for line in errors.splitlines() if line.strip()]
     stack = [number for number, line in enumerate(lines) if line.startswith("  ")]
-    return " ".join(lines[stack[-1] + 1 :] if stack else lines[-1:]) or "it ended without a word"
+    return " ".join(lines[stack[-1] + 1 :] if stack else lines[-1:]) or "it ended without output"
 
 
 def _check(rows: list[list[Any]], orders: list[dict[str, Any]]) -> None:

@@ -1,6 +1,6 @@
-"""What Spark does in the demo: orders from a topic, windowed by SQL, written as Parquet and read back.
+"""Spark's part of the demo: orders from a topic, windowed by SQL, written as Parquet and read back.
 
-A program of its own, so that what Java prints is not in the demo's: `python -m kourou.cli.demo.spark_job
+A separate program, so that Java's output does not mix with the demo's: `python -m kourou.cli.demo.spark_job
 NAMESRV FOLDER` prints the windows as JSON.
 """
 
@@ -25,7 +25,7 @@ _ORDER: Final = "id string, item string, amount decimal(10,2), at timestamp"
 
 
 def main(namesrv: str, folder: Path) -> None:
-    """Print the windows of all orders that are in the topic. Parquet is below `folder` then."""
+    """Print the windows of all orders in the topic. Writes Parquet below `folder`."""
     from kourou.spark.session import local_session
 
     settings = {

@@ -1,6 +1,6 @@
-"""The steps of the demo: each does something with the Python client, and looks whether it happened.
+"""The steps of the demo: each does something with the Python client, and verifies the outcome.
 
-A step that did not go as it should raises KourouError with one line that says what was missing.
+A failed step raises KourouError with one line that says what was missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLICKS: Final = Flow("Clicks", queues=4, group="counters")
 FLOWS: Final = (CLICKS, ORDERS, REMINDERS, PAYMENTS, PARCELS)
 
 BROKER_KEYS: Final = {"transactionCheckInterval": "1000", "transactionTimeOut": "1000"}
-"""Brokers ask after a second what became of a transaction, instead of after half a minute."""
+"""Brokers check transactions after a second, instead of half a minute."""
 
 _STAGES: Final = ("created", "paid", "packed", "sent", "delivered")
 _REPLAYED: Final = ("sent", "delivered")
@@ -49,14 +49,14 @@ _PARCEL_IDS: Final = tuple(f"parcel-{number}" for number in range(1, 7))
 _MAX_RECONSUME_TIMES: Final = 2
 _CLICKS_PER_ROUND: Final = 4
 _ROUND_S: Final = 0.02
-# Each step takes three seconds at most; on a machine that does ten other things more.
+# Each step takes at most three seconds; more on a busy machine.
 _TIMEOUT_S: Final = 60.0
 _POLL_INTERVAL_S: Final = 0.02
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: what it is called, the topic it is about, what it does; `run` returns what it has shown."""
+    """One step: its title, its topic, its action; `run` returns a sentence about the outcome."""
 
     title: str
     flow: Flow
@@ -64,11 +64,12 @@ class Step:
 
 
 class CardRefusedError(Exception):
-    """What a local transaction of the demo fails of."""
+    """The failure of a local transaction in the demo."""
 
 
 class Tour:
-    """All steps, in order. `clients` stops what they start; `say` gets a step's title and what it is at."""
+    """All steps, in order. `clients` stops what they start; `say` receives a step's title and its
+    progress."""
 
     def __init__(
         self, namesrv: str, admin: Admin, clients: AsyncExitStack, say: Callable[[str, str], None]
@@ -85,7 +86,7 @@ class Tour:
 
     @property
     def steps(self) -> list[Step]:
-        """What is shown, in order."""
+        """The steps, in order."""
         return [
             Step("Order", ORDERS, self._order),
             Step("Delay", REMINDERS, self._delay),
@@ -98,7 +99,7 @@ class Tour:
     # -- in the background -----------------------------------------------------------------------
 
     async def click(self) -> None:
-        """Send without end, so that there is something to see in the tables."""
+        """Send continuously, so that the tables have something to show."""
         await self._consume(CLICKS, _take)
         producer = await self._clients.enter_async_context(AsyncProducer("web", namesrv=self._namesrv))
         while True:
@@ -135,7 +136,7 @@ class Tour:
         return f"{total} messages in {len(queues)} queues; the stages of each order came in order"
 
     async def _delay(self) -> str:
-        self._say("Delay", "one message for in a second, one for in three; one is taken back")
+        self._say("Delay", "one message is delayed by a second, one by three; a third is recalled")
         arrivals: dict[str, float] = {}
 
         async def handle(message: MessageExt) -> None:
@@ -150,19 +151,21 @@ class Tour:
                 Message(REMINDERS.topic, b"never", keys=["recalled"], delay_time_ms=_RECALLED_MS)
             )
             if back.recall_handle is None:
-                raise KourouError("the broker gave no handle to take a message back by")
+                raise KourouError("the broker returned no handle to recall a message")
             await producer.recall(REMINDERS.topic, back.recall_handle)
-        await self._until(lambda: {"level", "timer"} <= arrivals.keys(), "both delayed messages have come")
+        await self._until(
+            lambda: {"level", "timer"} <= arrivals.keys(), "both delayed messages were delivered"
+        )
         waited_ms = {key: arrived_ms - sent_ms for key, arrived_ms in arrivals.items()}
         if "recalled" in waited_ms:
-            raise KourouError("the message that was taken back was delivered")
+            raise KourouError("the recalled message was delivered")
         if waited_ms["level"] < _LEVEL_1_MS or waited_ms["timer"] < _TIMER_MS:
-            raise KourouError(f"a message came too early, after {min(waited_ms.values()):.0f} ms")
+            raise KourouError(f"a message was delivered too early, after {min(waited_ms.values()):.0f} ms")
         level_s, timer_s = waited_ms["level"] / 1000, waited_ms["timer"] / 1000
-        return f"they came after {level_s:.1f} s and {timer_s:.1f} s; what was taken back never came"
+        return f"delivered after {level_s:.1f} s and {timer_s:.1f} s; the recalled one never was"
 
     async def _transactions(self) -> str:
-        self._say("Transactions", "three commit, two roll back, of one the answer is lost")
+        self._say("Transactions", "three commit, two roll back, the answer of one is lost")
         paid: set[str] = set()
         asked: list[str] = []
 
@@ -178,12 +181,12 @@ class Tour:
         async with AsyncTransactionProducer("cashier", namesrv=self._namesrv, check=check) as producer:
             for payment in payments:
                 await _pay(producer, payment)
-            await self._until(lambda: _LOST in paid, "the broker has asked about the lost transaction")
+            await self._until(lambda: _LOST in paid, "the broker has checked the lost transaction")
         committed = set(payments) - set(_REFUSED)
         await self._until(lambda: committed <= paid, "all committed messages are consumed")
         if paid != committed:
-            raise KourouError(f"rolled back, and consumed: {', '.join(paid - committed)}")
-        return f"{len(committed)} were consumed; about {asked[0]} the broker asked, and was told to commit"
+            raise KourouError(f"rolled back, but consumed: {', '.join(paid - committed)}")
+        return f"{len(committed)} were consumed; the broker checked {asked[0]} of them, which then committed"
 
     async def _retries(self) -> str:
         wrong = len(_UNKNOWN_STREET)
@@ -199,22 +202,24 @@ class Tour:
         return f"{len(good)} delivered, one in two attempts; {wrong} are dead letters after {tried} each"
 
     async def _redrive(self) -> str:
-        self._say("Redrive", "the streets have been found: the dead letters go back to their group")
+        self._say("Redrive", "the streets were found: the dead letters go back to their group")
         self._is_street_known = True
         plan = await plan_redrive(self._admin, PARCELS.group)
         results = [result async for result in redrive(self._admin, plan)]
         failed = [result.reason for result in results if result.outcome is not RedriveOutcome.SENT]
         if failed or len(results) != len(_UNKNOWN_STREET):
-            raise KourouError(f"{len(results)} dead letters were found, and {len(failed)} not sent: {failed}")
+            raise KourouError(
+                f"{len(results)} dead letters were found, {len(failed)} could not be sent: {failed}"
+            )
         await self._until(
             lambda: set(_PARCEL_IDS) == self._delivered.keys(), "the redriven parcels are delivered"
         )
-        return f"{len(results)} dead letters were sent again, and their parcels are delivered"
+        return f"{len(results)} dead letters were redriven, and their parcels delivered"
 
     async def _deliver(self, message: MessageExt, context: ConsumeContext) -> ConsumeResult:
         parcel = message.keys[0]
         self._attempts[parcel] += 1
-        context.delay_level = 1  # again in a second, instead of ten
+        context.delay_level = 1  # retried after a second, instead of ten
         if parcel in _UNKNOWN_STREET and not self._is_street_known:
             return ConsumeResult.LATER
         if parcel == _NOBODY_AT_HOME and message.reconsume_times == 0:
@@ -226,19 +231,20 @@ class Tour:
         moment = time.strftime("%H:%M:%S", time.localtime(self._replay_from_ms / 1000))
         steps = " and ".join(_REPLAYED)
         self._say(
-            "Replay by time", f"group {ORDERS.group} goes back to {moment}: the steps {steps} come again"
+            "Replay by time",
+            f"group {ORDERS.group} is reset to {moment}: the stages {steps} are delivered again",
         )
         before = self._counted()
         again = {key for key in before if key[1] in _REPLAYED}
         await reset_offsets(self._admin, ORDERS.group, ORDERS.topic, self._replay_from_ms)
         await self._until(
             lambda: all(self._counted()[key] > before[key] for key in again),
-            "what was sent since then is handled again",
+            "messages sent since then are handled again",
         )
         others = [key for key, count in self._counted().items() if count > before[key] and key not in again]
         if others:
-            raise KourouError(f"{' '.join(others[0])} was sent earlier, and handled again")
-        return f"{len(again)} messages were handled a second time, while the consumer was running"
+            raise KourouError(f"{' '.join(others[0])} was sent earlier, but handled again")
+        return f"{len(again)} messages were handled a second time, with the consumer running"
 
     def _counted(self) -> Counter[tuple[str, str]]:
         """How often each stage of each order was handled."""
@@ -248,7 +254,7 @@ class Tour:
 
     async def _consume(self, flow: Flow, handler: Any, **options: Any) -> None:
         """Consume until the end of the tour."""
-        # Offsets are shown while we go: stored twice a second instead of every five.
+        # Offsets are shown live: committed twice a second instead of every five seconds.
         consumer = AsyncPushConsumer(
             flow.group, namesrv=self._namesrv, consume_from="first", persist_interval_ms=500, **options
         )
@@ -259,14 +265,14 @@ class Tour:
         deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise KourouError(f"within {_TIMEOUT_S:.0f} seconds it did not come true that {what}")
+                raise KourouError(f"timed out after {_TIMEOUT_S:.0f} seconds; expected: {what}")
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def _until_dead(self, count: int) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
         while (await flow_progress(self._admin, PARCELS)).dead < count:
             if time.monotonic() > deadline:
-                raise KourouError(f"after {_TIMEOUT_S:.0f} seconds there are less than {count} dead letters")
+                raise KourouError(f"after {_TIMEOUT_S:.0f} seconds there are fewer than {count} dead letters")
             await asyncio.sleep(_POLL_INTERVAL_S)
 
 
@@ -286,7 +292,7 @@ async def _pay(producer: AsyncTransactionProducer, payment: str) -> None:
 
 
 async def _next_moment_ms() -> int:
-    """A time after everything so far, and not after anything to come."""
+    """A time after everything sent so far, and before anything sent later."""
     moment_ms = int(time.time() * 1000) + 1
     await asyncio.sleep(0.005)
     return moment_ms

@@ -1,4 +1,5 @@
-"""What the demo shows: its steps, and topics with rates and lag. Live tables on a terminal, else lines."""
+"""The output of the demo: its steps, and topics with rates and lag. Live tables on a terminal, otherwise
+lines."""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ _TEXTS: Final = ("Topic", "Group")
 
 
 class DemoView:
-    """A terminal, or a file. Use it in a `with` block; `brokers` is how many share each topic."""
+    """The view, on a terminal or in a file. Use it in a `with` block; `brokers` is the number of brokers per
+    topic."""
 
     def __init__(self, console: Console, brokers: int) -> None:
         self._console = console
         self._brokers = brokers
         self.titles: Sequence[str] = ()
-        """Of all steps, in order."""
+        """The titles of all steps, in order."""
         self._words: dict[str, str] = {}
         self._done: set[str] = set()
         self._rows: Sequence[Row] = ()
@@ -44,11 +46,11 @@ class DemoView:
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody looks at it now."""
+        """Whether live tables are shown."""
         return self._live is not None
 
     def say(self, title: str, words: str) -> None:
-        """What a step is at."""
+        """Show the progress of a step."""
         self._words[title] = words
         if self._live is not None:
             self._refresh()
@@ -56,18 +58,18 @@ class DemoView:
             self._line(f"{title}: {words}")
 
     def done(self, title: str, words: str) -> None:
-        """What a step has shown."""
+        """Show the outcome of a step."""
         self._done.add(title)
         self.say(title, words)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """All topics as they are now."""
+        """Show the state of all topics."""
         self._rows = rows
         if self._live is not None:
             self._refresh()
 
     def show_line(self, row: Row) -> None:
-        """One topic as it is now, where no table is seen."""
+        """Show the state of one topic, without live tables."""
         if self._live is None:
             self._line(describe_row(row))
 
@@ -89,7 +91,7 @@ class DemoView:
 
 
 def topics_table(rows: Sequence[Row], brokers: int) -> Table:
-    """All topics in a table."""
+    """A table of all topics."""
     view = Table(box=None, padding=(0, 2, 0, 0))
     for column in _COLUMNS:
         view.add_column(column, justify="left" if column in _TEXTS else "right", no_wrap=True)
@@ -111,7 +113,7 @@ def topics_table(rows: Sequence[Row], brokers: int) -> Table:
 
 
 def describe_row(row: Row) -> str:
-    """One topic in a line."""
+    """A line about one topic."""
     progress = row.progress
     return (
         f"topic {row.flow.topic}: {progress.stored} messages, group {row.flow.group}: lag {progress.lag}, "

@@ -21,40 +21,45 @@ _PROGRAM = "kourou pipeline archive"
 @click.command(cls=OneLineCommand)
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option(
-    "--to", default="", show_default=False, metavar="DIR", help="The archive's folder; made if new."
+    "--to", default="", show_default=False, metavar="DIR", help="The archive's folder; created if missing."
 )
 @namesrv_option
-@click.option("--pattern", metavar="REGEX", help="All topics whose names match, also new ones.")
-@click.option("--format", metavar="NAME", help="parquet (if not given), delta or iceberg.")
-@click.option("--follow", is_flag=True, help="Go on with what comes; else end behind what is there.")
+@click.option("--pattern", metavar="REGEX", help="All topics whose names match, including new ones.")
+@click.option("--format", metavar="NAME", help="parquet (default), delta or iceberg.")
+@click.option("--follow", is_flag=True, help="Keep archiving new messages; default: exit at the current end.")
 @click.option(
-    "--every", default="30s", metavar="TIME", help="With --follow: between batches, such as 30s or 5m."
+    "--every",
+    default="30s",
+    metavar="TIME",
+    help="With --follow: interval between batches, such as 30s or 5m.",
 )
 @click.option(
     "start",
     "--from",
     default="earliest",
     metavar="WHERE",
-    help="Where a new archive begins: earliest, latest, or a time such as 2026-01-31T08:00:00+00:00.",
+    help="Start of a new archive: earliest, latest, or a time such as 2026-01-31T08:00:00+00:00.",
 )
 @click.option(
     "--batch-messages",
     type=IntRange(1),
     default=1_000_000,
     metavar="N",
-    help="Messages in one batch, at most.",
+    help="Maximum messages per batch.",
 )
-@click.option("--compact/--no-compact", default=True, help="Make large files of small ones.")
-@click.option("--file-size", default="128m", metavar="SIZE", help="How large compacted files become, about.")
+@click.option("--compact/--no-compact", default=True, help="Combine small files into large ones.")
+@click.option("--file-size", default="128m", metavar="SIZE", help="Target size of compacted files.")
 @click.option(
     "--keep-replaced",
     default="1h",
     metavar="TIME",
-    help="How long files stay that were compacted, for their readers.",
+    help="How long to keep replaced files for readers.",
 )
 @click.option("--table", metavar="NAME", help="Iceberg: the table's name (archive.messages).")
 @click.option("--catalog", metavar="NAME", help="Iceberg: a catalog of pyiceberg's configuration.")
-@click.option("--group", metavar="NAME", help="A group to show progress by, to mqadmin and console.")
+@click.option(
+    "--group", metavar="NAME", help="Consumer group that shows the progress, in mqadmin and the console."
+)
 @pairs_option("source")
 @master_option
 @click.option("as_json", "--json", is_flag=True, help="Print progress and summary as JSON.")
@@ -79,12 +84,12 @@ def archive(
     master: str,
     as_json: bool,
 ) -> None:
-    """Keep topics in a folder of Parquet, Delta or Iceberg, apart by topic and day.
+    """Archive topics in a folder of Parquet, Delta or Iceberg, partitioned by topic and day.
 
-    TOPIC is one to keep; later runs know those of before.
+    TOPIC is one to archive; later runs include earlier topics.
 
-    Run again it goes on where it was, after a kill too: every message is there once. Ctrl-C ends it
-    behind the batch that is under way. Exit code 1: it failed.
+    A new run continues where the last one ended, even if it was killed: every message is archived exactly
+    once. Ctrl-C stops after the current batch. Exit code 1: it failed.
     """
 
     def action() -> None:

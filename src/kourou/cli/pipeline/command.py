@@ -1,6 +1,6 @@
 """`kourou pipeline`: jobs on Spark over topics.
 
-Parses options; the work is in kourou.spark.pipelines, imported when it is asked for: PySpark costs seconds.
+Parses options; kourou.spark.pipelines does the work, imported on demand: PySpark takes seconds.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ pipeline_app = OneLineGroup(
 
 @pipeline_app.command()
 @click.argument("file", type=Path, metavar="FILE.yaml")
-@click.option("--master", metavar="URL", help="Spark's master, as local[4] or spark://host:7077.")
-@click.option("--check", is_flag=True, help="Only look for mistakes, and whether the topics are there.")
+@click.option("--master", metavar="URL", help="Spark master, such as local[4] or spark://host:7077.")
+@click.option("--check", is_flag=True, help="Only check the file, and that the topics exist.")
 @click.option("as_json", "--json", is_flag=True, help="Print progress and rows as JSON.")
 def run(*, file: Path, master: str | None, check: bool, as_json: bool) -> None:
-    """Run the pipeline that a file declares.
+    """Run the pipeline declared in a file.
 
-    FILE.yaml says what to read, do and write.
+    FILE.yaml declares sources, steps and sinks.
 
-    All mistakes in the file are told at once, before Spark starts. Ctrl-C ends the run behind the batches
-    that are under way; started again, it goes on there. Exit code 1: it failed.
+    All mistakes in the file are reported at once, before Spark starts. Ctrl-C stops after the current
+    batches; a new run continues there. Exit code 1: it failed.
     """
 
     def action() -> None:

@@ -17,11 +17,11 @@ namesrv_option = click.option(
     "-n",
     "--namesrvAddr",
     metavar="LIST",
-    help="Name servers, host:port;host:port; else NAMESRV_ADDR.",
+    help="Name servers, host:port;host:port; default NAMESRV_ADDR.",
 )
 """The name servers, if they are given: `namesrv: str | None`."""
 master_option = click.option(
-    "--master", default="local[*]", metavar="URL", help="Spark's master: local[4], spark://host:7077."
+    "--master", default="local[*]", metavar="URL", help="Spark master: local[4], spark://host:7077."
 )
 """Where Spark runs: `master: str`."""
 
@@ -41,17 +41,17 @@ def pairs_option(of: str) -> Callable[[Command], Command]:
 
 
 def resolved_namesrv(namesrv: str | None) -> str:
-    """The name servers of `namesrv_option`, else those of NAMESRV_ADDR, else nothing."""
+    """The name servers of `namesrv_option` or NAMESRV_ADDR; empty if there are none."""
     return namesrv or os.environ.get("NAMESRV_ADDR", "")
 
 
 def namesrv_missing() -> NameServerNotGivenError:
-    """What to raise where that is nothing, and there have to be some."""
-    return NameServerNotGivenError("no name server is given: use -n host:9876, or set NAMESRV_ADDR")
+    """The error for missing name servers."""
+    return NameServerNotGivenError("no name server given: use -n host:9876, or set NAMESRV_ADDR")
 
 
 def parse_size_bytes(option: str, text: str) -> int:
-    """`4096`, `64k`, `128m`, `1g`. ConfigError: it is none, or nothing."""
+    """`4096`, `64k`, `128m`, `1g`. ConfigError if it is not a size, or 0."""
     match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
     if match is None or not int(match[1]):
         raise ConfigError(f"{option} {text}: must be a size such as 64m or 1g")

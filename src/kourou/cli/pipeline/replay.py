@@ -1,4 +1,4 @@
-"""`kourou pipeline replay`: messages of an archive into a topic again."""
+"""`kourou pipeline replay`: sends archived messages to a topic again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PROGRAM = "kourou pipeline replay"
 
 @click.command(cls=OneLineCommand)
 @click.argument("archive", metavar="DIR")
-@click.option("--to", metavar="TOPIC", help="Where all messages go.")
-@click.option("--same-topics", is_flag=True, help="Instead: each message to the topic that it was in.")
+@click.option("--to", metavar="TOPIC", help="Topic for all messages.")
+@click.option("--same-topics", is_flag=True, help="Instead: each message to its original topic.")
 @namesrv_option
 @click.option(
     "topics", "--topic", multiple=True, metavar="TOPIC", help="Only messages of this topic; may be repeated."
@@ -24,20 +24,18 @@ _PROGRAM = "kourou pipeline replay"
     "begin",
     "--from",
     metavar="TIME",
-    help="Stored at this time or later: 2026-01-31T08:00:00+00:00 (without a zone: UTC), or "
+    help="Stored at or after this time: 2026-01-31T08:00:00+00:00 (UTC without a zone), or "
     "milliseconds since 1970.",
 )
 @click.option("--until", metavar="TIME", help="Stored before this time.")
-@click.option(
-    "--rate", type=float, metavar="N", help="Messages a second, at most; without it as fast as it goes."
-)
+@click.option("--rate", type=float, metavar="N", help="Maximum messages per second; default: unlimited.")
 @click.option(
     "--origin",
     metavar="NAME",
-    help="Give each message a property NAME: topic/broker/queue/offset where it was.",
+    help="Add a property NAME with the original topic/broker/queue/offset.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
-@click.option("--restart", is_flag=True, help="Begin anew, even if an earlier run was ended in the middle.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be sent.")
+@click.option("--restart", is_flag=True, help="Start over, even if an earlier run was interrupted.")
 @pairs_option("sink")
 @master_option
 @click.option("as_json", "--json", is_flag=True, help="Print plan, progress and summary as JSON.")
@@ -58,12 +56,12 @@ def replay(
     master: str,
     as_json: bool,
 ) -> None:
-    """Send messages of an archive again: by topic and time, in the order of their queues.
+    """Send archived messages again: by topic and time, in the order of their queues.
 
     DIR is the archive's folder.
 
-    At least once: a run that was ended in the middle goes on when it is run again with the same archive,
-    topics and times, and sends some messages once more. Exit code 1: it failed, or there is nothing to send.
+    Delivery is at least once: an interrupted run continues when it is run again with the same archive, topics
+    and times, and repeats some messages. Exit code 1: it failed, or there is nothing to send.
     """
 
     def action() -> None:

@@ -1,4 +1,4 @@
-"""How rows of a query are printed: tables for people, CSV and JSON lines for programs."""
+"""Printers for rows of a query: tables, CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kourou.cli.printing import shown
 Row = tuple[str | None, ...]
 
 _NULL: Final = "NULL"
-# Not on a terminal nothing is cut or broken.
+# Without a terminal nothing is truncated or wrapped.
 _FILE_WIDTH: Final = 100_000
 
 
 class JsonPrinter:
-    """A JSON object in each line."""
+    """One JSON object per line."""
 
     wants_json = True
 
     def print_rows(self, names: Sequence[str], are_numbers: Sequence[bool], rows: Iterable[Row]) -> int:
-        """Write rows that are JSON already."""
+        """Write rows that are already JSON."""
         count = 0
         for row in rows:
             print(row[0])
@@ -32,7 +32,7 @@ class JsonPrinter:
 
 
 class CsvPrinter:
-    """Commas between columns, and a first line with their names; null is empty."""
+    """CSV with a header line; null is empty."""
 
     wants_json = False
 
@@ -40,7 +40,7 @@ class CsvPrinter:
         self._has_names = False
 
     def print_rows(self, names: Sequence[str], are_numbers: Sequence[bool], rows: Iterable[Row]) -> int:
-        """Write rows as they come."""
+        """Write rows as they arrive."""
         writer = csv.writer(sys.stdout, lineterminator="\n")
         if not self._has_names:
             writer.writerow(names)
@@ -54,7 +54,7 @@ class CsvPrinter:
 
 
 class TablePrinter:
-    """A table; numbers to the right. `skip_empty` leaves out tables without rows, for streams."""
+    """A table with right-aligned numbers. `skip_empty` omits empty tables, for streams."""
 
     wants_json = False
 
@@ -62,7 +62,7 @@ class TablePrinter:
         self._skip_empty = skip_empty
 
     def print_rows(self, names: Sequence[str], are_numbers: Sequence[bool], rows: Iterable[Row]) -> int:
-        """Write a table with all rows, once they are there."""
+        """Write a table with all rows."""
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table

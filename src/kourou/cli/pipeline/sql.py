@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kourou.spark.pipelines.sql.sql import RowPrinter, SqlRequest
 
 TABLE_LIMIT: Final = 100
-"""Rows of a table that is printed for people, unless they say otherwise."""
+"""The default limit of rows in a printed table."""
 _PROGRAM: Final = "kourou pipeline sql"
 _FOLLOW_FROM: Final = "latest"
 
@@ -36,13 +36,13 @@ _FOLLOW_FROM: Final = "latest"
     "--archive",
     multiple=True,
     metavar="DIR",
-    help="An archive of topics, to be read as well; may be repeated.",
+    help="An archive to read as well; may be repeated.",
 )
 @click.option(
     "--value",
     multiple=True,
     metavar="[TOPIC=]FORM",
-    help="What bodies are: json (columns by a sample), json:SCHEMA, string (if not given), binary.",
+    help="Format of bodies: json (columns from a sample), json:SCHEMA, string (default), binary.",
 )
 @click.option("as_json", "--json", is_flag=True, help="Print a JSON object for each row.")
 @click.option("as_csv", "--csv", is_flag=True, help="Print CSV.")
@@ -50,17 +50,21 @@ _FOLLOW_FROM: Final = "latest"
     "--limit",
     type=IntRange(0),
     metavar="N",
-    help=f"So many rows; 0: all. {TABLE_LIMIT} for tables, else all, if not given.",
+    help=f"Maximum rows; 0 for all. Default: {TABLE_LIMIT} for tables, otherwise all.",
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep printing new rows until Ctrl-C.")
 @click.option(
     "start",
     "--from",
     metavar="WHERE",
-    help="With --follow: latest (if not given), earliest, or a time (2026-01-31T08:00:00).",
+    help="With --follow: latest (default), earliest, or a time (2026-01-31T08:00:00).",
 )
 @click.option(
-    "--interval", type=FloatRange(0), default=1.0, metavar="SECONDS", help="With --follow: between batches."
+    "--interval",
+    type=FloatRange(0),
+    default=1.0,
+    metavar="SECONDS",
+    help="With --follow: interval between batches.",
 )
 @pairs_option("source")
 @master_option
@@ -79,11 +83,11 @@ def sql(
     options: tuple[str, ...],
     master: str,
 ) -> None:
-    """Ask topics by SQL: a topic is a table, with a row for each message.
+    """Query topics with SQL: a topic is a table, with a row for each message.
 
     SQL is a query; tables have the names of topics.
 
-    `SHOW TABLES` lists the topics. Names with other signs than letters, digits and _ go in backquotes.
+    `SHOW TABLES` lists the topics. Quote names with characters other than letters, digits and _ in backticks.
     With --archive a table has live and archived messages, each once; NAME__live and NAME__archive have one
     side.
     """
@@ -94,7 +98,7 @@ def sql(
 
         if start is not None and not follow:
             raise ConfigError(
-                "--from goes with --follow; in what is there already, SQL chooses: "
+                "--from requires --follow; for stored messages use SQL: "
                 "WHERE store_timestamp >= '2026-01-31 08:00:00'"
             )
         request = sql_request(
@@ -125,7 +129,7 @@ def sql_request(
     interval: float,
     master: str,
 ) -> SqlRequest:
-    """What the command was told. ConfigError: something of it is wrong."""
+    """The request for the given arguments. ConfigError if they are invalid."""
     from kourou.spark.pipelines.sql.sql import SqlRequest
     from kourou.spark.pipelines.sql.tables import TableOptions
     from kourou.spark.pipelines.sql.value_forms import parse_value_forms
@@ -162,7 +166,7 @@ def _limit(limit: int | None, *, is_table: bool) -> int | None:
 
 
 def printer_of(as_json: bool, as_csv: bool, is_stream: bool) -> RowPrinter:
-    """What writes rows in the form that options ask for."""
+    """The printer for the requested format."""
     from kourou.cli.pipeline.row_printers import CsvPrinter, JsonPrinter, TablePrinter
 
     if as_json and as_csv:

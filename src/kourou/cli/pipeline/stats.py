@@ -1,4 +1,4 @@
-"""`kourou pipeline stats`: what goes through topics, minute by minute."""
+"""`kourou pipeline stats`: traffic of topics per minute."""
 
 from __future__ import annotations
 
@@ -36,42 +36,47 @@ _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
     "--topic",
     multiple=True,
     metavar="TOPIC",
-    help="A topic; may be repeated. All, if not given, but RocketMQ's own.",
+    help="A topic; may be repeated. Default: all except for system topics.",
 )
-@click.option("--once", is_flag=True, help="Count what is there, and end; so it is anyway.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--once", is_flag=True, help="Count stored messages and exit (the default).")
+@click.option("--follow", is_flag=True, help="Keep counting new messages until Ctrl-C.")
 @click.option("--since", metavar="WHEN", help="Only messages stored since: 90s, 15m, 2h, 3d ago, or a time.")
-@click.option("--to-topic", metavar="TOPIC", help="Send each minute there, as JSON, once it is over.")
-@click.option("--parquet", metavar="DIR", help="Add each minute to a table of Parquet, once it is over.")
+@click.option("--to-topic", metavar="TOPIC", help="Send each complete minute to this topic, as JSON.")
+@click.option("--parquet", metavar="DIR", help="Append each complete minute to a Parquet table.")
 @click.option(
     "--checkpoint",
     metavar="DIR",
-    help="How far it is; _checkpoint in the folder of --parquet if not given.",
+    help="Folder of the progress; default _checkpoint in the folder of --parquet.",
 )
 @click.option(
     "--late",
     type=IntRange(0),
     default=60,
     metavar="SECONDS",
-    help="A minute is over when newer messages are so much after it.",
+    help="A minute is complete when messages are newer than it by this much.",
 )
 @click.option(
     "--window",
     type=IntRange(1, 86_400),
     default=60,
     metavar="SECONDS",
-    help="What is counted together.",
+    help="Length of a window.",
 )
-@click.option("--top", type=IntRange(1, 1_000), default=5, metavar="N", help="How many keys are named.")
-@click.option("as_json", "--json", is_flag=True, help="Print a JSON object in each line.")
+@click.option("--top", type=IntRange(1, 1_000), default=5, metavar="N", help="Number of keys to list.")
+@click.option("as_json", "--json", is_flag=True, help="Print one JSON object per line.")
 @click.option("as_csv", "--csv", is_flag=True, help="Print CSV.")
-@click.option("--limit", type=IntRange(1), metavar="N", help="End after so many lines; for looks.")
+@click.option(
+    "--limit",
+    type=IntRange(1),
+    metavar="N",
+    help="Exit after this many lines; not with --to-topic or --parquet.",
+)
 @click.option(
     "--interval",
     type=FloatRange(0),
     default=10.0,
     metavar="SECONDS",
-    help="With --follow: between batches.",
+    help="With --follow: interval between batches.",
 )
 @pairs_option("source")
 @master_option
@@ -95,10 +100,10 @@ def stats(
     options: tuple[str, ...],
     master: str,
 ) -> None:
-    """Count what goes through topics: messages, bytes, latency and keys of each minute.
+    """Count the traffic of topics: messages, bytes, latency and keys of each minute.
 
-    Latency is from the producer's clock to the broker's. With --to-topic or --parquet minutes are kept:
-    started again it goes on where it was, and minutes that are not over yet wait for the next run.
+    Latency is from the producer's clock to the broker's. With --to-topic or --parquet minutes are stored: a
+    new run continues where the last one ended, and incomplete minutes wait for the next run.
     """
 
     def action() -> None:
@@ -133,7 +138,7 @@ def stats(
 
 
 def stats_printer(as_json: bool, as_csv: bool, is_stream: bool) -> RowPrinter:
-    """What writes statistics: those for people fit their terminal."""
+    """The printer of statistics; tables are fitted to the terminal."""
     from kourou.cli.pipeline.row_printers import TablePrinter
     from kourou.cli.pipeline.stats_table import StatsTable
 
@@ -142,12 +147,12 @@ def stats_printer(as_json: bool, as_csv: bool, is_stream: bool) -> RowPrinter:
 
 
 def since_option(text: str, now_s: float) -> str:
-    """What `--since` says as the source's startingTimestamp: so long ago, or the time itself. ConfigError: it
+    """`--since` as the source's startingTimestamp: a duration ago, or a time. ConfigError: it
     is neither."""
     match = _AGO.fullmatch(text.strip().lower())
     if match is None:
         from kourou.spark.pipelines.start_option import A_TIME, parse_time_ms
 
-        parse_time_ms("--since", text, f"so long ago, such as 90s, 15m, 2h or 3d, or {A_TIME}")
+        parse_time_ms("--since", text, f"a duration ago such as 90s, 15m, 2h or 3d, or {A_TIME}")
         return text
     return str(round((now_s - int(match[1]) * _UNIT_SECONDS[match[2]]) * 1000))

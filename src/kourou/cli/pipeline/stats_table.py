@@ -1,7 +1,7 @@
-"""StatsTable: statistics of topics as people read them: short names, short numbers, a row in a line.
+"""StatsTable: statistics of topics as a table: short names, short numbers, one line per row.
 
-On a terminal the columns that matter least are left out until a row fits, and names are cut; in a file
-everything is there. For programs there are CSV and JSON, which have all digits.
+On a terminal the least important columns are left out until a row fits, and names are truncated; a file gets
+everything. CSV and JSON have all digits.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _TOP_KEYS: Final = "top_keys"
 _APPROXIMATE: Final = "top_keys_approximate"
 """A sign before the keys in place of a column."""
 _LEAST_FIRST: Final = (_TOP_KEYS, "p50_ms", "max_ms", "bytes/s", "msgs/s", "p99_ms", "bytes")
-"""What is left out where there is no room; minute, topic and messages stay."""
+"""Columns to leave out first; minute, topic and messages stay."""
 _LEAST_WIDTHS: Final = {_TOPIC: 16, _TOP_KEYS: 12}
-"""Texts may be cut to this."""
+"""The minimum widths of truncated texts."""
 _GAP: Final = 3
-"""Between the columns of TablePrinter."""
+"""The gap between columns of TablePrinter."""
 _EXACT: Final = 1_000_000
-"""Whole numbers below have all their digits."""
+"""Integers below this keep all their digits."""
 _UNITS: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that standard output is; None: it is none."""
+    """The width of the terminal; None if standard output is not a terminal."""
     return Console().width if sys.stdout.isatty() else None
 
 
@@ -50,7 +50,7 @@ class StatsTable:
     wants_json = False
 
     def __init__(self, table: TablePrinter, width: Callable[[], int | None] = terminal_width) -> None:
-        """`width` is asked for each table: terminals change."""
+        """`width` is evaluated for each table, as terminals are resized."""
         self._table = table
         self._width = width
 
@@ -79,7 +79,7 @@ class StatsTable:
 def _with_sign(
     names: Sequence[str], are_numbers: Sequence[bool], rows: Iterable[Row]
 ) -> tuple[Sequence[str], Sequence[bool], Iterable[Row]]:
-    """The table with `≈` before keys that are approximate, and without the column that says so."""
+    """The table with `≈` before approximate keys, and without the column for it."""
     if _APPROXIMATE not in names:
         return names, are_numbers, rows
     flag, keys = names.index(_APPROXIMATE), names.index(_TOP_KEYS)
@@ -96,7 +96,7 @@ def _with_sign(
 
 
 def compact(number: str) -> str:
-    """A number in few signs: `17`, `0.25`, `1.23M`."""
+    """A number in few characters: `17`, `0.25`, `1.23M`."""
     value = float(number)
     if value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
@@ -107,7 +107,7 @@ def compact(number: str) -> str:
 
 
 def fitted(names: Sequence[str], widths: Sequence[int], total: int) -> dict[str, int]:
-    """The columns that fit into a line, and how wide each is."""
+    """The columns that fit into a line, and their widths."""
     room = dict(zip(names, widths, strict=True))
     least = {name: min(width, _LEAST_WIDTHS.get(name, width)) for name, width in room.items()}
     for name in _LEAST_FIRST:
@@ -134,7 +134,7 @@ def _width(cell: str | None) -> int:
 def _cut(cell: str | None, width: int) -> str | None:
     if cell is None or _width(cell) <= width:
         return cell
-    # No sign is less than nothing wide, so that is the most that may fit.
+    # Every character has a width of 0 or more, so this is the most that may fit.
     kept = cell[: width - 1]
     while _width(f"{kept}…") > width:
         kept = kept[:-1]

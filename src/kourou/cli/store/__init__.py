@@ -1,1 +1,1 @@
-"""`kourou store`: look at a store at rest."""
+"""`kourou store`: inspect a store offline."""

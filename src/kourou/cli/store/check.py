@@ -1,4 +1,4 @@
-"""`kourou store check`: runs the check, shows how far it is, prints what it found."""
+"""`kourou store check`: runs the check, shows its progress, prints the findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kourou.store.disk.files import Files
 from kourou.store.store_layout import stores_in
 from kourou.wording import counted
 
-# Below it the time is spent on opening files, and a rate says nothing.
+# Below this, opening files dominates, and a rate is meaningless.
 _MIN_RATED_MB: Final = 1.0
 
 OK, VIOLATIONS, CANNOT_READ = 0, 1, 2
@@ -32,7 +32,7 @@ OK, VIOLATIONS, CANNOT_READ = 0, 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class CheckCommand:
-    """What a user may ask for."""
+    """The arguments of the command."""
 
     folder: Path
     log_folders: tuple[Path, ...] = ()
@@ -41,7 +41,7 @@ class CheckCommand:
     as_json: bool = False
 
     def run(self) -> int:
-        """Check and print; the exit code, the highest one of several stores."""
+        """Check and print; returns the exit code, the highest of several stores."""
         folders = [self.folder] if self.log_folders else stores_in(Files(), self.folder)
         reports: list[tuple[CheckReport, float]] = []
         for folder in folders:
@@ -72,7 +72,7 @@ def _json(report: CheckReport, seconds: float) -> dict[str, Any]:
 
 
 def exit_code(report: CheckReport) -> int:
-    """0, 1 when something is wrong, 2 when something could not be read."""
+    """0; 1 if something is wrong; 2 if something could not be read."""
     if report.unreadable:
         return CANNOT_READ
     return OK if report.ok else VIOLATIONS
@@ -91,7 +91,7 @@ def _progress_bar() -> Iterator[OnProgress | None]:
 
 
 def print_report(console: Console, report: CheckReport, seconds: float) -> None:
-    """Print a report for people."""
+    """Print a report as text."""
     console.print(_summary(report))
     for title, style, findings in (
         ("Violations", "red", report.violations),

@@ -1,6 +1,6 @@
 """`kourou store`: look at a store's files without changing them.
 
-Parses options; the work is in check.py and inspect.py, imported when it is asked for.
+Parses options; check.py and inspect.py do the work, imported on demand.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kourou.errors import KourouError
 
 CANNOT_READ = 2
 
-store_app = OneLineGroup("store", help="Look into a store: check it, show what it holds.")
+store_app = OneLineGroup("store", help="Check a store, or show its content.")
 
 _folder = click.argument("folder", type=Path, metavar="DIR")
 _commit_log = click.option(
     "--commit-log",
     multiple=True,
     metavar="DIR[,DIR]",
-    help="Where the CommitLog is, if elsewhere: as in storePathCommitLog, or repeated.",
+    help="Folder of the CommitLog, if elsewhere: as in storePathCommitLog, or repeated.",
 )
 _index_slots = click.option(
     "--index-slots",
@@ -49,13 +49,13 @@ def check(
     delay_levels: str | None,
     as_json: bool,
 ) -> None:
-    """Check every file of a store. Changes nothing; works beside a running broker.
+    """Check every file of a store. Read-only; safe beside a running broker.
 
-    DIR is the store, the folder that holds `commitlog`; or the folder of `kourou standalone`, of which the
-    store of each broker is checked.
+    DIR is the store, the folder that contains `commitlog`; or the folder of `kourou standalone`, whose broker
+    stores are all checked.
 
-    Exit code 0: nothing is wrong (what the next start mends is listed). 1: something is. 2: there is no
-    store, or a file of it cannot be read.
+    Exit code 0: no problems (those that the next start repairs are listed). 1: problems found. 2: not a store
+    directory, or a file cannot be read.
     """
     from kourou.cli.store.check import CheckCommand
 
@@ -69,15 +69,17 @@ def check(
     _run("kourou store check", command.run)
 
 
-@store_app.command(short_help="Show what a store holds, or one message of it.")
+@store_app.command(short_help="Show the content of a store, or one message.")
 @_folder
 @click.option("--topic", help="Only this topic.")
 @click.option("--queue", type=IntRange(0), help="Only this queue; lists its messages.")
 @click.option("first", "--from", type=IntRange(0), help="With --queue: from this offset.")
-@click.option("--limit", type=IntRange(1), default=20, help="With --queue: how many messages.")
+@click.option("--limit", type=IntRange(1), default=20, help="With --queue: number of messages.")
 @click.option("--message", metavar="PHY_OFFSET|MSGID", help="Show one message.")
-@click.option("--record", type=IntRange(0), metavar="PHY_OFFSET", help="Show the fields of what lies there.")
-@click.option("with_hex", "--hex", is_flag=True, help="With --record: show the bytes too.")
+@click.option(
+    "--record", type=IntRange(0), metavar="PHY_OFFSET", help="Show the fields of the record at this offset."
+)
+@click.option("with_hex", "--hex", is_flag=True, help="With --record: also show the bytes.")
 @_commit_log
 @_index_slots
 @_json
@@ -95,17 +97,17 @@ def inspect(
     index_slots: int | None,
     as_json: bool,
 ) -> None:
-    """Show what a store holds: files, queues, offsets of groups; or one message, or one record.
+    """Show the content of a store: files, queues, group offsets; or one message, or one record.
 
-    DIR is the store, the folder that holds `commitlog`; or the folder of a `kourou standalone` with one
+    DIR is the store, the folder that contains `commitlog`; or the folder of a `kourou standalone` with one
     broker.
 
-    Exit code 2: there is no store, a file cannot be read, or nothing is there.
+    Exit code 2: not a store directory, a file cannot be read, or nothing was found.
     """
     from kourou.cli.store.inspect import InspectCommand
 
     if with_hex and record is None:
-        raise click.BadParameter("--hex shows the bytes of a record: give its place with --record")
+        raise click.BadParameter("--hex shows the bytes of a record: give its offset with --record")
     command = InspectCommand(
         given_folder=folder,
         log_folders=_folders(commit_log),

@@ -1,4 +1,4 @@
-"""`kourou store inspect`: looks into a store and prints it, as tables or as JSON."""
+"""`kourou store inspect`: prints the content of a store, as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from kourou.store.disk.files import Files
 from kourou.store.store_layout import stores_in
 
 _HEX_LINE_BYTES: Final = 16
-# What is shown of bytes that are no record, so that somebody can see what they are.
+# How many bytes to show if they are not a record.
 _UNKNOWN_BYTES: Final = 256
 _SHOWN_BODY_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class InspectCommand:
-    """What a user may ask for."""
+    """The arguments of the command."""
 
     given_folder: Path
     log_folders: tuple[Path, ...] = ()
@@ -51,7 +51,7 @@ class InspectCommand:
     as_json: bool = False
 
     def run(self) -> int:
-        """Look and print; the exit code."""
+        """Inspect and print; returns the exit code."""
         if self.message is not None:
             self._show_message(self.message)
         elif self.record_phy_offset is not None:
@@ -64,11 +64,11 @@ class InspectCommand:
 
     @cached_property
     def folder(self) -> Path:
-        """The store. ConfigError: several are meant."""
+        """The store. ConfigError if there are several."""
         stores = [self.given_folder] if self.log_folders else stores_in(Files(), self.given_folder)
         if len(stores) > 1:
             names = ", ".join(map(str, stores))
-            raise ConfigError(f"{self.given_folder}: holds several stores; give one of them: {names}")
+            raise ConfigError(f"{self.given_folder}: contains several stores; choose one of them: {names}")
         return stores[0]
 
     def _search(self) -> MessageSearch:
@@ -115,12 +115,12 @@ class InspectCommand:
             print_overview(wide_console(), found)
 
     def _select(self, found: StoreOverview) -> None:
-        """Leave out the topics that nobody asked for."""
+        """Keep only the requested topics."""
         if self.topic is not None:
             found.queues = [queue for queue in found.queues if queue.topic == self.topic]
             found.groups = [group for group in found.groups if group.topic == self.topic]
             if not found.queues:
-                raise StoreFormatError(self.folder, f"there is no queue of topic {self.topic}")
+                raise StoreFormatError(self.folder, f"no queue of topic {self.topic}")
         if self.queue_id is not None:
             found.queues = [queue for queue in found.queues if queue.queue_id == self.queue_id]
             found.groups = [group for group in found.groups if group.queue_id == self.queue_id]
@@ -134,7 +134,7 @@ def _print_json(value: Any) -> None:
 
 
 def overview_json(found: StoreOverview) -> dict[str, Any]:
-    """An overview as plain values."""
+    """An overview as JSON values."""
     return {
         "root": str(found.root),
         "cleanExit": found.is_clean,
@@ -207,7 +207,7 @@ def _checkpoint_values(found: StoreOverview) -> dict[str, int]:
 
 
 def print_overview(console: Console, found: StoreOverview) -> None:
-    """Print an overview for people."""
+    """Print an overview as text."""
     state = "in use" if found.in_use else "stopped" if found.is_clean else "killed"
     first, last = (time_text(value or 0) for value in (found.first_timestamp, found.last_timestamp))
     console.print(
@@ -297,7 +297,7 @@ def _groups_table(found: StoreOverview) -> Table:
 
 
 def message_json(message: MessageExt) -> dict[str, Any]:
-    """A message as plain values; a body that is no text as hex."""
+    """A message as JSON values; a body that is not text as hex."""
     body, text = _body(message)
     return {
         "topic": message.topic,
@@ -323,7 +323,7 @@ def message_json(message: MessageExt) -> dict[str, Any]:
 
 
 def _body(message: MessageExt) -> tuple[bytes, str | None]:
-    """The body as sent, as stored where it does not inflate; and as text, if it is any."""
+    """The body as sent, or as stored if it cannot be inflated; and as text, if possible."""
     try:
         body = message.body
     except ProtocolError:
@@ -345,7 +345,7 @@ def _message_table(message: MessageExt) -> Table:
         table.add_row(name, shown(f"{value} {time_text(value)}" if is_time else str(value)))
     for name, value in properties.items():
         table.add_row(f"property {shown(name)}", shown(value))
-    more = "" if len(body) <= _SHOWN_BODY_BYTES else f" … ({len(body)} in all; --json shows them)"
+    more = "" if len(body) <= _SHOWN_BODY_BYTES else f" … ({len(body)} in total; --json shows all)"
     table.add_row("body" if text is not None else "body, hex", shown(body[:_SHOWN_BODY_BYTES] + more))
     return table
 

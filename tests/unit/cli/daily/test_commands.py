@@ -77,9 +77,9 @@ def test_a_variable_is_named_where_it_decides(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("context", "add", "prod"), "kourou context add: no name server is given; use -n host:9876"),
+        (("context", "add", "prod"), "kourou context add: no name server given; use -n host:9876"),
         (("context", "use"), "kourou context use: give the name of a context, or --none"),
-        (("context", "add", "p", "-n", "x:1", "--acl", "gone"), "--acl gone: there is no such file"),
+        (("context", "add", "p", "-n", "x:1", "--acl", "gone"), "--acl gone: no such file"),
         (("topic", "list", "--context", "gone"), "kourou topic list: there is no context 'gone'"),
         (("send", "Orders", "x", "-f", "y"), "give the body as an argument or by --file, not both"),
         (("send", "Orders", "x", "-p", "color"), "--property color: must be NAME=VALUE"),

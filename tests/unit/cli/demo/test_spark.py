@@ -25,8 +25,7 @@ def shown(folder: Path) -> str:
 def test_without_pyspark_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert shown(tmp_path) == (
-        "Spark: not shown here: pyspark and pyarrow not installed; "
-        "pip install 'kourou[spark]' (about 460 MB)\n"
+        "Spark: skipped: pyspark and pyarrow not installed; pip install 'kourou[spark]' (about 460 MB)\n"
     )
 
 
@@ -37,7 +36,7 @@ def test_without_java_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr(demo_spark, "find_java", find_nothing)
     words = "Spark needs Java 17 or newer, and none was found: set JAVA_HOME"
-    assert shown(tmp_path) == f"Spark: not shown here: {words}\n"
+    assert shown(tmp_path) == f"Spark: skipped: {words}\n"
 
 
 def test_sums_that_are_wrong_end_the_demo() -> None:
@@ -50,7 +49,7 @@ def test_sums_that_are_wrong_end_the_demo() -> None:
 @pytest.mark.parametrize(
     ("errors", "story"),
     [
-        ("", "it ended without a word"),
+        ("", "it ended without output"),
         ("java: not found\n", "java: not found"),
         ('WARN x\nTraceback:\n  File "a", line 1\n    x()\nE: no\n good\n\n', "E: no  good"),
     ],

@@ -85,9 +85,9 @@ def test_a_request_for_sql() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["sql", "SELECT 1"], "no name server is given: use -n host:9876, or set NAMESRV_ADDR"),
-        (["sql", "SELECT 1", "--archive", "a", "--follow"], "no name server is given"),
-        (["sql", "SELECT 1", "-n", "n:1", "--from", "earliest"], "--from goes with --follow"),
+        (["sql", "SELECT 1"], "no name server given: use -n host:9876, or set NAMESRV_ADDR"),
+        (["sql", "SELECT 1", "--archive", "a", "--follow"], "no name server given"),
+        (["sql", "SELECT 1", "-n", "n:1", "--from", "earliest"], "--from requires --follow"),
         (["sql", "SELECT 1", "-n", "n:1", "-o", "x"], "--option x: must be KEY=VALUE"),
         (["sql", "SELECT 1", "-n", "n:1", "--value", "jsno"], "--value 'jsno'"),
         (["sql", "SELECT 1", "-n", "n:1", "--csv", "--json"], "--json and --csv are mutually exclusive"),
@@ -97,11 +97,11 @@ def test_a_request_for_sql() -> None:
         ),
         (
             ["stats", "-n", "127.0.0.1:1", "-t", "s", "--since", "yesterday"],
-            "--since yesterday: must be so long ago, such as 90s, 15m, 2h or 3d, or a time such as",
+            "--since yesterday: must be a duration ago such as 90s, 15m, 2h or 3d, or a time such as",
         ),
         (["sql", "DELETE FROM x", "-n", "n:1"], "DELETE is not supported"),
         (["sql", "SELECT 1", "--archive", "nowhere"], "nowhere: no such folder"),
-        (["stats"], "no name server is given"),
+        (["stats"], "no name server given"),
         (["stats", "-n", "n:1", "--once", "--follow"], "--once and --follow are mutually exclusive"),
         (["stats", "-n", "n:1", "--to-topic", "s"], "--checkpoint is missing"),
         (["stats", "-n", "n:1", "--checkpoint", "c"], "--checkpoint requires --to-topic or --parquet"),

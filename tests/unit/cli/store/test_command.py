@@ -116,7 +116,7 @@ def test_the_folder_that_standalone_prints_is_accepted(tmp_path: Path) -> None:
     refused = run("inspect", folder)
     assert (refused.exit_code, refused.stderr) == (
         2,
-        f"kourou store inspect: {folder}: holds several stores; give one of them: "
+        f"kourou store inspect: {folder}: contains several stores; choose one of them: "
         f"{folder}/broker-a, {folder}/broker-b\n",
     )
 
@@ -213,7 +213,7 @@ def test_one_topic_and_one_queue_id(root: Path) -> None:
     queues = run_json("inspect", root, "--queue", "3")["queues"]
     assert {queue["queueId"] for queue in queues} == {3}
     result = run("inspect", root, "--topic", "nothing")
-    assert result.exit_code == 2 and result.stderr.endswith("there is no queue of topic nothing\n")
+    assert result.exit_code == 2 and result.stderr.endswith("no queue of topic nothing\n")
 
 
 def test_the_messages_of_a_queue(root: Path) -> None:

@@ -196,7 +196,7 @@ def test_every_mistake_is_told_at_once_with_its_line(folder: Path) -> None:
         (15, "sink 1 (topic): unknown key ky; did you mean key?"),
         (16, "sink 2 (parquet): mode: 'complete': for parquet in a stream it must be append"),
         (17, "trigger: availableNw: unknown trigger 'availableNw'; did you mean availableNow?"),
-        (18, "spark: shuffle: Spark's settings begin with spark.; did you mean spark.shuffle?"),
+        (18, "spark: shuffle: Spark's settings start with spark.; did you mean spark.shuffle?"),
     ]
 
 
