@@ -1,8 +1,8 @@
 """Logging of a server process: a rotating file and the console, written by a thread of their own.
 
-For entry points only; a library never sets handlers. The event loop hands its records to a queue
-and goes on: it never waits for the disk. The queue is bounded; when the disk cannot keep up,
-records are dropped and counted, and the count is logged.
+For entry points only; a library never sets handlers. The event loop puts its records into a queue: it never
+waits for the disk. The queue is bounded; when the disk cannot keep up, records are dropped and counted, and
+the count is logged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from kourou.errors import ConfigError
 
 FILE_ONLY: Final = {"is_told_already": True}
-"""`extra` of a record that the console does not show, because whoever sits there is told in another way."""
+"""`extra` of a record that is not shown on the console, where it is printed in another way."""
 
 Records = queue.Queue[logging.LogRecord | None]
 
@@ -58,7 +58,7 @@ class LogConfig:
 def logging_to(config: LogConfig) -> Iterator[None]:
     """Log as configured; on leaving, everything logged so far is in the file.
 
-    ConfigError says why the file cannot be written.
+    ConfigError if the file cannot be written.
     """
     handlers = _handlers(config)
     records: Records = queue.Queue(config.queue_records)

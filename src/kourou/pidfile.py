@@ -2,9 +2,9 @@
 
 One JSON file a server, `<folder>/<host name>/<component>-<port>.pid`, with `starting-<pid>` in place of the
 port until it serves:
-{"pid": 4711, "component": "namesrv", "address": "0.0.0.0:9876", "started": "…"}. `started` is when
-the process began, as the operating system tells it: a process id that some other program has
-got since then does not match it, so that nobody stops a stranger.
+{"pid": 4711, "component": "namesrv", "address": "0.0.0.0:9876", "started": "…"}. `started` is the start time
+of the process according to the operating system: a process id that was reused by another program does not
+match, so no foreign process is stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PS_TIMEOUT_SECONDS = 5
 
 @dataclass(frozen=True)
 class RunningServer:
-    """What a pid file says about one server."""
+    """The content of a pid file."""
 
     pid: int
     component: str

@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster: each operation a typed function that returns data.
+"""Operations on a cluster: each a typed function that returns data.
 
     async with Admin(namesrv="127.0.0.1:9876") as admin:
         for queue in (await topic_status(admin, "Orders")).queues:

@@ -1,4 +1,4 @@
-"""What to do about an answer that says that there is no such topic or group, or no such request."""
+"""Advice for responses about missing topics and groups, or unsupported requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def advice_on(
         near = nearest(group, groups)
         if near:
             return f"; did you mean group {near}?"
-        # Others say themselves that there is no such group.
+        # Other responses already name the missing group.
         return f"; no broker knows group {group}" if retry_topic(group) in error.remark else ""
     if topic is not None and topic not in topics:
         near = nearest(topic, (name for name in topics if is_inner_topic(name) == is_inner_topic(topic)))

@@ -1,4 +1,4 @@
-"""Brokers: their state, their configuration, and what they are told to clean up."""
+"""Brokers: their state, configuration and clean-up commands."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from kourou.protocol.bodies import DataVersion, encode_body
 
 PAGE_SIZE: Final = 2_000
-"""How many entries to ask for at once."""
+"""The number of entries per request."""
 
 ConfigT = TypeVar("ConfigT")
 

@@ -1,7 +1,7 @@
-"""Who is connected: consumers of a group, producers of a group, all producers of a broker.
+"""Connected clients: consumers of a group, producers of a group, all producers of a broker.
 
-A client tells every broker that it talks to about itself; which ones these are depends on its topics. So one
-broker after the other is asked, until one knows the group.
+A client registers with every broker that it uses, which depends on its topics. So brokers are queried one
+after the other, until one knows the group.
 """
 
 from __future__ import annotations

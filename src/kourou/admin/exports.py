@@ -60,7 +60,7 @@ EXPORTED_KEYS: Final = (
 _CPU_KEY: Final = "clientCallbackExecutorThreads"  # as many as the broker's machine has cores
 
 ReportProgress = Callable[[str], None]
-"""Is told how far a long export is."""
+"""Receives the progress of a long export."""
 
 
 def _ignore_progress(text: str) -> None:

@@ -110,7 +110,7 @@ MonitorEvent: TypeAlias = (
 
 
 async def monitor(admin: Admin, *, interval_s: float = INTERVAL_S) -> AsyncGenerator[MonitorEvent, None]:
-    """Watch until nobody wants to hear more, through outages too; at first a name server has to answer."""
+    """Watch until closed, through outages, too; at the start a name server must answer."""
     await admin.cluster_info()
     deletions: asyncio.Queue[DeletedMessages] = asyncio.Queue(_MAX_WAITING_EVENTS)
     loop = asyncio.get_running_loop()

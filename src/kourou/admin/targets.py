@@ -1,7 +1,7 @@
-"""Which brokers an operation is for, and what became of it on each of them.
+"""The brokers of an operation, and its outcome on each.
 
-An operation on many brokers goes on when one of them fails: the others are done, and who failed is told.
-Only when all fail it is an error.
+An operation on many brokers continues when one fails: failures are reported per broker. It is an error only
+when all fail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether it did what was asked."""
+        """Whether it succeeded."""
         return not self.problem
 
 

@@ -1,7 +1,7 @@
-"""top: what goes on in a cluster now, by the difference of two looks at it.
+"""top: the current activity of a cluster, from the difference of two samples.
 
-Rates are of the time between the looks, not the minute that brokers count over: what starts or stops is seen
-at once. Nothing is changed, and no offset moves.
+Rates cover the time between the samples, not the minute that brokers average over: starts and stops show at
+once. Nothing is changed, and no offset moves.
 """
 
 from __future__ import annotations

@@ -40,9 +40,15 @@ def choice_option(
 
 
 class IntRange(click.IntRange):
-    """Integers within bounds. For others click would report that they are not an "integer range"."""
+    """Integers within bounds, with one message for everything else."""
 
     name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} must be an integer{_bounds(self)}.", param, ctx)
 
 
 class FloatRange(click.FloatRange):
@@ -51,11 +57,19 @@ class FloatRange(click.FloatRange):
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The parsed number."""
-        number = super().convert(value, param, ctx)
+        try:
+            number: float = super().convert(value, param, ctx)
+        except click.BadParameter:
+            number = math.nan
         if math.isnan(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
+            self.fail(f"{value!r} must be a number{_bounds(self)}.", param, ctx)
         return number
+
+
+def _bounds(kind: click.IntRange | click.FloatRange) -> str:
+    if kind.min is None:
+        return "" if kind.max is None else f" up to {kind.max}"
+    return f" from {kind.min}" if kind.max is None else f" from {kind.min} to {kind.max}"
 
 
 def parse_duration_ms(option: str, text: str) -> int:

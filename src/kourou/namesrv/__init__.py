@@ -1,4 +1,4 @@
-"""The name server: a registry of brokers, topics and routes that brokers fill and clients ask.
+"""The name server: a registry of brokers, topics and routes, filled by brokers and queried by clients.
 
 NameServer              a running one (server.py)
 RouteInfo, RouteViews   its rules and its answers, without sockets (route_info.py, route_views.py)

@@ -74,7 +74,7 @@ class BrokerGroup:
         # Address of a broker to the filter servers beside it; a feature of 3.x that routes still show.
         self.filter_servers: dict[str, list[str]] = {}
         self.entries: dict[QueueKey, QueueEntry] = {}
-        # The group as JSON, by form and whether a slave acts as master; None until asked for.
+        # The group as JSON, by form and whether a slave acts as master; None until requested.
         self.pieces: list[bytes | None] = [None] * (2 * len(JsonForm))
 
     @property

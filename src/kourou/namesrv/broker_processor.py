@@ -61,7 +61,8 @@ class BrokerProcessor:
         }
 
     def register(self, request: Request) -> None:
-        """103: a broker and its topics. Slaves are told their master, all the order configuration."""
+        """103: a broker and its topics. The response has the master, for slaves, and the order
+        configuration."""
         header = request.header(RegisterBrokerRequestHeader)
         registration = read_registration(header, request.body)
         routes = self._state.routes

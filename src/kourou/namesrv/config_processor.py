@@ -63,10 +63,10 @@ def _text(body: bytes) -> str:
 
 
 class KvConfigProcessor:
-    """A change is seen at once, and answered when it is on disk.
+    """A change is visible at once, and acknowledged when it is on disk.
 
-    When the disk refuses, the answer says why; the change holds until the next restart. Apache's
-    name server answers success then.
+    If the write fails, the response says why; the change holds until the next restart. Apache's name server
+    reports success then.
     """
 
     def __init__(self, state: NamesrvState) -> None:

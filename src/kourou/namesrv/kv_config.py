@@ -56,7 +56,7 @@ class KvConfig:
 
 
 def load_kv_config(path: Path) -> KvConfig:
-    """Read kvConfig.json; of a damaged one the `.bak`, and ConfigError when that is no better."""
+    """Read kvConfig.json, or its `.bak` if it is damaged; ConfigError if both are."""
     if not path.exists():
         return KvConfig()
     try:

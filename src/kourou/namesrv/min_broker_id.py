@@ -1,8 +1,8 @@
-"""MinBrokerIdChange: the lowest id of a broker group has changed, and who has to hear of it.
+"""MinBrokerIdChange: the lowest id of a broker group has changed, and the brokers to notify.
 
-With slave-acting-master (5.x) the lowest slave takes over some of the master's duties, so the
-brokers of the group are told at once (NOTIFY_MIN_BROKER_ID_CHANGE) instead of finding out by
-their next poll. Only made when `notifyMinBrokerIdChanged` is set. Not here: sending (server.py).
+With slave-acting-master (5.x) the lowest slave takes over some of the master's duties, so the brokers of the
+group are notified at once (NOTIFY_MIN_BROKER_ID_CHANGE) instead of at their next poll. Only created when
+`notifyMinBrokerIdChanged` is set. Not here: sending (server.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class MinBrokerIdChange:
 
 
 def broker_joined(group: BrokerGroup) -> MinBrokerIdChange:
-    """A broker with a lower id than all others has come: the others hear of it."""
+    """A broker with a lower id than all others has joined: the others are notified."""
     newest = group.brokers[group.min_broker_id]
     others = [addr for addr in group.broker_addrs.values() if addr != newest.broker_addr]
     return _change(group, others or [newest.broker_addr], ha_broker_addr=newest.ha_server_addr)
 
 
 def broker_left(group: BrokerGroup, offline_broker_addr: str) -> MinBrokerIdChange:
-    """The broker with the lowest id has gone: those left hear of it."""
+    """The broker with the lowest id has left: the remaining ones are notified."""
     return _change(group, list(group.broker_addrs.values()), offline_broker_addr=offline_broker_addr)
 
 

@@ -1,15 +1,15 @@
-"""RouteInfo: RocketMQ's rules for brokers that come, change and go.
+"""RouteInfo: RocketMQ's rules for brokers that register, change and leave.
 
-Who brings topics: the master (id 0); and, of a broker that speaks 5.x, the lowest id alive, so
-that consumers find what a group without master still holds. With slave-acting-master such a
-slave's topics are not writeable. All other slaves bring none.
+Topics come from the master (id 0) and, for a 5.x broker, from the lowest live id, so that consumers find the
+messages of a group without a master. With slave-acting-master such a slave's topics are not writeable. Topics
+of other slaves are ignored.
 
-What differs from Apache's name server, each to keep a broker from being half known:
+Differences from Apache's name server, each to keep a broker from being partially known:
 - A broker name is in one cluster, the one named by its lowest id.
 - An id that is new and registers exactly one topic is accepted (4.9 does, 5.x refuses it, so
   that a broker with one topic can never register). Such a message may be an increment that
-  overtook the full table; so its data version is not taken as known, the broker is told that
-  it has changed (322), and sends all it has.
+  overtook the full table; so its data version is not recorded, the broker gets "changed" (322) as the
+  response, and sends its full table.
 - A broker whose id another address has taken is forgotten at once, not when it times out.
 - What a static topic maps to a broker goes with that broker.
 
@@ -153,7 +153,7 @@ class RouteInfo:
     def _apply_topics(self, broker: LiveBroker, table: TopicTable) -> None:
         group = broker.group
         if self.tables.settings.delete_topic_with_broker_registration and not table.mappings:
-            # One topic of a broker that has not told all is no ground to delete the rest.
+            # One topic of a broker without its full table is no reason to delete the others.
             if broker.is_complete or not table.may_be_increment:
                 self._delete_others(group, table.topics)
         if broker.data_version != table.data_version:
@@ -197,7 +197,7 @@ class RouteInfo:
         return broker
 
     def unregister(self, broker_name: str, broker_addr: str) -> bool:
-        """A broker says that it stops; False when it was not known."""
+        """A broker unregisters; False if it was unknown."""
         broker = self.find(broker_name, broker_addr)
         if broker is None:
             return False
@@ -241,7 +241,7 @@ class RouteInfo:
     # -- administration ---------------------------------------------------------------------
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Let nobody send to a broker; the number of its topics."""
+        """Remove the write permission of a broker; returns the number of its topics."""
         group = self.tables.groups.get(broker_name)
         return 0 if group is None else self._wipe(group)
 

@@ -78,7 +78,7 @@ def route_json(
 
 def cluster_info_json(brokers: Mapping[str, bytes], clusters: Mapping[str, Iterable[str]]) -> bytes:
     """A ClusterInfo from the JSON of its brokers."""
-    # At msgspec's speed: each 5.x broker asks every few seconds, and the answer shows all of them.
+    # Encoded by msgspec: each 5.x broker requests it every few seconds, and it contains all brokers.
     return msgspec.json.encode(
         {
             "brokerAddrTable": {name: msgspec.Raw(data) for name, data in brokers.items()},

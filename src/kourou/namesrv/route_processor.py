@@ -1,8 +1,8 @@
 """RouteProcessor: where topics and brokers are.
 
-Not here: `clusterTest`. Apache's name server of a test environment asks the one of `productEnvName`
-for routes it does not have, by an address service inside its makers' network. We answer from what
-is registered here, and say so when the key is set.
+Not here: `clusterTest`. Apache's name server of a test environment queries the one of `productEnvName` for
+unknown routes, through an internal address service. Ours only serves its own registrations, and warns when
+the key is set.
 """
 
 from __future__ import annotations

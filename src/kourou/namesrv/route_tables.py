@@ -43,7 +43,7 @@ class RouteTables:
         self.clusters: dict[str, dict[str, None]] = {}
         self.connections: dict[Hashable, set[LiveBroker]] = {}
         self.cache = RouteCache()
-        # Encoded ClusterInfo; each 5.x broker asks for it every few seconds.
+        # Encoded ClusterInfo; each 5.x broker requests it every few seconds.
         self.cluster_infos: dict[JsonForm, bytes] = {}
 
     def change_settings(self, settings: RouteSettings) -> None:
@@ -94,7 +94,7 @@ class RouteTables:
     # -- brokers ----------------------------------------------------------------------------
 
     def add_broker(self, broker: LiveBroker) -> None:
-        """Put a broker into its group, in place of whoever had its id."""
+        """Put a broker into its group, replacing an earlier one with its id."""
         replaced = broker.group.brokers.get(broker.broker_id)
         if replaced is not None:
             self._leave_connection(replaced)
@@ -141,7 +141,7 @@ class RouteTables:
         self.cache.drop_all(changed)
 
     def remove_queues(self, topic: TopicQueues, group: BrokerGroup) -> None:
-        """Let a group no longer serve a topic; a topic that nobody serves is forgotten."""
+        """Remove a group from a topic; a topic without groups is removed."""
         self._take_out(topic, group)
         group.topics.discard(topic)
         self.cache.drop(topic.name)

@@ -1,7 +1,7 @@
-"""RouteViews: what callers are told of the tables: routes, clusters, lists of topics.
+"""RouteViews: responses from the tables: routes, clusters, lists of topics.
 
-Routes and cluster information come as encoded bodies, kept until something changes. Of the
-rest there are typed objects; they are asked for by people, not by every client every 30 s.
+Routes and cluster information come as encoded bodies, kept until something changes. The rest are typed
+objects: tools request them, not every client every 30 s.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class RouteViews:
 
 
 def _is_acting(group: BrokerGroup, entry: QueueEntry) -> bool:
-    """True when the lowest slave is to be shown as the master, so that clients go on reading there."""
+    """Whether the lowest slave is presented as the master, so that clients keep reading there."""
     return group.enable_acting_master and not group.has_master and not entry.is_writeable
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Notifications under way at once. Beyond, they are dropped: brokers also poll for what they say.
+# Concurrent notifications. Beyond this they are dropped: brokers also poll.
 MAX_NOTIFICATIONS = 1_000
 
 
@@ -62,7 +62,7 @@ class NameServer:
     async def start(self) -> None:
         """Read the KV configuration, bind, serve. On return connections are accepted.
 
-        ConfigError says what is wrong with a file, a key or the address.
+        ConfigError for an invalid file, key or address.
         """
         try:
             self._probes = await start_probes(self._config, self.why_not_ready)
@@ -91,7 +91,7 @@ class NameServer:
         self._start_task(self._scan_forever(), "scan-dead-brokers")
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
-        """Stop in order, within one deadline: requests under way are answered first."""
+        """Stop in order, within one deadline: requests in flight are answered first."""
         self._stopping = True
         try:
             await self._stop_serving(timeout_ms)
@@ -122,7 +122,7 @@ class NameServer:
 
     @property
     def port(self) -> int:
-        """The port listened on, also when 0 was asked for."""
+        """The port listened on, also if 0 was requested."""
         return self._running_server.port
 
     @property
@@ -136,10 +136,10 @@ class NameServer:
         return None if self._probes is None else self._probes.address
 
     async def why_not_ready(self) -> str | None:
-        """Why clients and brokers get nothing from this name server now, in one line; None: they do.
+        """Why this name server is not ready, in one line; None if it is.
 
-        Ready means that it answers, routes too: it is no matter whether any broker has registered,
-        because brokers wait for name servers, not the reverse.
+        Ready means that it answers, including routes: registered brokers are not required, as brokers wait
+        for name servers, not the reverse.
         """
         if self._stopping:
             return "the name server is stopping"
@@ -174,13 +174,13 @@ class NameServer:
     # -- brokers that go --------------------------------------------------------------------
 
     def _closed(self, connection: Connection) -> None:
-        # When we stop, brokers lose us, not each other: they must not hear that one has gone.
+        # On a stop, brokers lose the name server, not each other: no notifications are sent.
         if not self._stopping:
             self.state.routes.connection_closed(connection)
 
     async def _scan_forever(self) -> None:
         while True:
-            # Read anew each round: the interval may be changed while we run.
+            # Read in each round, as the interval may change at run time.
             await asyncio.sleep(self.state.config.scan_not_active_broker_interval / 1000)
             self.scan_dead_brokers()
 

@@ -88,7 +88,7 @@ class TopicProcessor:
         request.reply()
 
     def wipe_write_perm(self, request: Request) -> None:
-        """205: nobody may send to this broker."""
+        """205: remove the write permission of a broker."""
         header = request.header(WipeWritePermOfBrokerRequestHeader)
         count = self._state.routes.wipe_write_perm(header.broker_name)
         _log.info("write permission of %s wiped by %s", header.broker_name, request.connection.remote_address)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 async def start_health_checks(
     options: StandaloneOptions, why_not_ready: Callable[[], Awaitable[str | None]]
 ) -> HttpProbes | None:
-    """The listener, answering; None where none is asked for. ConfigError names the option."""
+    """The started listener; None if none is requested. ConfigError names the option."""
     if options.http_port is None:
         return None
-    from kourou.transport.http_probe import HttpProbes  # few ask for it, and a start should be short
+    from kourou.transport.http_probe import HttpProbes  # rarely used, and a start should be short
 
     probes = HttpProbes(options.host, options.http_port, why_not_ready)
     with naming_options(PROBE_OPTIONS, PROBE_OPTIONS):

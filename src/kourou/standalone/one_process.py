@@ -60,12 +60,12 @@ class Standalone:
         self._broker = broker
 
     async def address_warning(self) -> str | None:
-        """What is wrong with the address that clients are told, as far as it can be seen from here."""
+        """The problem with the advertised address, as far as it can be detected here."""
         config = self.broker.config
         return await reach_warning(config.bind_address, config.broker_ip1, self.broker.port)
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
-        """The broker first: its clients are told that it goes."""
+        """The broker first, so that its clients are notified."""
         try:
             if self._broker is not None:
                 await self._broker.stop(timeout_ms)
@@ -117,7 +117,7 @@ class Standalone:
 
     @property
     def broker_addresses(self) -> list[str]:
-        """The broker, as clients are told."""
+        """The advertised address of the broker."""
         assert self._broker is not None, "standalone is not started"
         return [self._broker.address]
 

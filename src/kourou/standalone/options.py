@@ -1,4 +1,4 @@
-"""What standalone is told, and the configurations of name server and brokers that follow from it."""
+"""The options of standalone, and the resulting configurations of name server and brokers."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class StandaloneOptions:
     brokers: int = 1
     # Loopback: what is started to try something out must not be open to everybody.
     host: str = LOOPBACK
-    # The address that clients are told; the one that is listened on where it is not given.
+    # The advertised address; the listening address if not given.
     advertise: str | None = None
     # Where health checks of all together are answered by HTTP; None: nowhere.
     http_port: int | None = None
 
     def check(self) -> None:
-        """ConfigError says everything that is wrong with the options."""
+        """ConfigError lists every problem with the options."""
         problems = [*self._number_problems(), *self._store_problems()]
         if problems:
             raise ConfigError(*problems)
@@ -94,13 +94,13 @@ class StandaloneOptions:
 
     @property
     def unserved_stores(self) -> list[Path]:
-        """Stores of more brokers than are asked for: their messages are there and not seen."""
+        """Stores of further brokers than requested, whose messages are not served."""
         names = (broker_name(index) for index in range(self.brokers, MAX_BROKERS))
         return [self.store / name for name in names if (self.store / name / "commitlog").exists()]
 
     @property
     def advertised(self) -> str:
-        """The address that clients are told."""
+        """The advertised address."""
         return self.advertise or advertised_address(self.host)
 
     @property
@@ -123,7 +123,7 @@ class StandaloneOptions:
             )
 
     def port_of(self, index: int) -> int:
-        """The port asked for by the broker of that number."""
+        """The requested port of a broker, by number."""
         return self.broker_port and self.broker_port + index * PORT_STEP
 
     def store_of(self, index: int) -> Path:
@@ -187,8 +187,8 @@ def _unused_notes(path: Path | None, overrides: Mapping[str, str]) -> Iterator[s
 
 
 def config_file(options: StandaloneOptions, index: int) -> Path:
-    """Where a broker looks for more keys, and keeps those that mqadmin sets. Beside the store: a
-    folder that is not empty is no new store."""
+    """The file with further keys of a broker, including those set by mqadmin. Beside the store: a non-empty
+    folder would not be a new store."""
     return options.store / f"{broker_name(index)}.properties"
 
 

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 _BROKER_COMMAND: Final = ("-m", "kourou.cli.mqbroker", "--supervised")
 _BOOTED: Final = re.compile(r"The broker\[(?P<name>.+), (?P<address>\S+)\] boot success")
 _PROBED: Final = re.compile(r"health checks: http://(?P<address>\S+)/readyz")
-# A child that is asked whether it is ready is on this machine, and answers at once or not at all.
+# A child is on this machine, and answers a readiness probe at once or not at all.
 _PROBE_TIMEOUT_MS: Final = 2_000
 # A large store that was not closed has to be recovered first.
 _START_TIMEOUT_S: Final = 600.0
@@ -62,7 +62,7 @@ class BrokerProcess:
         name = broker_name(index)
         keys = broker_overrides(options, index, namesrv_addr)
         if options.http_port is not None:
-            keys |= {"httpPort": "0", "httpBindAddress": LOOPBACK}  # for us, who ask it
+            keys |= {"httpPort": "0", "httpBindAddress": LOOPBACK}  # for the supervisor's own probes
         arguments = [f"--logFile={options.log_folder / name}.log"]
         arguments += [f"--set={key}={text}" for key, text in keys.items()]
         if config_file(options, index).exists():
@@ -73,7 +73,7 @@ class BrokerProcess:
         return cls(name, process)
 
     async def _watch(self) -> int:
-        """Read what it prints, to the end; the line that says that it serves has its address."""
+        """Read its output to the end; the boot line has its address."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             text = line.decode(errors="replace")
@@ -86,7 +86,7 @@ class BrokerProcess:
         return await self._process.wait()
 
     async def wait_booted(self) -> None:
-        """Wait until it serves; it says on stderr why it does not."""
+        """Wait until it serves; it reports failures on stderr."""
         if not await asyncio.shield(self._booted):
             raise KourouError(f"{self.name} did not start: {describe_exit(await asyncio.shield(self.ended))}")
 
@@ -101,7 +101,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """The address that clients are told, once it serves."""
+        """The advertised address, once it serves."""
         return self._booted.result()
 
     async def stop(self) -> None:
@@ -207,7 +207,7 @@ class Supervisor:
             await asyncio.gather(failed, return_exceptions=True)
 
     async def address_warning(self) -> str | None:
-        """Each broker looks for itself, and says on our stderr what is wrong."""
+        """Each broker checks its own address, and warns on the shared stderr."""
         return None
 
     @property
@@ -218,7 +218,7 @@ class Supervisor:
 
     @property
     def broker_addresses(self) -> list[str]:
-        """The brokers, as clients are told."""
+        """The advertised addresses of the brokers."""
         return [broker.address for broker in self._brokers]
 
     @property

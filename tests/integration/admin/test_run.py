@@ -65,7 +65,7 @@ async def test_the_list_is_grouped_and_leaves_out_what_is_not_in_this_version() 
 async def test_an_unknown_command_is_told_with_the_nearest() -> None:
     result = await run_line(None, "topicStatu")
     assert result.stdout == "The sub command topicStatu not exist.\n"
-    assert result.problem == "mqadmin: topicStatu: there is no such command; did you mean topicStatus?"
+    assert result.problem == "mqadmin: topicStatu: no such command; did you mean topicStatus?"
 
 
 async def test_names_match_in_any_case_and_old_names_too(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_name_servers_come_from_a_file_and_the_environment(
         monkeypatch.setenv("NAMESRV_ADDR", running.namesrv_addr)
         assert "TBW102" in (await run_line(None, "topicList")).stdout
     missing = await run_line(None, "topicList", "--config", str(tmp_path / "nowhere"))
-    assert missing.problem.endswith("there is no such file")
+    assert missing.problem.endswith("no such file")
 
 
 async def test_nobody_there_is_one_line() -> None:
@@ -113,7 +113,7 @@ async def test_wrong_values_of_common_options() -> None:
         (("--timeout", "x"), "--timeout x: must be a whole number"),
         (("--timeout", "0"), "--timeout 0: must be a number of milliseconds above 0"),
         (("--format", "3"), "--format 3: must be 4.9 or 5"),
-        (("--acl", "nowhere.yml"), "--acl nowhere.yml: there is no such file"),
+        (("--acl", "nowhere.yml"), "--acl nowhere.yml: no such file"),
     ]
     for words, problem in cases:
         assert (await run_line(DEAD, "topicList", *words)).stderr.splitlines()[-1].endswith(problem)

@@ -132,7 +132,7 @@ def test_keys_of_a_context_go_to_its_own_cluster_only(
     monkeypatch.setenv("NAMESRV_ADDR", "z:1")
     assert client_options(ParsedArgs({})) == {}
     keys.unlink()
-    with pytest.raises(ConfigError, match=f"the context's file of keys, {keys}: there is no such file"):
+    with pytest.raises(ConfigError, match=f"the context's file of keys, {keys}: no such file"):
         client_options(ParsedArgs({"context": "prod"}))
 
 

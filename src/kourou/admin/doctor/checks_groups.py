@@ -16,7 +16,7 @@ from kourou.protocol.names import is_dlq_topic, is_retry_topic
 from kourou.protocol.versions import version_desc
 from kourou.wording import counted
 
-# Members share queues out anew every 20 seconds, and sooner if somebody comes.
+# Members rebalance every 20 seconds, and sooner when one joins.
 _REBALANCED_AFTER_MS: Final = 30_000
 _RECENT_MS: Final = 3_600_000
 _SHOWN_QUEUES: Final = 6

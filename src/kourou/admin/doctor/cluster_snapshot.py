@@ -1,6 +1,6 @@
-"""What a doctor looks at: brokers, routes, groups and their members, asked for once and shared by all checks.
+"""ClusterSnapshot: brokers, routes, groups and their members, read once and shared by all checks.
 
-Whatever does not answer is noted in `not_checked`, and the rest goes on.
+Whatever does not answer is recorded in `not_checked`, and the rest continues.
 """
 
 from __future__ import annotations

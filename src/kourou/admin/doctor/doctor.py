@@ -1,8 +1,8 @@
-"""doctor: looks at a whole cluster as an expert would, and says what is wrong and how to mend it.
+"""doctor: examines a whole cluster as an expert would, and reports problems and how to fix them.
 
-Two looks are taken, some seconds apart, so that what grows is seen. Nothing is changed, and no offset moves.
-A check that fails, for whatever reason, is listed with the reason; the others go on.
-Not here: the checks (doctor_checks_*.py), what they look at (cluster_snapshot.py).
+Two snapshots are taken, some seconds apart, to see what grows. Nothing is changed, and no offset moves.
+A check that fails, for whatever reason, is listed with the reason; the others continue.
+Not here: the checks (checks_*.py), their input (cluster_snapshot.py).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ async def _run(name: str, check: Check, snapshot: ClusterSnapshot) -> list[Findi
     except (KourouError, OSError) as error:
         snapshot.skip(name, "", error)
     except Exception as error:
-        # An answer that nobody thought of must not hide what the other checks found.
+        # An unexpected response must not hide the findings of other checks.
         _log.debug("check %s failed", name, exc_info=True)
         snapshot.skip(name, "", f"{type(error).__name__}: {error}")
     return []

@@ -67,7 +67,7 @@ def _tls(args: ParsedArgs, context: Context | None) -> bool | ClientTlsConfig:
 def _existing(text: str, option: str) -> Path:
     path = Path(text)
     if not path.is_file():
-        raise ConfigError(f"{option} {text}: there is no such file")
+        raise ConfigError(f"{option} {text}: no such file")
     return path
 
 

@@ -85,7 +85,7 @@ def _command(program: str, name: str) -> AdminCommand | MissingCommand:
     print(f"The sub command {name} not exist.")
     hint = nearest(name, (known.name for known in all_commands()))
     print(
-        f"{program}: {name}: there is no such command; "
+        f"{program}: {name}: no such command; "
         + (f"did you mean {hint}?" if hint else f"see {program} help"),
         file=sys.stderr,
     )
@@ -128,7 +128,7 @@ def _run(program: str, command: AdminCommand, words: list[str]) -> None:
 
 
 def _confirm(question: str, screen: Screen) -> None:
-    """Ask, where somebody can answer; scripts that Apache's tools run in are not stopped."""
+    """Ask for confirmation on a terminal; scripts written for Apache's tools are not blocked."""
     if not (sys.stdin.isatty() and screen.is_terminal):
         return
     try:

@@ -65,7 +65,7 @@ class Screen:
             self.line((rows_layout or layout).format(*row))
 
     def trouble(self, text: str) -> None:
-        """Tell of something that went wrong while the command goes on, on stderr."""
+        """Report a failure on stderr while the command continues."""
         self.has_trouble = True
         is_coloured = self._errors.isatty() and "NO_COLOR" not in os.environ
         self._errors.write(f"{_TROUBLE}{text}{_PLAIN}\n" if is_coloured else f"{text}\n")
@@ -74,7 +74,7 @@ class Screen:
     # -- for people ------------------------------------------------------------------------------
 
     def progress(self, text: str) -> None:
-        """Show how far a long command is, on stderr and in one line; nothing where nobody looks."""
+        """Show the progress of a long command, in one line on stderr, if it is a terminal."""
         if self._errors.isatty():
             self._errors.write(f"{_WHOLE_LINE}{text}")
             self._errors.flush()

@@ -114,7 +114,7 @@ def sql(
         )
         run_sql(request, printer_of(as_json, as_csv, follow), ProgressOutput.standard(as_json=as_json))
 
-    run_command(_PROGRAM, action)
+    run_command(_PROGRAM, action, is_output_all=True)
 
 
 def sql_request(

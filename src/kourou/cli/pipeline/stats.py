@@ -134,7 +134,7 @@ def stats(
         )
         run_stats(request, stats_printer(as_json, as_csv, follow), ProgressOutput.standard(as_json=as_json))
 
-    run_command(_PROGRAM, action)
+    run_command(_PROGRAM, action, is_output_all=to_topic is None and parquet is None)
 
 
 def stats_printer(as_json: bool, as_csv: bool, is_stream: bool) -> RowPrinter:

@@ -261,7 +261,7 @@ def default_schema(row_format: str, *, include_headers: bool = False) -> str:
 
 def chosen_columns(text: str, row_format: str) -> dict[str, str]:
     """The columns of the option `columns`, `NAME` or `NAME TYPE` separated by commas, with their types.
-    ConfigError for what is not a column."""
+    ConfigError for anything that is not a column."""
     known = known_columns(row_format)
     fields: dict[str, str] = {}
     for item in re.split(r",(?![^<]*>)", text):

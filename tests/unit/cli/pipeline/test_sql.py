@@ -131,3 +131,13 @@ def test_a_checkpoint_lies_beside_the_rows_of_parquet() -> None:
     assert checked(StatsRequest(source={}, parquet="file:///out")).parquet == "file:///out"
     with pytest.raises(ConfigError, match="--to-topic"):
         checked(StatsRequest(source={}, to_topic="no/such", checkpoint="c"))
+
+
+def test_a_closed_pipe_ends_a_query_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("kourou.spark.pipelines.sql.sql.run_sql", closed)
+    monkeypatch.setattr("kourou.cli.problems.drop_output", lambda: None)
+    result = CliRunner().invoke(pipeline_app, ["sql", "SELECT 1", "-n", "127.0.0.1:1"])
+    assert (result.exit_code, result.output) == (0, "")

@@ -37,8 +37,8 @@ async def _top(call: Call) -> AsyncIterator[TopView]:
             async for found in views:
                 yield found
     except asyncio.CancelledError:
-        # Control-C is how a live view ends: that is no failure. Who cancels otherwise hears nothing of it,
-        # and nobody does: this is the whole program.
+        # Ctrl-C ends a live view: not a failure. No other cancellation is possible, as this is the whole
+        # program.
         return
 
 
