@@ -188,7 +188,7 @@ def test_a_row_that_only_the_broker_finds_too_large_is_found_among_those_it_trav
         cluster.create_topic("Orders", queues=1)
         rows = [{"value": b"%04d" % number, "key": f"k{number}"} for number in range(300)]
         rows[123]["value"] = b"0123" + b"x" * 50_000
-        with pytest.raises(RowRefusedError, match="row 123, topic 'Orders', keys 'k123': the broker refuses"):
+        with pytest.raises(RowRefusedError, match="topic 'Orders', keys 'k123': rejected by the broker"):
             write(rows, options(cluster, "Orders"))
         cluster.create_topic("Errors")
         where = options(cluster, "Orders", errorTopic="Errors", batchBytes="60000")

@@ -77,7 +77,7 @@ def test_a_topic_from_creation_to_deletion() -> None:
 
     question = run_kourou("topic", "delete", "Orders").problem
     assert "Delete topic Orders and its messages from DefaultCluster at 127.0.0.1:" in question
-    assert question.endswith("Confirm with --yes; as there is no terminal.")
+    assert question.endswith("Confirm with --yes, as there is no terminal.")
     assert ok("topic", "delete", "Orders", "--yes").stdout == "deleted topic Orders from DefaultCluster\n"
     assert "no registered broker has topic Orders" in run_kourou("topic", "delete", "Orders", "--yes").problem
     assert ok("topic", "list", "--json").json == []
@@ -324,7 +324,7 @@ def test_a_group_without_members_so_far(mq: LocalCluster) -> None:
     assert ok("group", "show", "planned", "--json").json["lag"] is None
     shown = ok("group", "show", "planned").lines
     assert "lag      -, 0.0 consumed per second" in shown
-    assert shown[-1].startswith("No offsets: none was committed yet")
+    assert shown[-1].startswith("No offsets: none committed yet")
     assert "group planned has no offsets; name the topic" in (
         run_kourou("group", "reset", "planned", "--to", "latest", "--yes").problem
     )

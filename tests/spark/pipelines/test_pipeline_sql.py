@@ -160,7 +160,7 @@ def test_tables_can_be_listed_and_described(sql: Sql) -> None:
         ),
         ("SELECT * FROM raw-bytes", "did you mean `raw-bytes`? Quote such names in backquotes"),
         ("SELECT * FROM nowhere.orders", "nowhere"),
-        ("SELECT * FROM orders__archive", "is in no archive"),
+        ("SELECT * FROM orders__archive", "is not in any archive"),
     ],
 )
 def test_mistakes_are_told_without_a_stack(sql: Sql, query: str, problem: str) -> None:
@@ -203,7 +203,7 @@ def test_a_batch_of_groups_may_be_left_in_the_middle(sql: Sql) -> None:
 
 def test_what_cannot_be_followed_is_told(sql: Sql) -> None:
     assert "Sorting is not supported" in sql("SELECT key FROM orders ORDER BY key", "--follow").stderr
-    assert "--follow needs a topic" in sql("SELECT 1", "--follow").stderr
+    assert "--follow requires a topic" in sql("SELECT 1", "--follow").stderr
 
 
 # -- archives --------------------------------------------------------------------------------------

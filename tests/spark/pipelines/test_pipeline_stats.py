@@ -155,7 +155,7 @@ def test_minutes_are_kept_once_they_are_over(
         result = stats(*words)
         assert result.exit_code == 0, result.output
     assert "complete minutes" in result.stderr
-    over = result.stderr.partition(" minutes were over")[0].rpartition(" ")[2]
+    over = result.stderr.partition(" complete minutes")[0].rpartition(" ")[2]
     assert re.search(rf"stats: {over} rows? written, 10 read", result.stderr), result.stderr
 
     numbers = expected(mq, "kept", 1)
