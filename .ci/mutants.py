@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
-TIMEOUT_S = 180
+TIMEOUT_S = 300
 
 KERNEL = "src/kourou/store/_kernel.c"
 HEADER = "src/kourou/store/_layout.h"
@@ -42,8 +42,9 @@ PUTS = tuple(
     f"tests/unit/store/log/test_{name}.py" for name in ("log_appender", "put_batch", "put_many_records")
 )
 READS = ("tests/unit/store/read/test_get_message.py",)
-# The kernel did not compile, or a module could not be imported.
-_NOT_TESTED = ("subprocess.CalledProcessError", "error during collection", "no tests ran")
+# The kernel did not compile, a module could not be imported, or the machine is too busy to tell.
+_TIMED_OUT = "the tests took longer than their limit"
+_NOT_TESTED = ("subprocess.CalledProcessError", "error during collection", "no tests ran", _TIMED_OUT)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ MUTANTS = (
     Mutant(HEADER, "SEND_FLAG_MAX 2147483647", "SEND_FLAG_MAX 2147483648LL", BOUNDS),
     Mutant(HEADER, "RECORD_RECONSUME_TIMES_AT 72", "RECORD_RECONSUME_TIMES_AT 73", SENDS),
     Mutant(KERNEL, "PyTuple_GetItem(target, 1) != run->broker_config", "0", FAST),
-    Mutant(KERNEL, "PyTuple_GetItem(target, 0) != config", "0", SENDS),
+    Mutant(KERNEL, "PyTuple_GetItem(target, 0) != config", "0", FAST),
     Mutant(KERNEL, "length + run->own.size > MAX_PROPERTIES_BYTES", "length > MAX_PROPERTIES_BYTES", BOUNDS),
     Mutant(KERNEL, "body.size > run->max_body", "body.size > run->max_body + 1", BOUNDS),
     Mutant(KERNEL, "|| size > run->max_record", "|| size > run->max_record + 1", BOUNDS),
@@ -215,7 +216,7 @@ def run(scratch: Path, mutant: Mutant) -> str:
 
 
 def failure(scratch: Path, tests: Sequence[str]) -> str | None:
-    """The end of what pytest prints if a test fails, or takes too long; None if all pass."""
+    """The end of what pytest prints if a test fails; None if all pass."""
     command = [str(PYTHON), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     # Bytecode is found by a file's time and size: a mutant of the same second might not be seen.
     environment = os.environ | {"PYTHONPATH": str(scratch / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -225,7 +226,7 @@ def failure(scratch: Path, tests: Sequence[str]) -> str | None:
             command, cwd=scratch, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return f"longer than {TIMEOUT_S} s"
+        return f"{_TIMED_OUT} of {TIMEOUT_S} s"
     return None if done.returncode == 0 else "\n".join(done.stdout.splitlines()[-30:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kourou.broker.admission import AdmissionCheck, MessageCheck, RequestCheck
@@ -97,3 +98,18 @@ def test_a_changed_configuration_is_a_new_ruling_for_the_kernel(twins: Twins) ->
     finally:
         for broker in twins.brokers:
             broker.services.update_config({"brokerPermission": "6"})
+
+
+def test_a_changed_topic_is_decided_anew(twins: Twins) -> None:
+    """It has one queue left: what was decided before does not count."""
+    twins.feed(TWO)
+    before, kept = twins.taken, [broker.services.topics.table["TopicTest"] for broker in twins.brokers]
+    for broker, config in zip(twins.brokers, kept, strict=True):
+        narrow = msgspec.structs.replace(config, read_queue_nums=1, write_queue_nums=1)
+        broker.services.topics.update(narrow)
+    try:
+        assert twins.feed(TWO).count(b'"code":0') == 1
+        assert twins.taken == before
+    finally:
+        for broker, config in zip(twins.brokers, kept, strict=True):
+            broker.services.topics.update(config)
