@@ -273,7 +273,7 @@ class RouteInfoMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(BROKERS), addr=st.sampled_from(ADDRS))
     def heartbeat(self, name: str, addr: str) -> None:
-        self.routes.heard_of(name, addr, now_ms=self.now_ms)
+        self.routes.record_heartbeat(name, addr, now_ms=self.now_ms)
         if name in self.model.groups:
             for member in self.model.groups[name].members.values():
                 if member.addr == addr:

@@ -191,9 +191,9 @@ async def test_a_clock_that_was_stepped_and_a_timer_wheel_that_was_rebuilt(tmp_p
     async with cluster(tmp_path) as running:
         async with Broker(broker_config(tmp_path, 1, running.namesrv_addr), clock=clock) as broker:
             clock.step(3_600_000)
-            broker.services.clock_watch.take_snapshot()
+            broker.services.clock_watch.look()
             clock.step(-3_600_000)
-            broker.services.clock_watch.take_snapshot()
+            broker.services.clock_watch.look()
             assert broker.services.timers is not None
             broker.services.timers.damage_count = 1
             found = await the_finding(running, "clocks")
