@@ -211,7 +211,7 @@ def limit_findings(broker: BrokerView, pid: int, proc: Path = PROC) -> Iterator[
         severity=Severity.WARNING if int(found[1]) < _FEW_OPEN_FILES else Severity.HINT,
         check=_CHECK,
         where=broker.where,
-        what=f"its process {pid} may have {found[1]} files open",
-        meaning="every connection and every file of a queue is one: with many it refuses clients or stops",
+        what=f"process {pid} is limited to {found[1]} open files",
+        meaning="each connection and queue file uses one; at the limit the broker refuses clients or stops",
         cure=f"raise it to {_MIN_OPEN_FILES} or more: LimitNOFILE in its systemd unit, or ulimit -n",
     )

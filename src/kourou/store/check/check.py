@@ -81,7 +81,7 @@ class _StoreCheck:
             context.findings.note(
                 root / "lock",
                 None,
-                "a broker has this store open; what it writes meanwhile may show up as odd",
+                "a broker has this store open; what it writes meanwhile may be reported as inconsistent",
             )
         elif not context.is_clean:
             context.findings.recovery(
