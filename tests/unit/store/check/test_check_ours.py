@@ -119,7 +119,10 @@ def test_an_open_store_is_noted_and_what_is_not_written_yet_too(
     store.close()
     assert report.ok and report.in_use and not report.recovery
     texts = [found.text(closed) for found in report.notes]
-    assert texts[0] == "lock: a broker has this store open; what it writes meanwhile may be reported as inconsistent"
+    assert (
+        texts[0]
+        == "lock: a broker has this store open; what it writes meanwhile may be reported as inconsistent"
+    )
     assert any("10 records from" in text and "not in the files of their queues yet" in text for text in texts)
     assert not check(closed).in_use
 
