@@ -276,7 +276,7 @@ def test_options_that_do_not_fit_the_cluster(
 
 def test_offsets_behind_the_end(numbers: LocalCluster) -> None:
     text = '{"numbers": {"broker-a": {"0": 40}}}'
-    with pytest.raises(DataLossError, match="startingOffsets says 40, but the queue ends at 30"):
+    with pytest.raises(DataLossError, match="startingOffsets is 40, but the queue ends at 30"):
         read_batch(source(numbers, subscribe="numbers", startingOffsets=text))
     rows = read_batch(source(numbers, subscribe="numbers", startingOffsets=text, failOnDataLoss="false"))
     assert sorted(places(rows)) == WHOLE[30:]

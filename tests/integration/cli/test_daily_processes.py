@@ -94,8 +94,8 @@ def test_a_closed_pipe_ends_the_sending_of_lines_with_a_count(mq: LocalCluster) 
         process.stdin.flush()
         assert process.wait(LIMIT_S) == 1
         assert process.stderr.read() == (
-            b"kourou send: standard output was closed after 2 messages; no more lines are sent, except for "
-            b"those under way (at most 32)\n"
+            b"kourou send: standard output was closed after 2 messages; stopped sending, except for messages "
+            b"in flight (at most 32)\n"
         )
     assert [message.body for message in mq.messages("Piped")] == [b"one", b"two"]
 
