@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Self
 from kourou.broker.admission import Admission, AdmissionCheck
 from kourou.broker.assembly import BrokerSetup, RunningBroker
 from kourou.broker.hooks import BrokerHooks
-from kourou.broker.readiness import why_not_ready
 from kourou.broker.services import BrokerServices
 from kourou.broker.settings import free_port
 from kourou.broker.storage.disk_threads import DiskThreads
@@ -193,4 +192,6 @@ class BrokerController:
             return "the broker is stopping"
         if not self._is_serving or self._running is None:
             return "the broker is starting: its store is opened, and recovered where it was not closed"
+        from kourou.broker.readiness import why_not_ready  # only where health checks are on
+
         return await why_not_ready(self._running.services, self._running.registration.out_api)
