@@ -24,7 +24,7 @@ TIMEOUT_S = 60
 NOWHERE = "127.0.0.1:1"
 NO_NAME_SERVER = "no name server can be reached: cannot connect to 127.0.0.1:1: connection refused"
 NOT_FITTING = (
-    "topic 'orders', broker 'broker-a', queue 0, offset 1: the property 'amount' is 'twelve', which is no"
+    "topic 'orders', broker 'broker-a', queue 0, offset 1: the property 'amount' is 'twelve', which is not"
 )
 
 
@@ -51,7 +51,7 @@ SOURCES = [
     pytest.param({"namesrv": NOWHERE}, None, NO_NAME_SERVER, id="name server"),
     pytest.param({"subscribe": "ordrs"}, None, "not know it (did you mean orders?); create it", id="topic"),
     pytest.param({"startingOffsets": "{oops"}, None, "startingOffsets='{oops': not valid JSON", id="json"),
-    pytest.param({}, "value int", "column 'value' cannot be int: it may be binary or string", id="schema"),
+    pytest.param({}, "value int", "column 'value' cannot be int: use binary or string", id="schema"),
     pytest.param({"topik": "x"}, "value string", "unknown option 'topik'", id="option beside a schema"),
     pytest.param({}, "value string, property_amount int", NOT_FITTING, id="value"),
 ]

@@ -158,7 +158,7 @@ def test_tables_can_be_listed_and_described(sql: Sql) -> None:
             "SELECT cast(tags AS int) FROM orders",
             "the query failed: The value 'a' of the type \"STRING\" cannot",
         ),
-        ("SELECT * FROM raw-bytes", "did you mean `raw-bytes`? Quote such names in backquotes"),
+        ("SELECT * FROM raw-bytes", "did you mean `raw-bytes`? Quote such names in backticks"),
         ("SELECT * FROM nowhere.orders", "nowhere"),
         ("SELECT * FROM orders__archive", "is not in any archive"),
     ],

@@ -121,7 +121,7 @@ class ValueReader:
             return sampled_schema(self._source.name, texts)
         except ConfigError as error:
             raise ConfigError(
-                "cannot infer the schema, as none of the newest messages is a JSON object;  declare it"
+                "cannot infer the schema, as none of the newest messages is a JSON object; declare it"
             ) from error
 
 
