@@ -24,7 +24,7 @@ TIMEOUT_S = 60
 NOWHERE = "127.0.0.1:1"
 NO_NAME_SERVER = "no name server can be reached: cannot connect to 127.0.0.1:1: connection refused"
 NOT_FITTING = (
-    "topic 'orders', broker 'broker-a', queue 0, offset 1: the property 'amount' is 'twelve', which is not"
+    "topic 'orders', broker 'broker-a', queue 0, offset 1: the property 'amount' is 'twelve', not a valid"
 )
 
 
