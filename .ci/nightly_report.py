@@ -70,7 +70,7 @@ def _result(row: dict[str, object]) -> Result:
     counts = row.pop("counts")
     slowest = row.pop("slowest")
     return Result(
-        **{**row, "loops": tuple(row["loops"])},  # type: ignore[arg-type]
+        **{**row, "loops": tuple(row["loops"]), "failed": tuple(row.get("failed", ()))},  # type: ignore[arg-type]
         counts=Counts(**counts) if counts else None,  # type: ignore[arg-type]
         slowest=tuple((seconds, name) for seconds, name in slowest),  # type: ignore[union-attr]
     )

@@ -8,6 +8,7 @@ Not here: which tasks there are (suites.py).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import signal
@@ -21,7 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-OK, FAILED, NOT_RUN = "ok", "FAILED", "not run"
+OK, FLAKY, FAILED, NOT_RUN = "ok", "flaky", "FAILED", "not run"
+PASSED = (OK, FLAKY)
 
 _POLL_S = 0.1
 _SHOWN_LINES = 120  # of the failures of a suite
@@ -30,7 +32,7 @@ _SHOWN_WIDTH = 400
 _SLOWEST = 20
 _KILL_AFTER_S = 10
 _FAILURES = re.compile(r"^=+ (FAILURES|ERRORS) =+$")
-_FAILED_TEST = re.compile(r"^(FAILED|ERROR) ")
+_FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/.*?)(?: - |$)")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Result:
     counts: Counts | None = None
     slowest: tuple[tuple[float, str], ...] = ()
     loops: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()  # the tests that failed, as pytest names them
 
 
 def junit_path(folder: Path, name: str) -> Path:
@@ -153,7 +156,7 @@ def run_tasks(
 
 
 def _allows_more(result: Result) -> bool:
-    return result.outcome == OK or result.counts is not None
+    return result.outcome in PASSED or result.counts is not None
 
 
 def _fits(task: Task, running: Iterable[_Running], cores: float) -> bool:
@@ -232,9 +235,12 @@ class _Running:
         counts, slowest = read_junit(junit_path(folder, name))
         if not reason and not counts.passed:
             reason = "ran no test"
-        loops = tuple(_loops(log_path(folder, name).read_text(errors="replace")))
+        log = log_path(folder, name).read_text(errors="replace")
+        failed = tuple(
+            dict.fromkeys(found[1] for found in map(_FAILED_TEST.match, log.splitlines()) if found)
+        )
         outcome = FAILED if reason else OK
-        return Result(name, outcome, reason, wall_s, self._cpu_s, counts, slowest, loops)
+        return Result(name, outcome, reason, wall_s, self._cpu_s, counts, slowest, tuple(_loops(log)), failed)
 
 
 def read_junit(path: Path) -> tuple[Counts, tuple[tuple[float, str], ...]]:
@@ -264,6 +270,24 @@ def _loops(log: str) -> list[str]:
     """What a suite says about its fault loops (tests/conftest.py)."""
     section = re.search(r"^=+ fault loops =+\n(.*?)(?=^=+ |\Z)", log, re.MULTILINE | re.DOTALL)
     return section[1].splitlines() if section else []
+
+
+# -- tests that are repeated ---------------------------------------------------------------------------------
+
+
+def can_be_repeated(result: Result) -> bool:
+    """Whether a suite came to its end, and only tests that pytest named failed."""
+    return result.counts is not None and 0 < result.counts.failed == len(result.failed)
+
+
+def with_repetition(result: Result, repeated: Result) -> Result:
+    """The result of a suite whose failed tests were run again: flaky if all of them passed now."""
+    assert result.counts is not None
+    if repeated.outcome != OK or repeated.counts != Counts(passed=len(result.failed)):
+        return result
+    counts = result.counts + Counts(passed=result.counts.failed, failed=-result.counts.failed)
+    reason = f"{len(result.failed)} passed only when repeated"
+    return dataclasses.replace(result, outcome=FLAKY, reason=reason, counts=counts)
 
 
 # -- what is shown -------------------------------------------------------------------------------------------
@@ -310,6 +334,7 @@ def summary(results: Sequence[Result], wall_s: float) -> str:
             f"== the {_SLOWEST} slowest tests",
             *(f"{seconds:6.1f} s  {name}" for seconds, name in slowest),
             "",
+            *(f"FLAKY: {test}" for result in results if result.outcome == FLAKY for test in result.failed),
             f"{total.passed} passed, {total.failed} failed",
         ]
     )
@@ -320,7 +345,7 @@ def total_counts(results: Iterable[Result]) -> Counts:
     total = Counts()
     for result in results:
         counts = result.counts or Counts()
-        total += counts if counts.failed or result.outcome == OK else counts + Counts(failed=1)
+        total += counts if counts.failed or result.outcome in PASSED else counts + Counts(failed=1)
     return total
 
 

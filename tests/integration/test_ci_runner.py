@@ -197,6 +197,36 @@ def test_the_nightly_report_has_suites_counts_and_fault_loops(
     assert "- good: loop: 3 rounds" in lines
 
 
+@pytest.mark.parametrize(
+    ("failed", "passes_again", "end"),
+    [
+        (1, True, ["FLAKY: tests/c.py::d0", "2 passed, 0 failed", "CI: passed"]),
+        (1, False, ["1 passed, 1 failed", "CI: failed"]),
+        (4, True, ["1 passed, 4 failed", "CI: failed"]),
+    ],
+)
+def test_a_failed_test_is_repeated_alone_and_reported_as_flaky_if_it_passes(
+    modules: dict[str, ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    failed: int,
+    passes_again: bool,
+    end: list[str],
+) -> None:
+    def program(cases: str, status: int, said: str = "") -> tuple[str, ...]:
+        return ("sh", "-c", f"echo '<s>{cases}</s>' > {{junit}}; echo '{said}'; exit {status}", "tests/c.py")
+
+    suites, runner = modules["suites"], modules["runner"]
+    monkeypatch.setattr(suites, "ROOT", tmp_path)
+    monkeypatch.setattr(suites, "_PYTEST", program(PASSED if passes_again else BROKEN, 1 - passes_again))
+    said = "\n".join(f"FAILED tests/c.py::d{number} - assert 1 == 2" for number in range(failed))
+    broken = "".join(BROKEN.replace('"d"', f'"d{number}"') for number in range(failed))
+    task = runner.Task("suite", program(PASSED + broken, 1, said), is_suite=True)
+    assert suites.run_ci([task]) == 1 - (end[-1] == "CI: passed")
+    assert capfd.readouterr().out.splitlines()[-len(end) :] == end
+
+
 @pytest.mark.parametrize("which", ["ci_tasks", "nightly_tasks"])
 def test_every_task_comes_after_tasks_that_there_are(modules: dict[str, ModuleType], which: str) -> None:
     tasks = getattr(modules["suites"], which)()
