@@ -59,9 +59,13 @@ class Dispatcher:
         self.dispatched_timestamp = batch.store_timestamp
         for published in self.on_publish:
             _call(published, batch)
-        for arrived in self.on_arrival:
-            _call(arrived, batch.units)
+        self.arrived(batch.units)
         return batch.units
+
+    def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Call the hooks for queues that have grown."""
+        for arrived in self.on_arrival:
+            _call(arrived, queues)
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
         # Its topic was deleted between put and publish: nobody will read what is appended to it.

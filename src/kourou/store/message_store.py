@@ -39,11 +39,13 @@ from kourou.store.read.get_message import MessageReader, RecordFilter, TagsFilte
 from kourou.store.read.get_message_result import GetMessageResult
 from kourou.store.read.message_lookup import MessageLookup
 from kourou.store.recovery.checkpoint import StoreCheckpoint
+from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 from kourou.store.recovery.corrupt_ranges import KnownDamages
 from kourou.store.recovery.index_verifier import IndexVerifier
 from kourou.store.recovery.queue_verifier import QueueVerifier
 from kourou.store.recovery.recovery import Recovery, RecoveryReport
 from kourou.store.recovery.recovery_start import RecoveryStart, check_log_reaches
+from kourou.store.replica.replica_log import ReplicaLog
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 from kourou.store.steps import run_steps
 from kourou.store.store_flush import StoreFlush
@@ -312,6 +314,11 @@ class MessageStore:
             self.index.close()
         self.checkpoint.close()
         self._lock.release()
+
+    def replica_log(self) -> ReplicaLog:
+        """This store as the copy of another: from here on nothing else may be appended to it."""
+        columns = ColumnsDispatcher(self.dispatcher, self.queues, self.index)
+        return ReplicaLog(self.log, self.dispatcher, columns, self._scanner(piece_bytes=_FEW_RECORDS_BYTES))
 
     # -- topics and queues -----------------------------------------------------------------------
 

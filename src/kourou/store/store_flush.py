@@ -47,9 +47,9 @@ class StoreFlush:
 
     def start_flush(self) -> FlushJob:
         """What has to be synced now. Run the job anywhere, then give it to `finish_flush`."""
-        return FlushJob(
-            self._log.unsynced_files(), self._log.max_phy_offset, self._dispatcher.dispatched_timestamp
-        )
+        # A recovery that finds part of a record below what was durable would take it for damage.
+        covers_phy_offset = self._log.max_phy_offset - self._log.incomplete_bytes
+        return FlushJob(self._log.unsynced_files(), covers_phy_offset, self._dispatcher.dispatched_timestamp)
 
     def finish_flush(self, job: FlushJob) -> None:
         """Take note of a job that ran. A failed one fences the store: a sync that is tried again

@@ -68,6 +68,8 @@ class CommitLog:
         self.log_files: list[LogFile] = []
         self.max_phy_offset = 0
         self.flushed_phy_offset = 0
+        # Of a record whose rest has not arrived: on a slave only.
+        self.incomplete_bytes = 0
 
     # -- what there is ---------------------------------------------------------------------------
 

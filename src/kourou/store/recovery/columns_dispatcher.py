@@ -47,24 +47,24 @@ class ColumnsDispatcher:
         self._queues = queues
         self._index = index
 
-    def dispatch(self, columns: RecordColumns) -> bool:
-        """Take records that follow each other in the log. False: nothing was done, they have to be
-        taken one by one."""
+    def dispatch(self, columns: RecordColumns) -> list[ConsumeQueue] | None:
+        """Take records that follow each other in the log; the queues that grew. None: nothing was done, they
+        have to be taken one by one."""
         first, last = int(columns.phy_offsets[0]), int(columns.phy_offsets[-1])
         if first < self._dispatcher.dispatched_phy_offset or not _is_plain(columns):
-            return False
+            return None
         queued = self._dispatcher.queued_phy_offset
         if first < queued <= last:
-            return False
+            return None
         groups = self._groups(columns) if first >= queued else []
         if groups is None:
-            return False
+            return None
         properties = PropertyColumns(columns.properties)
         self._append_units(groups, columns, properties)
         self._collect_keys(columns, properties)
         self._dispatcher.dispatched_phy_offset = int(columns.phy_offsets[-1] + columns.sizes[-1])
         self._dispatcher.dispatched_timestamp = int(columns.store_timestamps[-1])
-        return True
+        return [queue for queue, _ in groups]
 
     # -- queues ----------------------------------------------------------------------------------
 

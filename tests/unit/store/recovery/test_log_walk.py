@@ -11,6 +11,7 @@ from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.log.log_scanner import LogScanner
 from kourou.store.log.record_columns import RecordColumns
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 from kourou.store.recovery.log_walk import LogWalk
 from tests.unit.store.message_stores import BORN_HOST, NOW_MS, StoreKit, body_for, entries, put
@@ -82,9 +83,10 @@ def test_both_ways_give_the_same(kit: StoreKit, monkeypatch: pytest.MonkeyPatch)
     taken: list[bool] = []
     dispatch = ColumnsDispatcher.dispatch
 
-    def counted(columns_dispatcher: ColumnsDispatcher, columns: RecordColumns) -> bool:
-        taken.append(dispatch(columns_dispatcher, columns))
-        return taken[-1]
+    def counted(columns_dispatcher: ColumnsDispatcher, columns: RecordColumns) -> list[ConsumeQueue] | None:
+        grown = dispatch(columns_dispatcher, columns)
+        taken.append(grown is not None)
+        return grown
 
     monkeypatch.setattr(ColumnsDispatcher, "dispatch", counted)
     lose_derived(kit)
@@ -94,7 +96,7 @@ def test_both_ways_give_the_same(kit: StoreKit, monkeypatch: pytest.MonkeyPatch)
     assert derived(store) == expected
     assert True in taken
     store.close()
-    monkeypatch.setattr(ColumnsDispatcher, "dispatch", lambda *_: False)
+    monkeypatch.setattr(ColumnsDispatcher, "dispatch", lambda *_: None)
     lose_derived(kit)
     store = kit.open()
     assert store.report.records == 408

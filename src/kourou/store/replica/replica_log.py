@@ -1,0 +1,126 @@
+"""ReplicaLog: the log of a slave, whose bytes come from its master.
+
+Bytes are appended at their own offset, whatever records they are; records that are complete are dispatched to
+queues and index. The last record may be incomplete at any time: it is not dispatched, does not count as
+durable, and is cut off by a recovery, so that a slave goes on behind its last whole record.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kourou.errors import StorageError
+from kourou.protocol.ha import TAIL_BYTES, LogTail
+from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, Buffer
+from kourou.protocol.record_fields import record_mark
+from kourou.store.dispatcher import Dispatcher
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.log_scanner import LogScanner
+from kourou.store.log.record_columns import Stop, read_piece
+from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
+from kourou.store.recovery.log_walk import LogWalk
+
+_PIECE_BYTES: Final = 4 * 1024 * 1024
+
+
+class ReplicaError(StorageError):
+    """What a master sends cannot be appended: it does not continue this log, or is not a log."""
+
+
+class ReplicaLog:
+    """Appends to one log, in the thread that owns it. Nothing else may append meanwhile."""
+
+    def __init__(
+        self, log: CommitLog, dispatcher: Dispatcher, columns: ColumnsDispatcher, scanner: LogScanner
+    ) -> None:
+        self._log = log
+        self._dispatcher = dispatcher
+        self._scanner = scanner
+        self._walk = LogWalk(log, scanner, dispatcher, columns)
+        self._dispatched = max(dispatcher.dispatched_phy_offset, log.min_phy_offset)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log may begin anywhere."""
+        return not self._log.log_files
+
+    def tail(self) -> LogTail | None:
+        """The last bytes of the log, to be compared with the master's; None of an empty one."""
+        log = self._log
+        log_file = log.file_at(log.max_phy_offset - 1)
+        if log_file is None:
+            return None
+        start = max(log_file.start_phy_offset, log.max_phy_offset - TAIL_BYTES)
+        return LogTail.of(start, log.read(start, log.max_phy_offset - start) or b"")
+
+    def append(self, phy_offset: int, data: Buffer) -> None:
+        """Append the bytes that lie at `phy_offset` of the master's log: in the page cache on return.
+        ReplicaError, OSError: nothing was appended."""
+        log = self._log
+        if self.is_empty:
+            if phy_offset % log.file_bytes:
+                raise ReplicaError(f"the first bytes of a log begin a file; the master sends {phy_offset}")
+            self._dispatched = phy_offset
+        elif phy_offset != log.max_phy_offset:
+            raise ReplicaError(f"this log ends at {log.max_phy_offset}, the master sends {phy_offset}")
+        end = phy_offset + len(data)
+        rest = memoryview(data)
+        while rest:
+            # A master sends no bytes of two files at once; that is not relied upon.
+            size = min(len(rest), log.file_bytes - phy_offset % log.file_bytes)
+            log.write(phy_offset, rest[:size])
+            phy_offset += size
+            rest = rest[size:]
+        log.advance(end)
+        log.incomplete_bytes = end - self._dispatched
+
+    def dispatch(self) -> None:
+        """Dispatch all complete records. ReplicaError: what follows them is not a record."""
+        grown: dict[ConsumeQueue, None] = {}
+        self._scanner.forget()
+        try:
+            while self._dispatch_some(grown):
+                pass
+        finally:
+            self._log.incomplete_bytes = self._log.max_phy_offset - self._dispatched
+            if grown:
+                self._dispatcher.arrived(grown)
+
+    def _dispatch_some(self, grown: dict[ConsumeQueue, None]) -> bool:
+        """Dispatch some records, or pass over the blank end of a file; whether there may be more."""
+        log, at = self._log, self._dispatched
+        log_file = log.file_at(at)
+        if log_file is None:
+            return False
+        size = min(_PIECE_BYTES, log_file.end_phy_offset - at, log.max_phy_offset - at)
+        raw = log.read(at, size) if size >= BLANK.size else b""
+        if not raw:
+            return False
+        end = self._blank_end(raw, at)
+        if end is None:
+            piece = read_piece(raw, at)
+            if not len(piece.columns):
+                if piece.stop is Stop.BAD or size == _PIECE_BYTES:
+                    raise ReplicaError(f"what the master sent at {at} is not a record")
+                return False
+            step = self._walk.dispatch(piece.columns, at, at + piece.end, grown)
+            if step.bad is not None:
+                raise ReplicaError(
+                    f"the record that the master sent at {step.bad.phy_offset}: {step.bad.reason}"
+                )
+            end = step.end_phy_offset
+        elif end > log.max_phy_offset:
+            return False
+        self._dispatched = end
+        self._dispatcher.dispatched_phy_offset = end
+        return True
+
+    def _blank_end(self, raw: bytes, at: int) -> int | None:
+        """Where the blank at the end of a file ends, if there is one here."""
+        size, magic = record_mark(raw)
+        if magic != BLANK_MAGIC_CODE:
+            return None
+        if size != -at % self._log.file_bytes:
+            raise ReplicaError(f"the blank that the master sent at {at} does not reach the end of its file")
+        return at + size
