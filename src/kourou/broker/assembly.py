@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,8 @@ from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.registration.part import OutboundPart, RegistrationPart
 from kourou.broker.registration.registration import Registration
+from kourou.broker.replication.master_part import MasterPart
+from kourou.broker.replication.slave_part import SlavePart
 from kourou.broker.send.part import SendPart
 from kourou.broker.services import BrokerServices
 from kourou.broker.serving import ServingPart
@@ -59,6 +61,7 @@ from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice
 from kourou.store.log.file_preparer import FilePreparer
 from kourou.store.message_store import MessageStore
+from kourou.store.replica.epochs import EpochFile
 from kourou.store.settings import FlushDiskType
 from kourou.transport.addresses import join_address
 from kourou.transport.client import RemotingClient
@@ -85,7 +88,7 @@ class RunningBroker:
     """A broker whose store is open; `disk` is its own from here on. Create it on the running loop."""
 
     def __init__(self, setup: BrokerSetup, store: MessageStore, disk: DiskThreads) -> None:
-        registration = Registration(setup.clock)
+        registration = Registration(setup.clock, lambda ha, remoting: self._master_found(ha, remoting))
 
         def after_cycle() -> None:
             if not store.appender.is_fenced:
@@ -212,6 +215,37 @@ class RunningBroker:
             AdminPart(services, retention),
         )
         client = RemotingClient(client_settings(config, config.connect_timeout_millis))
+        epochs = EpochFile(setup.files, store.config.root)
+        replication: list[BrokerPart] = [
+            MasterPart(
+                config=live_config,
+                log=store.log,
+                epochs=epochs,
+                disk=disk,
+                cycles=cycles,
+                commit_cycle=commit_cycle,
+                tasks=tasks,
+            )
+        ]
+        self._master_found: Callable[[str | None, str | None], None] = lambda ha, remoting: None
+        if config.is_slave:
+            slave = SlavePart(
+                config=live_config,
+                store=store,
+                epochs=epochs,
+                cycles=cycles,
+                client=client,
+                topics=topics,
+                groups=groups,
+                offsets=services.offsets,
+                delay_offsets=services.delay_offsets,
+                tasks=tasks,
+                now_ms=now_ms,
+                address=address,
+            )
+            self._master_found = slave.master_found
+            replication.append(slave)
+        handlers = (*handlers, *replication)
         self.serving = ServingPart(services, handlers, sends.bulk_handler)
         self.registration = RegistrationPart(services, registration, client)
         # These have threads, so they are made when nothing can fail any more.

@@ -20,9 +20,7 @@ from kourou.broker.settings import free_port
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.part import open_store
 from kourou.clock import Clock
-from kourou.config.broker import SLAVE, BrokerConfig
-from kourou.config.store_without_effect import NO_SLAVES
-from kourou.errors import ConfigError
+from kourou.config.broker import BrokerConfig
 from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice, choose_kernel
 from kourou.transport.from_config import start_probes
@@ -67,13 +65,12 @@ class BrokerController:
         """On return the broker serves, and every name server that answers knows it.
 
         StoreLockedError, StoreFormatError, StorageError: the store cannot be opened. ConfigError: the
-        port cannot be had, a file cannot be read, or the broker is to be a slave.
+        port cannot be had, or a file cannot be read.
         """
         config = self._setup.config
-        if config.is_slave:
-            raise ConfigError(f"brokerRole={SLAVE}: {NO_SLAVES}")
         if config.listen_port == 0:
-            config = replace(config, listen_port=free_port(config.bind_address))
+            ha_port = config.ha_listen_port or free_port(config.bind_address)
+            config = replace(config, listen_port=free_port(config.bind_address), ha_listen_port=ha_port)
             self._setup = replace(self._setup, config=config)
         # Before anything that may take long: until then it reports that it is not ready.
         self._probes = await start_probes(config, self.why_not_ready)

@@ -20,6 +20,7 @@ from kourou.config.component import ComponentConfig, attributes_of
 from kourou.config.host import advertised_address, host_name
 from kourou.config.keys import Key, KeyTable, Value, settings_of
 from kourou.config.remoting import CLIENT_KEYS_WITHOUT_EFFECT, RemotingSettings
+from kourou.config.replication_settings import ReplicationSettings
 from kourou.config.store_settings import StoreSettings
 from kourou.config.store_without_effect import STORE_KEYS_WITHOUT_EFFECT
 
@@ -29,7 +30,7 @@ SLAVE: Final = "SLAVE"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(BrokerSettings, StoreSettings, RemotingSettings, ComponentConfig):
+class BrokerConfig(BrokerSettings, StoreSettings, ReplicationSettings, RemotingSettings, ComponentConfig):
     """The configuration of a broker. Paths are absolute once loaded from a file or options.
 
     Name and addresses that are not given are filled in.

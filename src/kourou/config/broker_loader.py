@@ -5,17 +5,15 @@ Order of precedence: options, file, environment, defaults. A file may serve name
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kourou.config.broker import MASTER_ID, SYNC_MASTER, BrokerConfig, split_values
-from kourou.config.broker_settings import LISTEN_PORT
+from kourou.config.broker import MASTER_ID, SLAVE, BrokerConfig, split_values
 from kourou.config.component import attributes_of
 from kourou.config.home import ROCKETMQ_HOME, data_home
 from kourou.config.properties_file import read_properties
 from kourou.config.settings import Settings, SettingsReader
-from kourou.config.store_without_effect import NO_REPLICATION
 from kourou.config.tls_file import read_tls_file
 
 NAMESRV_ADDR: Final = "NAMESRV_ADDR"
@@ -67,26 +65,19 @@ def _check_together(settings: Settings) -> None:
         settings.problems.append(
             f"{given['fetchNamesrvAddrByAddressServer']}: set rmqAddressServerDomain too, the host to ask"
         )
-    if values.get("brokerId", MASTER_ID) != MASTER_ID:
+    is_slave = values.get("brokerRole") == SLAVE
+    broker_id = int(str(values.get("brokerId", MASTER_ID)))
+    if is_slave and broker_id <= MASTER_ID:
+        where = given["brokerId"] if "brokerId" in given else given["brokerRole"]
+        settings.problems.append(
+            f"{where}: a slave needs a brokerId above {MASTER_ID}, which is the master's"
+        )
+    elif not is_slave and broker_id != MASTER_ID:
         notes.append(f"{given['brokerId']} has no effect: the id of a master is {MASTER_ID}")
         values["brokerId"] = MASTER_ID
     if values.get("mappedFileSizeConsumeQueue") == _MISREAD_QUEUE_SIZE:
         units = _MISREAD_QUEUE_SIZE // _UNIT_BYTES
         notes.append(f"{given['mappedFileSizeConsumeQueue']} is in bytes: {units} messages")
-    notes += _replication_notes(settings)
-
-
-def _replication_notes(settings: Settings) -> Iterator[str]:
-    """Notes about replication, which is not implemented."""
-    values, given = settings.values, settings.given
-    if values.get("brokerRole") == SYNC_MASTER:
-        yield f"{given['brokerRole']} works as ASYNC_MASTER: {NO_REPLICATION}"
-    if values.get("slaveReadEnable"):
-        yield f"{given['slaveReadEnable']} has no effect: {NO_REPLICATION}"
-    # One above listenPort is what every broker prints.
-    usual = int(str(values.get("listenPort", LISTEN_PORT))) + 1
-    if values.get("haListenPort") not in (None, usual):
-        yield f"{given['haListenPort']} has no effect: {NO_REPLICATION}"
 
 
 def _complete(settings: Settings, path: Path | None, environ: Mapping[str, str]) -> None:

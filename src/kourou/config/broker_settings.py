@@ -58,7 +58,7 @@ class BrokerSettings:
         "brokerId",
         LONG,
         0,
-        "0, a master. Any other number has no effect yet, which a note at the start says.",
+        "0 is the master, a slave (`brokerRole=SLAVE`) has a number above it.",
         low=0,
         live=False,
         important=True,
@@ -364,7 +364,7 @@ class BrokerSettings:
         "slaveReadEnable",
         BOOL,
         False,
-        "Without effect, as there are no slaves yet; a note at the start says so.",
+        "Direct consumers whose messages are no longer in the master's memory to a slave.",
     )
     use_server_side_reset_offset: bool = _consuming(
         "useServerSideResetOffset",

@@ -12,7 +12,6 @@ from typing import Final
 
 from kourou.config.checks import delay_levels, hours, paths
 from kourou.config.keys import BOOL, ENUM, INT, LONG, STRING, setting
-from kourou.config.store_without_effect import NO_SLAVES
 
 _DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
@@ -149,24 +148,6 @@ class StoreSettings:
     max_index_num: int = _files("maxIndexNum", INT, 20_000_000, "Entries of an index file.", low=2)
     message_index_enable: bool = _files(
         "messageIndexEnable", BOOL, True, "Index messages, so that they are found by key and id."
-    )
-    broker_role: str = _files(
-        "brokerRole",
-        ENUM,
-        "ASYNC_MASTER",
-        "`ASYNC_MASTER`. `SYNC_MASTER` works the same; `SLAVE` is rejected: there is no replication yet.",
-        choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
-        important=True,
-        refused=NO_SLAVES,
-        refused_choices=("SLAVE",),
-    )
-    ha_listen_port: int | None = _files(
-        "haListenPort",
-        INT,
-        None,
-        "Reserved for slaves; one above `listenPort` if not set.",
-        low=0,
-        high=65_535,
     )
 
     flush_disk_type: str = _flushing(

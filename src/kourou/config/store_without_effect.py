@@ -18,9 +18,8 @@ _NO_LMQ: Final = "light message queues are not in this version"
 _NO_COMPACTION: Final = "compaction topics are not in this version"
 _NO_EXT: Final = "filters are evaluated on the message; the queues have no bitmaps"
 _PULL_LIMITS: Final = "maxTransferCountOnMessageInMemory and related keys limit a pull"
-NO_REPLICATION: Final = "replication is not in this version"
-NO_SLAVES: Final = f"{NO_REPLICATION}; run a master (ASYNC_MASTER)"
-_NO_DLEDGER: Final = f"there is no DLedger log, and {NO_REPLICATION}: this broker keeps the only copy"
+_NO_REPLICATION: Final = "replication goes by haTransferBatchSize, inSyncReplicas and slaveTimeout"
+_NO_DLEDGER: Final = "there is no DLedger log; use a master with slaves"
 _NO_ROCKSDB: Final = "queues, indexes and timers are RocketMQ's files; there is no RocksDB"
 _NO_WRITABLE_MAPS: Final = "files are written with pwrite, not through memory maps"
 _NO_COLD_CONTROL: Final = "cold data is read off the event loop; no client is throttled for it"
@@ -166,27 +165,15 @@ _READING: Final = (
         coldDataScanEnable=False,
         dataReadAheadEnable=True,
     ),
-    *keys(BOOL, NO_REPLICATION, readUnCommitted=False),
+    *keys(BOOL, _NO_REPLICATION, readUnCommitted=False),
     *keys(BOOL, _NO_COMPACTION, searchBcqByCacheEnable=True),
 )
 
 _REPLICATION: Final = (
-    Key("haMaxGapNotInSync", INT, 268_435_456, NO_REPLICATION, old_names=("haSlaveFallbehindMax",)),
-    *keys(STRING, NO_REPLICATION, haMasterAddress=None),
-    *keys(
-        INT,
-        NO_REPLICATION,
-        haSendHeartbeatInterval=5_000,
-        haHousekeepingInterval=20_000,
-        haTransferBatchSize=32_768,
-        slaveTimeout=3_000,
-        totalReplicas=1,
-        inSyncReplicas=1,
-        minInSyncReplicas=1,
-    ),
+    *keys(INT, _NO_REPLICATION, totalReplicas=1),
     *keys(
         LONG,
-        NO_REPLICATION,
+        _NO_REPLICATION,
         maxHaTransferByteInSecond=104_857_600,
         haMaxTimeSlaveNotCatchup=15_000,
         maxChecksumRange=1_073_741_824,
@@ -194,14 +181,10 @@ _REPLICATION: Final = (
     ),
     *keys(
         BOOL,
-        NO_REPLICATION,
-        offsetCheckInSlave=False,
+        _NO_REPLICATION,
         duplicationEnable=False,
-        allAckInSyncStateSet=False,
-        enableAutoInSyncReplicas=False,
         haFlowControlEnable=False,
         syncMasterFlushOffsetWhenStartup=False,
-        syncFromLastFile=False,
         asyncLearner=False,
     ),
     *keys(BOOL, _NO_DLEDGER, enableDLegerCommitLog=False),

@@ -78,7 +78,8 @@ class SlaveHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MasterHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How a master answers. With a `refusal` it closes the link; else transfers begin at `start_phy_offset`."""
+    """How a master answers. With a `refusal` it closes the link, else transfers from `start_phy_offset` on
+    follow."""
 
     version: int = HA_VERSION
     software: str = ""
@@ -142,7 +143,7 @@ class SlaveStream:
 class MasterStream:
     """What a master has sent, as its slave reads it, in one buffer that is filled by the socket.
 
-    A transfer may be as large as `max_transfer_bytes`; its bytes lie in the buffer until `fill` is called again.
+    A transfer may be as large as `max_transfer_bytes`; its bytes are valid until `room` is called again.
     """
 
     def __init__(self, max_transfer_bytes: int, *, expects_hello: bool) -> None:

@@ -43,6 +43,11 @@ class AckLine:
         """Whether some have come out of `expire` and wait still."""
         return self._expired > 0
 
+    @property
+    def late_phy_offset(self) -> int:
+        """The end of what has come out of `expire` and waits still; -1: nothing."""
+        return self._waiting[self._expired - 1][0].end_phy_offset if self._expired else -1
+
     def hold(self, batch: PutBatch, deadline_ms: int) -> None:
         """Let `batch` wait; its senders do so until `deadline_ms`."""
         self._waiting.append((batch, deadline_ms))

@@ -315,6 +315,12 @@ class MessageStore:
         self.checkpoint.close()
         self._lock.release()
 
+    def last_queued_record(self) -> tuple[int, int] | None:
+        """Where the last record lies that a queue has, and its size; None: there is none."""
+        last = max(self.queues.items(), key=lambda queue: queue.max_phy_offset, default=None)
+        unit = last and last.unit(last.max_queue_offset - 1)
+        return (unit.phy_offset, unit.size) if unit else None
+
     def replica_log(self) -> ReplicaLog:
         """This store as the copy of another: from here on nothing else may be appended to it."""
         columns = ColumnsDispatcher(self.dispatcher, self.queues, self.index)

@@ -16,6 +16,7 @@ from msgspec import field
 
 from kourou.broker.tables.config_table import ConfigTable
 from kourou.protocol.bodies import DataVersion
+from kourou.protocol.bodies.offsets import DelayOffsetSerializeWrapper
 from kourou.protocol.bodies.shape import Int64
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import DelayOffsetTable, load_table
@@ -52,6 +53,7 @@ class DelayOffsetManager(ConfigTable):
         self._updates = 0
         self.table: dict[int, int] = {}
         self.noted_phy_offset: int | None = 0
+        self._is_followed = False
         self.data_version = DataVersion()
 
     def load(self) -> None:
@@ -62,8 +64,16 @@ class DelayOffsetManager(ConfigTable):
             self.data_version = stored.data_version or self.data_version
 
     def snapshot(self) -> NotedDelayOffsetTable:
-        self.noted_phy_offset = self._log_end()
+        self.noted_phy_offset = None if self._is_followed else self._log_end()
         return NotedDelayOffsetTable(dict(self.table), self.data_version, self.noted_phy_offset)
+
+    def follow(self, wrapper: DelayOffsetSerializeWrapper) -> None:
+        """Take over a master's progress. It is a hint: its log may be behind, or ahead."""
+        self._is_followed = True
+        if wrapper.offset_table != self.table:
+            self.table = dict(wrapper.offset_table)
+            self.is_dirty = True
+        self.data_version = wrapper.data_version or self.data_version
 
     def store(self, raw: bytes) -> None:
         """Write what `dump` gave; on disk on return. In any thread."""

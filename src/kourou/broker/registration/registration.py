@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kourou.clock import Clock
@@ -33,8 +34,11 @@ PAUSE_PER_TOPIC_S: Final = 0.000_030
 class Registration:
     """Registers one broker until stopped."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, master_found: Callable[[str | None, str | None], None] = lambda ha, remoting: None
+    ) -> None:
         self._clock = clock
+        self._master_found = master_found
         self._changed = asyncio.Event()
 
     def soon(self, topic: TopicConfig | None = None) -> None:
@@ -88,6 +92,8 @@ class Registration:
         order_topics: dict[str, str] = {}
         for result in results:
             order_topics.update(result.order_topics)
+            if result.ha_server_addr or result.master_addr:
+                self._master_found(result.ha_server_addr, result.master_addr)
         if results:
             services.topics.update_order_config(order_topics)
 

@@ -3,14 +3,14 @@
 A commit cycle gathers what one loop iteration brings (transport/cycles.py). At its end there is one
 write for all of it; then, under ASYNC_FLUSH, readers see the messages and senders hear that
 they are stored. Under SYNC_FLUSH both wait for the sync that covers them: readers see only
-what cannot vanish.
+what cannot vanish. On a master that waits for slaves (broker/replication) both then wait for those, too.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from kourou.clock import monotonic_ms
 from kourou.store.flusher import AckLine, Flusher
@@ -22,6 +22,22 @@ _log = logging.getLogger(__name__)
 
 MAX_CYCLE_BYTES: Final = 1024 * 1024
 """A cycle is written early when it has grown to this: one answer must not wait for everybody's bytes."""
+
+
+class Replicas(Protocol):
+    """What a commit cycle needs to know of slaves."""
+
+    def is_enough(self, end_phy_offset: int) -> bool:
+        """Whether as many slaves are in sync as have to acknowledge."""
+        ...
+
+    def is_worth_waiting(self, end_phy_offset: int) -> bool:
+        """Whether a sender is to wait for slaves at all."""
+        ...
+
+    def mark(self, end_phy_offset: int) -> int:
+        """How far enough slaves are."""
+        ...
 
 
 class CommitCycle:
@@ -42,11 +58,17 @@ class CommitCycle:
         self._count_failed = count_failed
         self._monotonic_ms = monotonic_ms
         self._flushing = AckLine()
+        self._replicating = AckLine()
+        # The slaves that senders wait for; None: they wait for none.
+        self.replicas: Replicas | None = None
+        self.slave_timeout_ms = 3_000
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
         self.waiting_messages = 0
         # Called before a commit cycle is written: whoever has gathered something for it puts that now.
         self.before_write: list[Callable[[], None]] = []
+        # Called after the log has grown.
+        self.after_write: list[Callable[[], None]] = []
         # What the last write failed of; None: it did not.
         self.write_problem: str | None = None
 
@@ -72,23 +94,32 @@ class CommitCycle:
         if batch is None:
             return
         self.write_problem = None
+        for grown in self.after_write:
+            grown()
         # While older ones wait, newer ones do too: readers see messages in the order of the log.
-        if not self.waits_for_flush and not self._flushing:
+        if self.waits_for_flush or self._flushing:
+            self._wait(batch)
+            self._flushing.hold(batch, self._monotonic_ms() + self.sync_flush_timeout_ms)
+            assert self._flusher is not None
+            self._flusher.request_nowait()
+        elif self.replicas is not None or self._replicating:
+            self._wait(batch)
+            self._replicate(batch)
+        else:
             self._confirm(batch)
-            return
+
+    def _wait(self, batch: PutBatch) -> None:
         batch.answer_unwaited(PutStatus.PUT_OK)
-        self._flushing.hold(batch, self._monotonic_ms() + self.sync_flush_timeout_ms)
         self.waiting_bytes += batch.size_bytes
         self.waiting_messages += batch.message_count
-        assert self._flusher is not None
-        self._flusher.request_nowait()
 
     def flushed(self, phy_offset: int) -> None:
         """The log is durable up to here. To be called inside a commit cycle: answers leave at its end."""
         for batch in self._flushing.advance(phy_offset):
-            self.waiting_bytes -= batch.size_bytes
-            self.waiting_messages -= batch.message_count
-            self._confirm(batch)
+            if self.replicas is None and not self._replicating:
+                self._release(batch)
+            else:
+                self._replicate(batch)
         if self._store.appender.is_fenced:
             self._give_up()
 
@@ -97,16 +128,50 @@ class CommitCycle:
         monotonic clock."""
         for batch in self._flushing.expire(now_ms):
             batch.answer(PutStatus.FLUSH_DISK_TIMEOUT)
+        for batch in self._replicating.expire(now_ms):
+            batch.answer(PutStatus.FLUSH_SLAVE_TIMEOUT)
+        self.replicated()
+
+    # -- slaves ----------------------------------------------------------------------------------
+
+    def _replicate(self, batch: PutBatch) -> None:
+        """Let a batch that is as durable as it has to be wait for slaves."""
+        replicas, end = self.replicas, batch.end_phy_offset
+        now_ms = self._monotonic_ms()
+        if replicas is not None and not replicas.is_worth_waiting(end):
+            batch.answer(PutStatus.SLAVE_NOT_AVAILABLE)
+            self._replicating.hold(batch, now_ms)
+            self._replicating.expire(now_ms)
+        else:
+            self._replicating.hold(batch, now_ms + self.slave_timeout_ms)
+        self.replicated()
+
+    def replicated(self) -> None:
+        """Slaves have acknowledged more, or are gone. To be called inside a commit cycle: answers leave at
+        its end. A message whose sender has its answer is visible as soon as there are not enough slaves."""
+        if not self._replicating:
+            return
+        replicas, log_end = self.replicas, self._store.log.max_phy_offset
+        mark = log_end if replicas is None else replicas.mark(log_end)
+        if replicas is not None and not replicas.is_enough(log_end):
+            mark = max(mark, self._replicating.late_phy_offset)
+        for batch in self._replicating.advance(mark):
+            self._release(batch)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether senders wait for a sync."""
-        return len(self._flushing) > 0
+        """Whether senders wait for a sync, or for slaves."""
+        return len(self._flushing) > 0 or len(self._replicating) > 0
 
     @property
     def is_late(self) -> bool:
-        """Whether senders were told that a sync takes too long, and it is still not done."""
+        """Whether senders were answered that a sync takes too long, and it is still not done."""
         return self._flushing.is_late
+
+    def _release(self, batch: PutBatch) -> None:
+        self.waiting_bytes -= batch.size_bytes
+        self.waiting_messages -= batch.message_count
+        self._confirm(batch)
 
     def _confirm(self, batch: PutBatch) -> None:
         self._store.publish(batch)
@@ -114,7 +179,7 @@ class CommitCycle:
 
     def _give_up(self) -> None:
         # They may or may not be on disk: nobody has seen them, and nobody is to.
-        for batch in self._flushing.fail():
+        for batch in (*self._replicating.fail(), *self._flushing.fail()):
             self._count_failed(batch.message_count)
             batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
         self.waiting_bytes = self.waiting_messages = 0

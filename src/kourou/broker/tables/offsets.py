@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.tables.change_description import queue_words
 from kourou.broker.tables.config_table import ConfigTable
+from kourou.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import ConsumerOffsetTable, load_table
 
@@ -55,6 +56,16 @@ class ConsumerOffsetManager(ConfigTable):
         return ConsumerOffsetTable(
             _copied(self.offset_table), _copied(self._pull_offsets) or None, self.data_version
         )
+
+    def follow(self, wrapper: ConsumerOffsetSerializeWrapper) -> None:
+        """Take over a master's offsets; those of groups and topics that it does not have stay."""
+        table = self.offset_table
+        changed = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
+        if changed:
+            table.update(changed)
+            self.is_dirty = True
+        if wrapper.data_version is not None:
+            self.data_version = wrapper.data_version
 
     # -- commits and queries ---------------------------------------------------------------------
 

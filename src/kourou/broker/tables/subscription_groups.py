@@ -88,6 +88,17 @@ class SubscriptionGroupManager(ConfigTable):
             self.data_version,
         )
 
+    def follow(self, wrapper: SubscriptionGroupWrapper) -> None:
+        """Take over a master's groups, and nothing else."""
+        if wrapper.data_version == self.data_version:
+            return
+        self.table.clear()
+        self.table.update(wrapper.subscription_group_table)
+        self.forbidden_table.clear()
+        self.forbidden_table.update(wrapper.forbidden_table)
+        self.data_version = wrapper.data_version
+        self.is_dirty = True
+
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The group, made if it is not there and may be; None: there is no such group."""
         known = self.table.get(group)

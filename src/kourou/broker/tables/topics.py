@@ -142,6 +142,16 @@ class TopicConfigManager(ConfigTable):
             table = {name: _with(config, perm=config.perm & allowed) for name, config in table.items()}
         return TopicConfigSerializeWrapper(topic_config_table=table, data_version=self.data_version)
 
+    def follow(self, wrapper: TopicConfigSerializeWrapper) -> None:
+        """Take over a master's topics, and nothing else."""
+        if wrapper.data_version == self.data_version:
+            return
+        self.table.clear()
+        self.table.update(wrapper.topic_config_table)
+        self.data_version = wrapper.data_version
+        self.is_dirty = True
+        self._on_change(None)
+
     # -- names -----------------------------------------------------------------------------------
 
     @property

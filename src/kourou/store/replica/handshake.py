@@ -1,7 +1,7 @@
 """Whether a slave's log continues in its master's, and from where: the decision about a hello.
 
-Pure: the master's log comes as numbers and a function that reads it. A slave that cannot go on gets the reason
-and both offsets; nothing is ever overwritten.
+Pure: the master's log comes as numbers and a function that reads it. A slave that cannot go on gets the
+reason and both offsets; nothing is ever overwritten.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _diverged(hello: SlaveHello, log: MasterLog) -> str:
 
 
 def common_end(ours: Sequence[Epoch], our_end: int, theirs: Sequence[Epoch], their_end: int) -> int:
-    """How far two logs can be the same, by their epochs: up to the end of the last one that both have. Without
-    epochs on one side, up to the end of the shorter log."""
+    """How far two logs can be the same, by their epochs: up to the end of the last one that both have.
+    Without epochs on one side, up to the end of the shorter log."""
     shorter = min(our_end, their_end)
     if not ours or not theirs:
         return shorter

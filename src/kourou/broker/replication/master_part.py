@@ -1,0 +1,133 @@
+"""MasterPart: what every broker does for slaves, and what senders of a SYNC_MASTER wait for.
+
+A master begins an epoch at each start: whatever its log may have lost at its end before, slaves notice it.
+The port for slaves is open on every broker, as Apache's is; a slave's own slaves get nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kourou.broker.part import BrokerPart
+from kourou.broker.replication.replica_acks import AckRule, ReplicaAcks
+from kourou.broker.replication.replica_server import ReplicaServer
+from kourou.config.broker import SYNC_MASTER, BrokerConfig
+from kourou.protocol.bodies import encode_body
+from kourou.protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.features import Feature, format_features
+from kourou.protocol.headers.clients import HeartbeatResponseHeader
+from kourou.transport.request import Processor, Request
+from kourou.transport.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.replica.epochs import EpochFile
+    from kourou.transport.cycles import Cycles
+
+
+class MasterPart(BrokerPart):
+    """The master's side of replication."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        log: CommitLog,
+        epochs: EpochFile,
+        disk: DiskThreads,
+        cycles: Cycles,
+        commit_cycle: CommitCycle,
+        tasks: TaskOwner,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._epochs = epochs
+        self._cycles = cycles
+        self._commit_cycle = commit_cycle
+        self._tasks = TaskOwner("replication", parent=tasks)
+        self._acks = ReplicaAcks(_ack_rule(config.current))
+        self.server = ReplicaServer(
+            config=config, log=log, epochs=epochs, disk=disk, tasks=self._tasks, on_ack=self._acknowledged
+        )
+        commit_cycle.after_write.append(self.server.pump)
+
+    def processors(self) -> Mapping[int, Processor]:
+        processors: dict[int, Processor] = {RequestCode.GET_KOUROU_FEATURES: self.get_features}
+        if not self._config.current.is_slave:
+            processors[RequestCode.GET_BROKER_HA_STATUS] = self.get_ha_status
+        return processors
+
+    def recover(self) -> None:
+        self._epochs.load()
+        if not self._config.current.is_slave:
+            self._epochs.begin(self._log.max_phy_offset)
+
+    async def start(self, tasks: TaskOwner) -> None:
+        self._apply(self._config.current)
+        await self.server.start()
+
+    def config_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        self._apply(new)
+
+    def _apply(self, config: BrokerConfig) -> None:
+        self._acks.rule = _ack_rule(config)
+        self._commit_cycle.replicas = self._acks if self._acks.rule.copies > 1 else None
+        self._commit_cycle.slave_timeout_ms = config.slave_timeout
+
+    async def stop(self, timeout_ms: int) -> None:
+        await self.server.stop()
+        await self._tasks.stop()
+
+    def _acknowledged(self) -> None:
+        self._acks.update(link.ack_phy_offset for link in self.server.links if link.is_reporting)
+        if self._commit_cycle.is_waiting:
+            self._cycles.open()
+            self._commit_cycle.replicated()
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def get_features(self, request: Request) -> None:
+        """29000: which extensions this broker offers."""
+        request.reply(HeartbeatResponseHeader(kourou_features=format_features(Feature)))
+
+    def get_ha_status(self, request: Request) -> None:
+        """907: how far each slave is."""
+        end, max_gap = self._log.max_phy_offset, self._config.current.ha_max_gap_not_in_sync
+        info = HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=end,
+            in_sync_slave_nums=self._acks.in_sync(end),
+            ha_connection_info=[
+                HAConnectionRuntimeInfo(
+                    addr=link.address,
+                    slave_ack_offset=link.ack_phy_offset,
+                    diff=end - link.ack_phy_offset,
+                    in_sync=end - link.ack_phy_offset < max_gap,
+                    transfer_from_where=link.next_phy_offset,
+                )
+                for link in self.server.links
+                if link.is_reporting
+            ],
+        )
+        request.reply(body=encode_body(info))
+
+
+def _ack_rule(config: BrokerConfig) -> AckRule:
+    """For how many copies senders wait."""
+    gap = config.ha_max_gap_not_in_sync
+    if config.broker_role != SYNC_MASTER:
+        return AckRule(max_gap_bytes=gap)
+    if config.in_sync_replicas is None:
+        return AckRule(copies=2, max_gap_bytes=gap, answers_at_once=True)
+    return AckRule(
+        copies=config.in_sync_replicas,
+        min_copies=config.min_in_sync_replicas,
+        is_auto=config.enable_auto_in_sync_replicas,
+        waits_for_all=config.all_ack_in_sync_state_set,
+        max_gap_bytes=gap,
+    )

@@ -1,0 +1,115 @@
+"""MetadataSync: a slave's tables follow its master's: topics, groups, and how far groups and delays are.
+
+By ordinary requests to the master, in Apache's bodies. What the master says replaces what is here; consumer
+offsets are merged, so that a group whose members commit to the slave only is not forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kourou.errors import KourouError, ResponseError
+from kourou.protocol.bodies import decode_body
+from kourou.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
+from kourou.protocol.bodies.subscription import SubscriptionGroupWrapper
+from kourou.protocol.bodies.topics import TopicConfigSerializeWrapper
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from kourou.broker.delay.delay_offsets import DelayOffsetManager
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.transport.client import RemotingClient
+
+_log = logging.getLogger(__name__)
+
+SYNC_INTERVAL_S: Final = 10.0
+"""4.9's interval; 5.x waits for a minute."""
+
+_TIMEOUT_MS: Final = 3_000
+
+
+class MetadataSync:
+    """Copies the tables of the master at `master_address()`, None while it is unknown."""
+
+    def __init__(
+        self,
+        *,
+        client: RemotingClient,
+        master_address: Callable[[], str | None],
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsetManager,
+    ) -> None:
+        self._client = client
+        self._master_address = master_address
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._is_failing = False
+        self._wake = asyncio.Event()
+
+    def soon(self) -> None:
+        """Copy at once: the master is another one."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Copy again and again, until cancelled."""
+        while True:
+            self._wake.clear()
+            await self.sync()
+            try:
+                async with asyncio.timeout(SYNC_INTERVAL_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def sync(self) -> None:
+        """Copy once; a master that does not answer is tried again the next time."""
+        address = self._master_address()
+        if address is None:
+            return
+        try:
+            self._topics.follow(
+                decode_body(
+                    await self._get(address, RequestCode.GET_ALL_TOPIC_CONFIG), TopicConfigSerializeWrapper
+                )
+            )
+            self._offsets.follow(
+                decode_body(
+                    await self._get(address, RequestCode.GET_ALL_CONSUMER_OFFSET),
+                    ConsumerOffsetSerializeWrapper,
+                )
+            )
+            self._delay_offsets.follow(
+                decode_body(
+                    await self._get(address, RequestCode.GET_ALL_DELAY_OFFSET), DelayOffsetSerializeWrapper
+                )
+            )
+            self._groups.follow(
+                decode_body(
+                    await self._get(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+                    SubscriptionGroupWrapper,
+                )
+            )
+        except KourouError as error:
+            if not self._is_failing:
+                _log.warning("the tables of the master at %s cannot be copied, retrying: %s", address, error)
+            self._is_failing = True
+            return
+        if self._is_failing:
+            _log.info("the tables of the master at %s are copied again", address)
+        self._is_failing = False
+
+    async def _get(self, address: str, code: RequestCode) -> bytes:
+        answer = await self._client.call(address, RemotingCommand.request(code), _TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark or "", address)
+        return answer.body or b""

@@ -1,0 +1,288 @@
+"""ReplicaClient: the slave's side of replication: follows one master's log.
+
+Reports at once where its log ends, appends what comes, reports how far it is, then dispatches. A link that
+breaks is opened again; a log that does not continue the master's is reported, and nothing is followed until
+an operator has decided. Which master that is comes from the name servers, or from `haMasterAddress`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kourou import __version__
+from kourou.broker.replication.replica_link import OWN_TRANSFER_BYTES
+from kourou.errors import KourouError, ProtocolError, StorageError
+from kourou.protocol.ha import (
+    MasterHello,
+    MasterStream,
+    SlaveHello,
+    Transfer,
+    encode_hello,
+    encode_report,
+)
+from kourou.store.replica.replica_log import ReplicaError, ReplicaLog
+from kourou.transport.addresses import parse_address
+
+if TYPE_CHECKING:
+    from kourou.broker.settings import LiveConfig
+    from kourou.protocol.ha import Epoch
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.replica.epochs import EpochFile
+
+_log = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S: Final = 3.0
+_FIRST_RETRY_S: Final = 0.2
+_LONGEST_RETRY_S: Final = 5.0
+# Apache's masters send at most haTransferBatchSize, which an operator may raise up to their slaves' buffer.
+_MAX_TRANSFER_BYTES: Final = max(OWN_TRANSFER_BYTES, 4 * 1024 * 1024)
+
+
+class ReplicaState(enum.Enum):
+    """What the slave does."""
+
+    WAITING = "no master is known"
+    CONNECTING = "connecting"
+    FOLLOWING = "following"
+    STOPPED = "stopped"
+
+
+class DivergedError(KourouError):
+    """The slave's log is not the beginning of its master's; only an operator can decide what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAddress:
+    """Where the master is: its HA port, and its port for requests if that is known."""
+
+    ha: str
+    remoting: str | None = None
+
+
+@dataclass(slots=True)
+class ReplicaStatus:
+    """How it goes. Times are of the wall clock, in ms; 0: never."""
+
+    state: ReplicaState = ReplicaState.WAITING
+    master: MasterAddress | None = None
+    problem: str | None = None
+    received_bytes: int = 0
+    last_read_ms: int = 0
+    last_write_ms: int = 0
+
+
+class ReplicaClient:
+    """Follows the master that `lead_by` names. `check` compares this log with the master's before an Apache
+    link is opened; `speaks_hello` finds out which link it is."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        address: str,
+        log: CommitLog,
+        replica: ReplicaLog,
+        epochs: EpochFile,
+        now_ms: Callable[[], int],
+        speaks_hello: Callable[[MasterAddress], Awaitable[bool]],
+        check: Callable[[MasterAddress], Awaitable[None]],
+        before_dispatch: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._address = address
+        self._commit_log = log
+        self._replica = replica
+        self._epochs = epochs
+        self._now_ms = now_ms
+        self._speaks_hello = speaks_hello
+        self._check = check
+        self._before_dispatch = before_dispatch
+        self._loop = asyncio.get_running_loop()
+        self._master: MasterAddress | None = None
+        self._changed = asyncio.Event()
+        self._reported = -1
+        self._master_epochs: tuple[Epoch, ...] = ()
+        self.status = ReplicaStatus()
+
+    def lead_by(self, master: MasterAddress | None) -> None:
+        """Follow this master from now on; None keeps the one there is."""
+        if master is None or master == self._master:
+            return
+        self._master = self.status.master = master
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Follow until cancelled, or until the log and the master's have parted."""
+        retry_s = _FIRST_RETRY_S
+        while True:
+            if self._master is None:
+                await self._changed.wait()
+            self._changed.clear()
+            master = self._master
+            assert master is not None
+            self.status.state = ReplicaState.CONNECTING
+            try:
+                await self._follow_until_changed(master)
+                retry_s = _FIRST_RETRY_S
+                continue
+            except (DivergedError, ReplicaError, StorageError) as error:
+                self._stop(str(error))
+                return
+            except (KourouError, OSError, TimeoutError) as error:
+                if self.status.state is ReplicaState.FOLLOWING:
+                    retry_s = _FIRST_RETRY_S
+                self._report_problem(master, error)
+            await self._pause(retry_s)
+            retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+
+    def _report_problem(self, master: MasterAddress, error: Exception) -> None:
+        text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        if text != self.status.problem:
+            _log.warning("not following the master at %s, retrying: %s", master.ha, text)
+        self.status.problem = text
+
+    def _stop(self, problem: str) -> None:
+        self.status.state, self.status.problem = ReplicaState.STOPPED, problem
+        _log.critical(
+            "this slave follows its master no more: %s. Nothing was overwritten; compare the stores "
+            "(kourou store compare), then remove this one to copy the master's, and restart",
+            problem,
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _follow_until_changed(self, master: MasterAddress) -> None:
+        following = asyncio.ensure_future(self._follow(master))
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait([following, changed], return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                await following
+        finally:
+            for task in (following, changed):
+                task.cancel()
+            await asyncio.gather(following, changed, return_exceptions=True)
+
+    # -- one link ----------------------------------------------------------------------------------
+
+    async def _follow(self, master: MasterAddress) -> None:
+        is_own = await self._speaks_hello(master)
+        if not is_own:
+            await self._check(master)
+        peer = await self._connect(master.ha)
+        try:
+            stream = MasterStream(_MAX_TRANSFER_BYTES, expects_hello=is_own)
+            if is_own:
+                self._reported = self._commit_log.max_phy_offset
+                await self._loop.sock_sendall(peer, encode_hello(self._hello()))
+            else:
+                await self._report(peer)
+            await self._read(peer, stream)
+        finally:
+            peer.close()
+
+    async def _connect(self, address: str) -> socket.socket:
+        host, port = parse_address(address)
+        infos = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, name = infos[0]
+        peer = socket.socket(family, kind, protocol)
+        try:
+            peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await self._loop.sock_connect(peer, name)
+        except BaseException:
+            peer.close()
+            raise
+        return peer
+
+    def _hello(self) -> SlaveHello:
+        config, log = self._config.current, self._commit_log
+        return SlaveHello(
+            software=f"kourou {__version__}",
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=config.broker_id,
+            address=self._address,
+            epochs=self._epochs.epochs,
+            min_phy_offset=log.min_phy_offset,
+            max_phy_offset=log.max_phy_offset,
+            file_bytes=log.file_bytes,
+            tail=self._replica.tail(),
+        )
+
+    async def _read(self, peer: socket.socket, stream: MasterStream) -> None:
+        while True:
+            timeout_s = self._config.current.ha_send_heartbeat_interval / 1000
+            silent_s = self._config.current.ha_housekeeping_interval / 1000
+            size = await self._receive(peer, stream, timeout_s, silent_s)
+            if not size:
+                raise ProtocolError("the master has closed the connection")
+            stream.filled(size)
+            self.status.last_read_ms = self._now_ms()
+            while (found := stream.next()) is not None:
+                if isinstance(found, MasterHello):
+                    self._greeted(found)
+                else:
+                    self._take(found)
+            if self._commit_log.max_phy_offset > self._reported:
+                await self._report(peer)
+                self._before_dispatch()
+                self._replica.dispatch()
+                self._epochs.follow(self._master_epochs, self._commit_log.max_phy_offset)
+
+    async def _receive(
+        self, peer: socket.socket, stream: MasterStream, timeout_s: float, silent_s: float
+    ) -> int:
+        """Wait for bytes; report meanwhile that this slave is there."""
+        deadline = self._loop.time() + silent_s
+        while True:
+            receiving = self._loop.sock_recv_into(peer, stream.room())
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await receiving
+            except TimeoutError:
+                if self._loop.time() >= deadline:
+                    raise ProtocolError(f"the master was silent for {silent_s:g} s") from None
+                await self._report(peer)
+
+    def _greeted(self, hello: MasterHello) -> None:
+        if hello.refusal:
+            raise DivergedError(hello.refusal) if hello.is_diverged else ProtocolError(hello.refusal)
+        self._master_epochs = hello.epochs
+        self._epochs.follow(hello.epochs, self._commit_log.max_phy_offset)
+        self._following(hello.start_phy_offset, hello.max_phy_offset)
+
+    def _take(self, transfer: Transfer) -> None:
+        if self.status.state is not ReplicaState.FOLLOWING:
+            self._following(transfer.phy_offset, None)
+        if transfer.data:
+            self._replica.append(transfer.phy_offset, transfer.data)
+            self.status.received_bytes += len(transfer.data)
+        elif not self._replica.is_empty and transfer.phy_offset != self._commit_log.max_phy_offset:
+            raise ProtocolError(
+                f"the master goes on at {transfer.phy_offset}, this log ends at "
+                f"{self._commit_log.max_phy_offset}"
+            )
+
+    def _following(self, start_phy_offset: int, master_end: int | None) -> None:
+        self.status.state, self.status.problem = ReplicaState.FOLLOWING, None
+        assert self._master is not None
+        where = "" if master_end is None else f", where the log ends at {master_end}"
+        _log.info("following the master at %s from %d on%s", self._master.ha, start_phy_offset, where)
+
+    async def _report(self, peer: socket.socket) -> None:
+        self._reported = self._commit_log.max_phy_offset
+        await self._loop.sock_sendall(peer, encode_report(self._reported))
+        self.status.last_write_ms = self._now_ms()

@@ -1,0 +1,288 @@
+"""ReplicaLink: one slave's connection, on the master's side.
+
+Bytes go from the log's map to the socket; nothing is queued. A slave that does not read costs a socket, and
+the next bytes are looked up when there is room in it again. What is not in memory is read in a thread.
+Not here: which slaves there are and what their reports mean (replica_server.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kourou.errors import KourouError, ProtocolError
+from kourou.protocol.ha import MasterHello, SlaveHello, SlaveStream, encode_hello, transfer_head
+from kourou.transport.addresses import format_address
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.protocol.layout import Buffer
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_file import LogFile
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES: Final = 64 * 1024
+# Between two of our brokers; Apache's slaves get haTransferBatchSize.
+OWN_TRANSFER_BYTES: Final = 256 * 1024
+"""The largest transfer to a slave that opened with a hello."""
+# Then the loop has its turn.
+_BYTES_AT_ONCE: Final = 1024 * 1024
+
+
+class LinkOwner(Protocol):
+    """What a link needs of its server."""
+
+    def first_report(self, link: ReplicaLink, max_phy_offset: int) -> int:
+        """Where to begin for a slave without a hello. ReplicaRefusedError."""
+        ...
+
+    def hello(self, link: ReplicaLink, hello: SlaveHello) -> MasterHello:
+        """The answer to a slave's hello."""
+        ...
+
+    def acknowledged(self, link: ReplicaLink) -> None:
+        """The slave has reported."""
+        ...
+
+    def closed(self, link: ReplicaLink, reason: str) -> None:
+        """The link is over."""
+        ...
+
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Run a task that ends with the server."""
+        ...
+
+
+class ReplicaRefusedError(KourouError):
+    """A slave cannot be served; the message says why."""
+
+
+@dataclass(slots=True)
+class LinkTimes:
+    """When something was last read and written, by the loop's clock; `caught_up` when the slave last had all
+    there was."""
+
+    read: float
+    written: float
+    caught_up: float
+
+
+class ReplicaLink:
+    """A slave that is connected. `ack_phy_offset`: it has everything below."""
+
+    def __init__(
+        self,
+        peer: socket.socket,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        log: CommitLog,
+        disk: DiskThreads,
+        owner: LinkOwner,
+        max_transfer_bytes: Callable[[], int],
+    ) -> None:
+        self._socket = peer
+        self._loop = loop
+        self._log = log
+        self._disk = disk
+        self._owner = owner
+        self._max_transfer_bytes = max_transfer_bytes
+        self._stream = SlaveStream()
+        self._next: int | None = None  # None: the slave has not reported yet
+        self._unsent: list[memoryview] = []
+        self._is_blocked = False
+        self._is_loading = False
+        self.is_open = True
+        self.address = format_address(peer.getpeername())
+        self.slave: SlaveHello | None = None
+        self.ack_phy_offset = -1
+        self.sent_bytes = 0
+        now = loop.time()
+        self.times = LinkTimes(now, now, now)
+        loop.add_reader(peer.fileno(), self._readable)
+
+    def __str__(self) -> str:
+        who = "the slave" if self.slave is None else f"slave {self.slave.broker_id}"
+        return f"{who} at {self.address}"
+
+    @property
+    def next_phy_offset(self) -> int:
+        """What is sent next; -1: the slave has not reported yet."""
+        return -1 if self._next is None else self._next
+
+    @property
+    def is_reporting(self) -> bool:
+        """Whether the slave has reported, so that it counts."""
+        return self._next is not None
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return
+        if not data:
+            self.close("the slave has closed the connection")
+            return
+        self.times.read = self._loop.time()
+        try:
+            self._take(self._stream.feed(data))
+        except (ProtocolError, ReplicaRefusedError) as error:
+            self.close(str(error))
+
+    def _take(self, found: SlaveHello | int | None) -> None:
+        if isinstance(found, SlaveHello):
+            self._greet(found)
+            if self.is_open:
+                self._take(self._stream.feed(b""))
+        elif found is not None:
+            self._reported(found)
+
+    def _greet(self, hello: SlaveHello) -> None:
+        self.slave = hello
+        answer = self._owner.hello(self, hello)
+        self._send([encode_hello(answer)])
+        if answer.refusal:
+            self.close(answer.refusal)
+            return
+        self._next = answer.start_phy_offset
+        self._acknowledge(answer.start_phy_offset)
+
+    def _reported(self, max_phy_offset: int) -> None:
+        if self._next is None:
+            self._next = self._owner.first_report(self, max_phy_offset)
+            self._acknowledge(max_phy_offset)
+            return
+        if max_phy_offset > self._log.max_phy_offset:
+            raise ReplicaRefusedError(
+                f"it reports {max_phy_offset}, this log ends at {self._log.max_phy_offset}"
+            )
+        self._acknowledge(max_phy_offset)
+
+    def _acknowledge(self, phy_offset: int) -> None:
+        self.ack_phy_offset = phy_offset
+        if phy_offset >= self._log.max_phy_offset:
+            self.times.caught_up = self.times.read
+        self._owner.acknowledged(self)
+        self.pump()
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Send what the slave does not have, as far as its socket takes it now."""
+        if self._next is None or self._is_blocked or self._is_loading or not self.is_open:
+            return
+        sent_bytes = 0
+        while sent_bytes < _BYTES_AT_ONCE:
+            log_file, size = self._next_run(self._next)
+            if log_file is None:
+                return
+            data = self._log.read_nowait(self._next, size)
+            if data is None:
+                self._is_loading = True
+                self._owner.run(self._load(log_file, self._next, size))
+                return
+            if not self._transfer(data):
+                return
+            sent_bytes += size
+        self._loop.call_soon(self.pump)
+
+    def _next_run(self, phy_offset: int) -> tuple[LogFile | None, int]:
+        """What to send next: bytes of one file. None: nothing, or the slave can get no more."""
+        log = self._log
+        if phy_offset >= log.max_phy_offset:
+            return None, 0
+        log_file = log.file_at(phy_offset)
+        if log_file is None:
+            self.close(
+                f"it needs the log from {phy_offset} on, which was deleted up to {log.min_phy_offset}; "
+                "remove the slave's store to copy all of it"
+            )
+            return None, 0
+        limit = OWN_TRANSFER_BYTES if self.slave is not None else self._max_transfer_bytes()
+        return log_file, min(limit, log_file.end_phy_offset - phy_offset, log.max_phy_offset - phy_offset)
+
+    async def _load(self, log_file: LogFile, phy_offset: int, size: int) -> None:
+        log_file.pin()
+        position = phy_offset - log_file.start_phy_offset
+        try:
+            log_file.file.will_need(OWN_TRANSFER_BYTES * 4, position)
+            data = await self._disk.run(log_file.file.pread, size, position)
+        except OSError as error:
+            self.close(f"{log_file.path} cannot be read: {error.strerror or error}")
+            return
+        finally:
+            log_file.unpin()
+            self._is_loading = False
+        if len(data) < size:
+            self.close(f"{log_file.path} was cut short")
+        elif self.is_open and self._transfer(data):
+            self.pump()
+
+    def _transfer(self, data: Buffer) -> bool:
+        assert self._next is not None
+        head = transfer_head(self._next, len(data))
+        self._next += len(data)
+        self.sent_bytes += len(data)
+        return self._send([head, data])
+
+    def heartbeat(self) -> None:
+        """Show the slave that the master is there."""
+        if self._next is not None and not self._is_blocked:
+            self._send([transfer_head(self._next, 0)])
+
+    def _send(self, parts: list[Buffer]) -> bool:
+        """Send; False: the rest waits for room in the socket, or the link is over."""
+        self._unsent = [memoryview(part) for part in parts]
+        return self._send_unsent()
+
+    def _send_unsent(self) -> bool:
+        try:
+            sent = self._socket.sendmsg(self._unsent)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return False
+        if sent:
+            self.times.written = self._loop.time()
+        while self._unsent and sent >= len(self._unsent[0]):
+            sent -= len(self._unsent.pop(0))
+        if self._unsent:
+            self._unsent[0] = self._unsent[0][sent:]
+        is_blocked = bool(self._unsent)
+        if is_blocked != self._is_blocked:
+            self._is_blocked = is_blocked
+            if is_blocked:
+                self._loop.add_writer(self._socket.fileno(), self._writable)
+            else:
+                self._loop.remove_writer(self._socket.fileno())
+        return not is_blocked
+
+    def _writable(self) -> None:
+        if self._send_unsent():
+            self.pump()
+
+    # -- end -----------------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """End the link; the slave may come back at any time."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._loop.remove_reader(self._socket.fileno())
+        if self._is_blocked:
+            self._loop.remove_writer(self._socket.fileno())
+        self._unsent = []
+        self._socket.close()
+        self._owner.closed(self, reason)

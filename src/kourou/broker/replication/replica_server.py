@@ -1,0 +1,245 @@
+"""ReplicaServer: the master's side of replication: listens for slaves, and knows how far each of them is.
+
+Every broker listens, as Apache's do; a slave's slaves get nothing. A slave that cannot be served is
+disconnected with one log line: it comes back every few seconds, and the same line is not repeated each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from kourou import __version__
+from kourou.broker.replication.replica_link import ReplicaLink, ReplicaRefusedError
+from kourou.errors import ConfigError
+from kourou.protocol.ha import MasterHello, SlaveHello
+from kourou.store.replica.handshake import MasterLog, answer_hello, first_offset
+from kourou.transport.listener import bind_problem
+
+if TYPE_CHECKING:
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.replica.epochs import EpochFile
+    from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
+
+_MAX_LINKS: Final = 64
+_ACCEPT_AT_ONCE: Final = 16
+_ACCEPT_PAUSE_S: Final = 1.0
+_TICK_S: Final = 1.0
+# A slave that is refused tries again every 5 s.
+_SAME_LINE_S: Final = 600.0
+_MAX_LINES: Final = 256
+
+
+class ReplicaServer:
+    """Serves slaves from one log. `on_ack` is called when a slave has reported or is gone."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        log: CommitLog,
+        epochs: EpochFile,
+        disk: DiskThreads,
+        tasks: TaskOwner,
+        on_ack: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._commit_log = log
+        self._epochs = epochs
+        self._disk = disk
+        self._tasks = tasks
+        self._on_ack = on_ack
+        self._loop = asyncio.get_running_loop()
+        self._listening: list[socket.socket] = []
+        self._said: dict[str, float] = {}
+        self.links: set[ReplicaLink] = set()
+        self.port = 0
+
+    async def start(self) -> None:
+        """Bind and accept; ConfigError for a port that cannot be had."""
+        config = self._config.current
+        host, port = config.bind_address, config.ha_listen_port or 0
+        try:
+            infos = await self._loop.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, *_, name in infos:
+                self._listen(socket.AddressFamily(family), str(name[0]), self.port or port)
+        except OSError as error:
+            raise ConfigError(bind_problem(host, port, error, port_key="haListenPort")) from error
+        self._tasks.start(self._tick(), "replication")
+
+    def _listen(self, family: socket.AddressFamily, host: str, port: int) -> None:
+        listening = socket.create_server((host, port), family=family, backlog=_MAX_LINKS)
+        listening.setblocking(False)
+        self._listening.append(listening)
+        self.port = listening.getsockname()[1]
+        self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    async def stop(self) -> None:
+        """Accept no more and disconnect all slaves."""
+        for listening in self._listening:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+        self._listening = []
+        for link in list(self.links):
+            link.close("the broker stops")
+
+    def pump(self) -> None:
+        """The log has grown: send it."""
+        for link in self.links:
+            link.pump()
+
+    # -- accepting -----------------------------------------------------------------------------
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                self._say("no slave can connect for the moment: %s", error.strerror)
+                self._loop.remove_reader(listening.fileno())
+                self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
+                return
+            self._take(accepted)
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _take(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        if len(self.links) >= _MAX_LINKS:
+            self._say("%d connections of slaves are open, which is the limit; more are closed", _MAX_LINKS)
+            accepted.close()
+            return
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = ReplicaLink(
+                accepted,
+                loop=self._loop,
+                log=self._commit_log,
+                disk=self._disk,
+                owner=self,
+                max_transfer_bytes=lambda: self._config.current.ha_transfer_batch_size,
+            )
+        except OSError:  # gone already
+            accepted.close()
+            return
+        self.links.add(link)
+
+    # -- what links report -----------------------------------------------------------------------
+
+    def hello(self, link: ReplicaLink, hello: SlaveHello) -> MasterHello:
+        config, log = self._config.current, self._commit_log
+        answer = answer_hello(
+            hello,
+            self._master_log(),
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            from_last_file=config.sync_from_last_file,
+        )
+        refusal = answer.refusal or self._refusal(link, hello)
+        if not refusal:
+            _log.info(
+                "slave %d at %s follows from %d on, this log ends at %d",
+                hello.broker_id,
+                link.address,
+                answer.start_phy_offset,
+                log.max_phy_offset,
+            )
+        return replace(answer, refusal=refusal, software=f"kourou {__version__}")
+
+    def first_report(self, link: ReplicaLink, max_phy_offset: int) -> int:
+        """A slave of Apache's: its report is all there is to know."""
+        log = self._commit_log
+        if self._config.current.is_slave:
+            raise ReplicaRefusedError("this broker is a slave itself")
+        if not max_phy_offset:
+            start = first_offset(self._master_log(), from_last_file=self._config.current.sync_from_last_file)
+        elif log.min_phy_offset <= max_phy_offset <= log.max_phy_offset:
+            start = max_phy_offset
+        else:
+            raise ReplicaRefusedError(
+                f"its log ends at {max_phy_offset}, this one is from {log.min_phy_offset} to "
+                f"{log.max_phy_offset}; remove the slave's store to copy all of it"
+            )
+        _log.info("%s follows from %d on, this log ends at %d", link, start, log.max_phy_offset)
+        return start
+
+    def acknowledged(self, link: ReplicaLink) -> None:
+        self._on_ack()
+
+    def closed(self, link: ReplicaLink, reason: str) -> None:
+        self.links.discard(link)
+        self._say("%s is disconnected: %s", link, reason)
+        self._on_ack()
+
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        self._tasks.start(work, "replication-read")
+
+    def _refusal(self, link: ReplicaLink, hello: SlaveHello) -> str:
+        if self._config.current.is_slave:
+            return "this broker is a slave itself"
+        for other in self.links:
+            if other is link or other.slave is None or other.slave.broker_id != hello.broker_id:
+                continue
+            if other.slave.address == hello.address:
+                other.close("it has connected anew")
+            else:
+                return (
+                    f"brokerId {hello.broker_id} is already connected from {other.slave.address}; "
+                    "give each slave an id of its own"
+                )
+            break
+        return ""
+
+    def _master_log(self) -> MasterLog:
+        log = self._commit_log
+        return MasterLog(
+            min_phy_offset=log.min_phy_offset,
+            max_phy_offset=log.max_phy_offset,
+            file_bytes=log.file_bytes,
+            epochs=self._epochs.epochs,
+            read=log.read,
+        )
+
+    # -- time ------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.tick(self._loop.time())
+
+    def tick(self, now: float) -> None:
+        """Send heartbeats that are due, and close links that are silent. `now` is of the loop's clock."""
+        config = self._config.current
+        for link in list(self.links):
+            if now - link.times.read > config.ha_housekeeping_interval / 1000:
+                link.close(f"it has not reported for {config.ha_housekeeping_interval} ms")
+            elif now - link.times.written >= config.ha_send_heartbeat_interval / 1000:
+                link.heartbeat()
+
+    def _say(self, text: str, *arguments: object) -> None:
+        """Log a line, but not the same one all the time."""
+        line, now = text % arguments, self._loop.time()
+        if now - self._said.get(line, -_SAME_LINE_S) < _SAME_LINE_S:
+            return
+        if len(self._said) >= _MAX_LINES:
+            self._said.clear()
+        self._said[line] = now
+        _log.warning("%s", line)

@@ -1,0 +1,154 @@
+"""SlavePart: a broker that copies its master: the log by the HA link, the tables by requests.
+
+It appends nothing of its own. Where the master is comes from the name servers with each registration, or from
+`haMasterAddress`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.part import BrokerPart
+from kourou.broker.replication.metadata_sync import MetadataSync
+from kourou.broker.replication.replica_client import DivergedError, MasterAddress, ReplicaClient
+from kourou.errors import StorageError
+from kourou.protocol.bodies import encode_body
+from kourou.protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.features import Feature, parse_features
+from kourou.protocol.headers.clients import HeartbeatResponseHeader
+from kourou.protocol.headers.pull import ViewMessageRequestHeader
+from kourou.transport.request import Processor, Request
+from kourou.transport.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from kourou.broker.delay.delay_offsets import DelayOffsetManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.message_store import MessageStore
+    from kourou.store.replica.epochs import EpochFile
+    from kourou.transport.client import RemotingClient
+    from kourou.transport.cycles import Cycles
+
+_TIMEOUT_MS: Final = 3_000
+_NOT_ON_SLAVES: Final = StorageError("a slave stores what its master has stored, and nothing else")
+
+
+class SlavePart(BrokerPart):
+    """The slave's side of replication. `master_found` is called with what name servers answer."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        epochs: EpochFile,
+        cycles: Cycles,
+        client: RemotingClient,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsetManager,
+        tasks: TaskOwner,
+        now_ms: Callable[[], int],
+        address: str,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._remoting = client
+        self._tasks = TaskOwner("replication", parent=tasks)
+        self._client = ReplicaClient(
+            config=config,
+            address=address,
+            log=store.log,
+            replica=store.replica_log(),
+            epochs=epochs,
+            now_ms=now_ms,
+            speaks_hello=self._speaks_hello,
+            check=self._compare,
+            before_dispatch=cycles.open,
+        )
+        self._master: MasterAddress | None = None
+        self._metadata = MetadataSync(
+            client=client,
+            master_address=lambda: self._master.remoting if self._master else None,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            delay_offsets=delay_offsets,
+        )
+
+    def processors(self) -> Mapping[int, Processor]:
+        return {RequestCode.GET_BROKER_HA_STATUS: self.get_ha_status}
+
+    async def start(self, tasks: TaskOwner) -> None:
+        self._store.appender.refuse("replication", _NOT_ON_SLAVES)
+        self.master_found(None, None)
+        self._tasks.start(self._client.run(), "follow")
+        self._tasks.start(self._metadata.run(), "tables")
+
+    async def stop(self, timeout_ms: int) -> None:
+        await self._tasks.stop()
+
+    # -- the master --------------------------------------------------------------------------------
+
+    def master_found(self, ha_address: str | None, remoting_address: str | None) -> None:
+        """What a name server knows of the master of this broker name; None where it knows nothing."""
+        ha_address = self._config.current.ha_master_address or ha_address
+        if not ha_address:
+            return
+        known = self._master.remoting if self._master else None
+        found = MasterAddress(ha_address, remoting_address or known)
+        if found != self._master:
+            self._master = found
+            self._client.lead_by(found)
+            self._metadata.soon()
+
+    async def _speaks_hello(self, master: MasterAddress) -> bool:
+        """Whether the master is one of ours. Apache's answers that it does not know the request."""
+        if master.remoting is None:
+            return False
+        answer = await self._call(master.remoting, RemotingCommand.request(RequestCode.GET_KOUROU_FEATURES))
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return False
+        return Feature.HA_HELLO in parse_features(answer.header(HeartbeatResponseHeader).kourou_features)
+
+    async def _compare(self, master: MasterAddress) -> None:
+        """Compare the last record with that of an Apache master, whose HA link compares nothing."""
+        last = self._store.last_queued_record()
+        if last is None or master.remoting is None:
+            return
+        phy_offset, size = last
+        header = ViewMessageRequestHeader(phy_offset=phy_offset)
+        command = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
+        answer = await self._call(master.remoting, command)
+        is_there = answer.code == ResponseCode.SUCCESS
+        if is_there and answer.body == self._store.log.read(phy_offset, size):
+            return
+        raise DivergedError(
+            f"this log has a record from {phy_offset} to {phy_offset + size} and ends at "
+            f"{self._store.log.max_phy_offset}; the master at {master.remoting} has "
+            f"{'another one' if is_there else 'none'} there"
+        )
+
+    async def _call(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        return await self._remoting.call(address, command, _TIMEOUT_MS)
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def get_ha_status(self, request: Request) -> None:
+        """907: how far this slave is."""
+        status = self._client.status
+        info = HARuntimeInfo(
+            ha_client_runtime_info=HAClientRuntimeInfo(
+                master_addr=status.master.ha if status.master else None,
+                max_offset=self._store.log.max_phy_offset,
+                last_read_timestamp=status.last_read_ms,
+                last_write_timestamp=status.last_write_ms,
+            )
+        )
+        request.reply(body=encode_body(info))
