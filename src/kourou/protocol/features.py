@@ -3,7 +3,8 @@
 A broker announces those that it offers in the answer to HEART_BEAT, and to GET_KOUROU_FEATURES for those who
 are not clients, in the field `kourouFeatures`: their names, separated by commas. A peer uses one only where
 it was announced; other brokers never see one. Request codes of extensions are 29000 to 29999, properties
-begin with `__KOUROU_`, header fields with `kourou`. A name keeps its meaning for ever; an extension that changes gets another name.
+begin with `__KOUROU_`, header fields with `kourou`. A name keeps its meaning for ever; an extension that
+changes gets another name.
 """
 
 from __future__ import annotations
