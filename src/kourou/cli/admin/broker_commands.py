@@ -25,7 +25,7 @@ from kourou.cli.admin.broker_reading import BROKER_READING_COMMANDS
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
 from kourou.cli.admin.formatting import format_time, human_time, send_result
 from kourou.cli.admin.maintenance_commands import MAINTENANCE_COMMANDS
-from kourou.cli.admin.options import UsageError, required, value
+from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -36,6 +36,7 @@ from kourou.cli.admin.target_options import (
     chosen_replicas,
     show_outcomes,
 )
+from kourou.cli.problems import UsageError
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo, MessageQueue
 from kourou.protocol.message import Message

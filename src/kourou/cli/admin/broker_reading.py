@@ -17,7 +17,7 @@ from kourou.admin.targets import Outcome
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import format_time
 from kourou.cli.admin.java_json import pretty_json
-from kourou.cli.admin.options import UsageError, required
+from kourou.cli.admin.options import required
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -27,6 +27,7 @@ from kourou.cli.admin.target_options import (
     chosen_replicas,
     show_outcomes,
 )
+from kourou.cli.problems import UsageError
 
 _GROUP: Final = required("g", "consumerGroup", "consumer group")
 _READ_MODES: Final = ("0", "1")

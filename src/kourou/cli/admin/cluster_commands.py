@@ -16,8 +16,9 @@ from kourou.admin.session import BrokerAddress
 from kourou.admin.targets import brokers_of
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
 from kourou.cli.admin.formatting import truth
-from kourou.cli.admin.options import UsageError, flag, value
+from kourou.cli.admin.options import flag, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.client.producer.producer import AsyncProducer
 
 # The zone that Apache's tools write the log of clusterRT in, wherever they run.

@@ -16,10 +16,11 @@ from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, user_topic_names
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import client_options
-from kourou.cli.admin.options import Option, ParsedArgs, UsageError
+from kourou.cli.admin.options import Option, ParsedArgs
 from kourou.cli.admin.registry import all_commands, find
 from kourou.cli.admin.run import COMMON, COMPLETE
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import KourouError
 
 PROGRAM: Final = "mqadmin"

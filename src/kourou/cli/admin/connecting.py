@@ -8,6 +8,7 @@ from typing import Final
 
 from kourou.cli.admin.options import Option, ParsedArgs
 from kourou.cli.contexts import CLUSTER_VARIABLES, Context, chosen_context
+from kourou.cli.problems import UsageError
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.settings import ClientOptions
 from kourou.config.properties import properties_dict
@@ -49,7 +50,7 @@ def client_options(args: ParsedArgs, *, default_namesrv: str | None = None) -> C
         options["tls"] = tls
     if "timeout" in args:
         if (timeout_ms := args.number("timeout")) <= 0:
-            raise ConfigError(f"--timeout {timeout_ms}: must be a number of milliseconds above 0")
+            raise UsageError(f"--timeout {timeout_ms}: must be a number of milliseconds above 0")
         options["request_timeout_ms"] = options["connect_timeout_ms"] = timeout_ms
     return options
 

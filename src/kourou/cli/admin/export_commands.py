@@ -18,8 +18,9 @@ from kourou.admin.exports import (
     cluster_metrics,
 )
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import UsageError, flag, required, value
+from kourou.cli.admin.options import flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.bodies.shape import Body

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin.options import UsageError
+from kourou.cli.problems import UsageError
 from kourou.client.producer.send_result import SendResult
 from kourou.protocol.bodies import (
     ConsumeMessageDirectlyResult,

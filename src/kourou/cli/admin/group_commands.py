@@ -19,10 +19,11 @@ from kourou.admin.targets import Outcome
 from kourou.admin.topics import TopicDeletion, delete_topic
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import group_config, retry_policy, text_map, truth
-from kourou.cli.admin.options import ParsedArgs, UsageError, required, value
+from kourou.cli.admin.options import ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import BROKER_OR_CLUSTER, EITHER, chosen_masters, show_outcomes
 from kourou.cli.admin.topic_changes import attribute_changes, show_deletion
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, ProtocolError
 from kourou.protocol.bodies import (
     GroupRetryPolicy,

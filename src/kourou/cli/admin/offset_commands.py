@@ -17,8 +17,9 @@ from kourou.admin.group_offsets import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, parse_time, truth
-from kourou.cli.admin.options import Option, ParsedArgs, UsageError, flag, required, value
+from kourou.cli.admin.options import Option, ParsedArgs, flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 
 _NOW: Final = "now"
 

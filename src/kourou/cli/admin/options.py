@@ -11,14 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.errors import ConfigError
+from kourou.cli.problems import UsageError
 from kourou.wording import nearest
 
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
-
-
-class UsageError(ConfigError):
-    """The words of a command line do not fit the command."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Final
 
 from kourou.admin.targets import Outcome, brokers_of, master_addresses
 from kourou.cli.admin.command import Call
-from kourou.cli.admin.options import Option, UsageError, one_of, value
+from kourou.cli.admin.options import Option, one_of, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 
 BROKER: Final = value("b", "brokerAddr", "broker, as host:port or by its name")
 CLUSTER: Final = value("c", "clusterName", "all masters of this cluster")

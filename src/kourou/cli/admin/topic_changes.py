@@ -22,7 +22,7 @@ from kourou.admin.topics import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import topic_config
-from kourou.cli.admin.options import ParsedArgs, UsageError, required, value
+from kourou.cli.admin.options import ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -31,6 +31,7 @@ from kourou.cli.admin.target_options import (
     chosen_masters,
     show_outcomes,
 )
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, ProtocolError
 from kourou.protocol.bodies import TopicConfig, decode_body
 

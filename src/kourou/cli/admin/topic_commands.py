@@ -17,9 +17,10 @@ from kourou.admin.topics import (
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, human_time
 from kourou.cli.admin.java_json import pretty_json
-from kourou.cli.admin.options import UsageError, flag, required, value
+from kourou.cli.admin.options import flag, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.topic_changes import TOPIC_CHANGE_COMMANDS
+from kourou.cli.problems import UsageError
 from kourou.protocol.bodies import MessageQueue, TopicRouteData, encode_body
 
 _TOPIC: Final = required("t", "topic", "name of the topic")

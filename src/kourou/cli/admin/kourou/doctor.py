@@ -9,8 +9,9 @@ from typing import Final
 from kourou.admin.doctor.doctor import DEFAULT_WATCH_S, diagnose
 from kourou.admin.doctor.findings import DoctorReport, Finding, Severity
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import ParsedArgs, UsageError, value
+from kourou.cli.admin.options import ParsedArgs, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import KourouError
 from kourou.wording import counted
 

@@ -19,8 +19,9 @@ from kourou.admin.messages.redrive import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, format_time, parse_time
-from kourou.cli.admin.options import ParsedArgs, UsageError, flag, required, value
+from kourou.cli.admin.options import ParsedArgs, flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, FilterSyntaxError, KourouError
 from kourou.protocol.filter import FilterProgram, compile_filter
 from kourou.wording import counted

@@ -13,8 +13,9 @@ from kourou.admin.messages.message_track import MessageTrack, track
 from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import formatting
 from kourou.cli.admin.command import Call
-from kourou.cli.admin.options import Option, UsageError
+from kourou.cli.admin.options import Option
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, KourouError
 from kourou.protocol.message import MessageExt
 

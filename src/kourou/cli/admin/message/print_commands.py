@@ -23,8 +23,9 @@ from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message.message_report import body_text
-from kourou.cli.admin.options import Option, ParsedArgs, UsageError, required, value
+from kourou.cli.admin.options import Option, ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.client.pull.pulls import PullStatus
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue

@@ -27,8 +27,9 @@ from kourou.cli.admin.message.message_report import (
     show_block,
     show_tracks,
 )
-from kourou.cli.admin.options import ParsedArgs, UsageError, flag, required, value
+from kourou.cli.admin.options import ParsedArgs, flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, ResponseError
 from kourou.protocol.bodies import ConsumeMessageDirectlyResult
 from kourou.protocol.codes import ResponseCode

@@ -9,8 +9,9 @@ from typing import Final
 from kourou.admin.messages.message_sending import SentMessage, TimedSend, check_send_rt, send_message
 from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import UsageError, required, value
+from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import SendFailedError
 
 _LAYOUT: Final = "{:<32}  {:<4}  {:<20}    {}"
