@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kourou.cli.option_types import Command, FloatRange, IntRange, choice_option
-from kourou.cli.problems import run_command
+from kourou.cli.problems import UsageError, run_command
 from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError
 
@@ -88,7 +88,7 @@ class Shared:
         from kourou.client.core.credentials import Credentials
 
         if self.acl and not (self.access_key and self.secret_key):
-            raise ConfigError("-a true needs -ak and -sk")
+            raise UsageError("-a true needs -ak and -sk")
         namesrv = self.namesrv
         if or_else is not None:
             namesrv = namesrv or os.environ.get("NAMESRV_ADDR") or or_else

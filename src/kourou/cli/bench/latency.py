@@ -20,10 +20,11 @@ from kourou.cli.bench.run import Span, percentiles, shown
 from kourou.cli.bench.send_load import SEND_FAILED, SendLoad
 from kourou.cli.bench.tally import Tally
 from kourou.cli.bench.workers import now_us, run_on_loop, share_of
+from kourou.cli.problems import UsageError
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
 from kourou.client.push.push_consumer import AsyncPushConsumer
-from kourou.errors import ConfigError, KourouError, TooManyRequestsError
+from kourou.errors import KourouError, TooManyRequestsError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 
@@ -51,7 +52,7 @@ class LatencyBench:
 
     def __post_init__(self) -> None:
         if self.size_bytes < _DUE.size:
-            raise ConfigError(f"-s {self.size_bytes}: must be {_DUE.size} or more; each body carries a time")
+            raise UsageError(f"-s {self.size_bytes}: must be {_DUE.size} or more; each body carries a time")
 
     def shown(self) -> dict[str, object]:
         """For the result and the first line."""
