@@ -422,7 +422,10 @@ def test_help_shows_what_holds_without_an_option() -> None:
     words = " ".join(CliRunner().invoke(app, ["standalone", "--help"]).stdout.split())
     assert "0 picks one. [default: 9876]" in words and "Minimum log level. [default: info]" in words
     words = " ".join(CliRunner().invoke(app, ["bench", "producer", "--help"]).stdout.split())
-    assert "Threads. [default: 64; 1<=x<=10000]" in words and "a key: the second. [default: false]" in words
+    assert (
+        "Threads. [default: 64; 1<=x<=10000]" in words
+        and "Set a key on messages: the current second. [default: false]" in words
+    )
 
 
 @pytest.mark.parametrize("command", ["standalone", "broker", "namesrv", "demo"])

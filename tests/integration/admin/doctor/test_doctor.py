@@ -124,7 +124,7 @@ async def test_of_a_cluster_in_health_only_loopback_is_pointed_out(tmp_path: Pat
             }
             assert not_checked == []
             text = await run_line(running.namesrv_addr, "doctor", "-c", "DefaultCluster", "--watch", "0")
-            assert text.lines[0] == "Looked at 2 brokers, 1 topic and 1 group."
+            assert text.lines[0] == "Checked 2 brokers, 1 topic and 1 group."
             assert "HINT broker broker-a" in text.stdout and "  cure" in text.stdout
 
 

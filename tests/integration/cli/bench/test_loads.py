@@ -138,12 +138,12 @@ def bench_with(**rates: float) -> TransactionBench:
 
 
 def test_a_plan_ends_with_an_outcome_or_after_twenty_checks() -> None:
-    dice = random.Random(1)
-    assert make_plan(bench_with(), dice) == "C"
-    assert make_plan(bench_with(send_rollback_rate=1), dice) == "R"
-    assert make_plan(bench_with(send_unknown_rate=1), dice) == "UC"
-    assert make_plan(bench_with(send_unknown_rate=1, check_rollback_rate=1), dice) == "UR"
-    assert make_plan(bench_with(send_unknown_rate=1, check_unknown_rate=1), dice) == "U" * 21
+    rng = random.Random(1)
+    assert make_plan(bench_with(), rng) == "C"
+    assert make_plan(bench_with(send_rollback_rate=1), rng) == "R"
+    assert make_plan(bench_with(send_unknown_rate=1), rng) == "UC"
+    assert make_plan(bench_with(send_unknown_rate=1, check_rollback_rate=1), rng) == "UR"
+    assert make_plan(bench_with(send_unknown_rate=1, check_unknown_rate=1), rng) == "U" * 21
 
 
 def half(plan: str, times: int, number: int = 1, batch: str = "1") -> MessageExt:

@@ -1,4 +1,4 @@
-"""`mqadmin top`: brokers, topics and groups, the busiest first, again and again."""
+"""`mqadmin top`: a live view of brokers, topics and groups, the busiest first."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def _top(call: Call) -> AsyncIterator[TopView]:
                 async for found in views:
                     yield found
     except asyncio.CancelledError:
-        # Ctrl-C or q ends a live view: not a failure. No other cancellation is possible, as this is the whole
+        # Ctrl-C or q ends a live view and is not a failure. There is no other cancellation: this is the whole
         # program.
         return
 
@@ -66,7 +66,7 @@ def _interval_s(args: ParsedArgs) -> float:
 
 def _show(found: TopView, screen: Screen) -> None:
     if screen.is_terminal:
-        # Only here: what the import of rich takes would be part of every command.
+        # Imported here, because importing rich would slow down every command.
         from kourou.cli.admin.kourou.top_live import show_live
 
         show_live(f"{format_time(found.timestamp_ms)}  {_sum(found)}", _tables(found), screen, _most(screen))
@@ -162,10 +162,10 @@ TOP: Final = AdminCommand(
     example="top -n 127.0.0.1:9876 -i 5",
     options=(
         value("c", "clusterName", "only the brokers of this cluster"),
-        value("i", "interval", f"seconds between two views, {_INTERVAL_S:g} if not given"),
-        value("k", "count", "end after so many views"),
+        value("i", "interval", f"seconds between views (default: {_INTERVAL_S:g})"),
+        value("k", "count", "stop after so many views"),
         flag("", "once", "show one view"),
-        value("", "rows", f"at most so many rows in a table, {_ROWS} if not given"),
+        value("", "rows", f"maximum rows per table (default: {_ROWS})"),
     ),
     stream=_top,
     show=_show,

@@ -1,4 +1,4 @@
-"""`mqadmin top` on a terminal: drawn in place, in colour, until a key ends it."""
+"""The terminal view of `mqadmin top`: drawn in place, in colour, until a key ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kourou.cli.admin.screen import Screen
 from kourou.cli.printing import shown
 
 _TEXT_COLUMNS: Final = frozenset({"BROKER", "ID", "ADDRESS", "VERSION", "TOPIC", "GROUP"})
-# The title, and the heads of the three tables with a line around each.
+# The title, and the headings of the three tables with their borders.
 _LINES_AROUND: Final = 9
 
 
@@ -26,9 +26,9 @@ def show_live(
     screen: Screen,
     most: int,
 ) -> None:
-    """Draw the tables, of each as many rows as fit on the screen and no more than `most`."""
+    """Draw the tables, each with as many rows as fit on the screen, and at most `most`."""
     console = Console(highlight=False, file=sys.stdout)
-    # What scrolls away cannot be drawn in place.
+    # Lines that scroll away cannot be redrawn.
     most = min(most, max(3, (console.height - _LINES_AROUND) // 3))
     screen.next_round()
     screen.flush()
