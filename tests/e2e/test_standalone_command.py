@@ -316,6 +316,7 @@ def test_mqbroker_with_a_file_and_a_name_server(spawn: Spawn, tmp_path: Path) ->
     assert registered(namesrv)["broker-x"] == booted[1]
     assert shut_down("broker", tmp_path / "home/.local/state/kourou/run")
     assert server.wait_end() == 0
+    assert server.output.endswith("The broker[broker-x] is stopping...\nThe broker[broker-x] has stopped.\n")
     assert "broker-x" not in registered(namesrv)
     assert_store_ok(tmp_path / "rmq" / "store")
     assert cluster.stop() == 0

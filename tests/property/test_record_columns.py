@@ -170,7 +170,10 @@ def _columns_of(rows: object) -> list[np.ndarray]:
     return [getattr(rows, name) for name in ("queue_offsets", "phy_offsets", "sizes", "tags_codes")]
 
 
-@given(st.lists(st.tuples(properties, endings).map("".join) | text, max_size=8), names)
+some_properties = st.tuples(properties, endings).map("".join) | text
+
+
+@given(st.lists(some_properties, max_size=8) | some_properties.map(lambda one: [one] * 3), names)
 def test_properties_of_many_are_those_of_each(texts: list[str], name: str) -> None:
     stored = [text.encode() for text in texts]
     scan: Callable[[str], list[str | None]] = PropertyScanner(name).values
@@ -179,13 +182,13 @@ def test_properties_of_many_are_those_of_each(texts: list[str], name: str) -> No
         for row, raw in enumerate(stored)
         if (value := scan(properties_from_bytes(raw))[0]) is not None
     }
-    assert PropertyColumns(stored).values(name) == expected
+    assert PropertyColumns.of(stored).values(name) == expected
 
 
 @given(st.lists(text, min_size=1, max_size=8))
 def test_words_are_cut_at_spaces(values: list[str]) -> None:
-    columns = PropertyColumns([f"KEYS\x01{value}".encode() for value in values])
-    words = columns.words(columns.spans("KEYS"))
+    columns = PropertyColumns.of([f"KEYS\x01{value}".encode() for value in values])
+    words = columns.word_spans(columns.spans("KEYS"))
     found = [
         (row, columns.joined[begin:end].decode()) for row, begin, end in zip(*map(list, words), strict=True)
     ]

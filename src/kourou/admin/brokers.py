@@ -1,4 +1,4 @@
-"""Brokers: their state, configuration and clean-up commands."""
+"""Brokers: their state, configuration and cleanup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kourou.protocol.headers.groups import GetConsumeStatsInBrokerHeader
 
 @dataclass(frozen=True, slots=True)
 class BrokerRuntime:
-    """The state of one broker, by the names that it gives it."""
+    """The state of one broker, by RocketMQ's names."""
 
     address: str
     table: dict[str, str]
@@ -27,7 +27,7 @@ class BrokerRuntime:
 
 @dataclass(frozen=True, slots=True)
 class GroupQueueLag:
-    """How far a group is on one queue."""
+    """The progress of a group in one queue."""
 
     topic: str
     group: str
@@ -36,17 +36,17 @@ class GroupQueueLag:
     broker_offset: int
     consumer_offset: int
     last_timestamp: int
-    """The store time of the last message that was consumed."""
+    """The store time of the last consumed message."""
 
     @property
     def diff(self) -> int:
-        """How many messages it has still to consume."""
+        """Messages not yet consumed."""
         return self.broker_offset - self.consumer_offset
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConsumeStats:
-    """How far all groups of a broker are, in the order in which it tells."""
+    """The progress of all groups of a broker, in the order of its response."""
 
     address: str
     queues: list[GroupQueueLag]
@@ -55,7 +55,7 @@ class BrokerConsumeStats:
 
 @dataclass(frozen=True, slots=True)
 class HaStatus:
-    """How far replication is, as one broker sees it."""
+    """The replication state, as reported by one broker."""
 
     address: str
     status: HARuntimeInfo | None
@@ -85,7 +85,7 @@ async def broker_runtimes(admin: Admin, addresses: Sequence[str]) -> list[Broker
 async def broker_consume_stats(
     admin: Admin, address: str, *, is_order: bool = False, timeout_ms: int | None = None
 ) -> BrokerConsumeStats:
-    """How far the groups of a broker are; `is_order` asks for those only that consume in order."""
+    """The progress of a broker's groups; `is_order` selects groups that consume in order."""
     header = GetConsumeStatsInBrokerHeader(is_order=is_order)
     answer = await admin.call(address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
     body = decode_body(answer.body, ConsumeStatsList)
@@ -108,7 +108,7 @@ async def broker_consume_stats(
 
 
 async def ha_statuses(admin: Admin, addresses: Sequence[str]) -> list[HaStatus]:
-    """How far replication is on several brokers (5.x)."""
+    """The replication state of several brokers (5.x)."""
 
     async def ask(address: str) -> HARuntimeInfo:
         answer = await admin.call(address, RequestCode.GET_BROKER_HA_STATUS)
@@ -133,7 +133,7 @@ async def broker_configs(admin: Admin, addresses: Sequence[str]) -> list[ServerC
 
 
 async def update_broker_config(admin: Admin, addresses: Sequence[str], key: str, value: str) -> list[Outcome]:
-    """Change one key of brokers while they run."""
+    """Change one key of running brokers."""
     body = format_properties({key: value}).encode("utf-8")
     return await on_each(
         addresses, lambda address: admin.call(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
@@ -141,26 +141,26 @@ async def update_broker_config(admin: Admin, addresses: Sequence[str], key: str,
 
 
 async def reset_master_flush_offset(admin: Admin, address: str, phy_offset: int) -> None:
-    """Tell a slave how far its master is on disk (5.x)."""
+    """Set the flushed offset of the master at a slave (5.x)."""
     header = ResetMasterFlushOffsetHeader(master_flush_offset=phy_offset)
     await admin.call(address, RequestCode.RESET_MASTER_FLUSH_OFFSET, header)
 
 
-# -- cleaning up -------------------------------------------------------------------------------------
+# -- cleanup -----------------------------------------------------------------------------------------
 
 
 async def clean_expired_consume_queues(admin: Admin, addresses: Sequence[str]) -> list[Outcome]:
-    """Delete index files that point at messages that are gone."""
+    """Delete ConsumeQueue files of deleted messages."""
     return await _tell(admin, addresses, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
 
 async def clean_unused_topics(admin: Admin, addresses: Sequence[str]) -> list[Outcome]:
-    """Delete the files of topics that do not exist any more."""
+    """Delete the files of topics that no longer exist."""
     return await _tell(admin, addresses, RequestCode.CLEAN_UNUSED_TOPIC)
 
 
 async def delete_expired_commit_logs(admin: Admin, addresses: Sequence[str]) -> list[Outcome]:
-    """Delete messages that were kept long enough, now and not at the hour for it."""
+    """Delete expired messages now, not at the configured hour."""
     return await _tell(admin, addresses, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
 

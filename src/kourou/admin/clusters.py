@@ -1,4 +1,4 @@
-"""Clusters: the brokers of each, how busy they are, and how fast they answer."""
+"""Clusters: their brokers, load and response times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kourou.protocol.message import Message
 
 @dataclass(frozen=True, slots=True)
 class BrokerSummary:
-    """One broker in the list of a cluster; texts of its state as it gave them."""
+    """One broker of a cluster, with its state as reported."""
 
     cluster: str
     broker_name: str
@@ -30,22 +30,22 @@ class BrokerSummary:
 
     @property
     def put_tps(self) -> float:
-        """Messages in each of the last ten seconds."""
+        """Incoming messages per second, over the last ten seconds."""
         return self.rate("putTps")
 
     @property
     def get_tps(self) -> float:
-        """Messages out in each of the last ten seconds."""
-        # The name has an r more since 5.0.
+        """Outgoing messages per second, over the last ten seconds."""
+        # Since 5.0 the name has another r.
         return self.rate("getTransferredTps") or self.rate("getTransferedTps")
 
     @property
     def disk_ratio(self) -> float:
-        """Which part of the disk of the CommitLog is in use."""
+        """The used share of the CommitLog's disk."""
         return self.rate("commitLogDiskRatio")
 
     def age_hours(self, now_ms: int) -> float:
-        """How old the first message is; since 1970 if there is none, as Apache counts then."""
+        """The age of the first message; the time since 1970 without one, like Apache's."""
         earliest = self.runtime.get("earliestMessageTimeStamp", "")
         return (now_ms - int(earliest)) / 3_600_000 if _is_number(earliest) else 0.0
 
@@ -54,12 +54,12 @@ class BrokerSummary:
         return self.runtime.get(name, default)
 
     def number(self, name: str) -> int:
-        """One value of its state that is a whole number; 0 if it is none."""
+        """An integer value of its state; 0 if it is missing or not an integer."""
         text = self.runtime.get(name, "")
         return int(text) if _is_number(text) else 0
 
     def rate(self, name: str) -> float:
-        """The first of the numbers of a value, that of the last ten seconds; 0 if there is none."""
+        """The first number of a value, the rate over the last ten seconds; 0 if it is missing."""
         words = self.runtime.get(name, "").split()
         try:
             return float(words[0]) if words else 0.0
@@ -69,12 +69,12 @@ class BrokerSummary:
 
 @dataclass(frozen=True, slots=True)
 class SendTimes:
-    """How fast one broker took messages."""
+    """Send times of one broker."""
 
     cluster: str
     broker_name: str
     rt_ms: float
-    """The mean of one send, the first left out: it looks up routes and connects."""
+    """The mean time of a send, without the first, which looks up the route and connects."""
     success_count: int
     fail_count: int
     problem: str = ""
@@ -86,7 +86,7 @@ def _is_number(text: str) -> bool:
 
 
 async def cluster_list(admin: Admin, cluster: str | None = None) -> list[BrokerSummary]:
-    """All brokers of one cluster or of all, with their state; those that do not answer too."""
+    """All brokers of one cluster or of all, with their state; including those that do not respond."""
     brokers = await (brokers_of(admin, cluster) if cluster is not None else admin.brokers())
     return list(await asyncio.gather(*(_summary(admin, broker) for broker in brokers)))
 
@@ -99,7 +99,7 @@ async def _summary(admin: Admin, broker: BrokerAddress) -> BrokerSummary:
         return BrokerSummary(*place, {}, str(error))
 
 
-# -- how fast they answer ----------------------------------------------------------------------------
+# -- response times ----------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def prober(admin: Admin, group: str) -> AsyncIterator[AsyncProducer]:
 
 
 async def timed_send(producer: AsyncProducer, message: Message) -> tuple[float, SendResult]:
-    """Send, and say how many milliseconds it took."""
+    """Send a message; returns the milliseconds it took and the result."""
     began = time.perf_counter()
     result = await producer.send(message)
     return (time.perf_counter() - began) * 1000, result
@@ -124,7 +124,7 @@ async def measure_sends(
     size: int,
     progress: Callable[[int], None] = lambda sent: None,
 ) -> SendTimes:
-    """Send messages to the topic that every broker has of its own name."""
+    """Send messages to the topic that each broker has under its own name."""
     times: list[float] = []
     fail_count, problem = 0, ""
     for number in range(amount):

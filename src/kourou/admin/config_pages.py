@@ -1,4 +1,4 @@
-"""A broker's table of settings, read page by page: brokers of 5.x send only part of a large one at once."""
+"""A broker's table of settings, read in pages: 5.x brokers send a large one in parts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ async def read_config_pages(
 ) -> dict[str, ConfigT]:
     """All entries of a table, by name.
 
-    `read` asks for the entries behind the first ones, of a version ("" at first). It returns them, their
-    version, and how many there are in all; None from a broker that sends all at once.
+    `read` requests the entries after the first ones, of a version ("" at first). It returns them, their
+    version, and the total number; None from a broker that sends all at once.
     """
     found: dict[str, ConfigT] = {}
     version = ""

@@ -38,7 +38,7 @@ async def group_addresses(admin: Admin, group: str) -> list[str]:
 
 
 async def consumer_connection(admin: Admin, group: str, broker: str | None = None) -> ConsumerConnection:
-    """The living members of a consumer group and what they subscribe to, as one broker knows them.
+    """The online members of a consumer group and their subscriptions, as known to one broker.
 
     ResponseError CONSUMER_NOT_ONLINE if no broker knows a member.
     """
@@ -69,13 +69,13 @@ async def _consumer_connection_at(admin: Admin, group: str, address: str) -> Con
 
 
 def _most_specific(failures: list[KourouError]) -> KourouError | None:
-    """What a broker said wins over one that could not be reached."""
+    """A broker's response is preferred to an unreachable broker."""
     said = [failure for failure in failures if isinstance(failure, ResponseError)]
     return next(iter(said or failures), None)
 
 
 async def producer_connection(admin: Admin, group: str, topic: str) -> list[Connection]:
-    """The living producers of a group, as one broker of a topic knows them, sorted by client id.
+    """The online producers of a group, as known to one broker of a topic, sorted by client id.
 
     ResponseError SYSTEM_ERROR if no broker knows one.
     """
@@ -106,7 +106,7 @@ async def producers_of_broker(admin: Admin, broker: str) -> ProducerTableInfo:
 async def consumers_of_topic(admin: Admin, topic: str) -> list[str]:
     """The groups that consume a topic, or did, sorted.
 
-    Every broker of the topic is asked. One that cannot be reached is left out, as long as another answers.
+    Queries every broker of the topic. Unreachable ones are skipped as long as another responds.
     """
     groups: set[str] = set()
     failures: list[KourouError] = []

@@ -1,4 +1,4 @@
-"""How far a consumer group is: offsets of each queue, lag, rate."""
+"""The progress of a consumer group: offsets of each queue, lag, rate."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kourou.protocol.versions import version_desc
 from kourou.wording import counted
 
 STATS_TIMEOUT_FACTOR: Final = 3
-"""Statistics may take a broker longer than other answers: it reads a message of every queue."""
+"""Statistics may take longer than other requests: the broker reads a message of every queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue."""
+    """The progress of a group in one queue."""
 
     topic: str
     broker_name: str
@@ -41,15 +41,15 @@ class QueueProgress:
     consumer_offset: int
     """The next queue_offset to be consumed."""
     pull_offset: int
-    """The next queue_offset to be handed out; 0 from brokers of RocketMQ 4."""
+    """The next queue_offset to be delivered; 0 from brokers of RocketMQ 4."""
     last_timestamp: int
-    """When the message before `consumer_offset` was stored, in milliseconds; 0 if that is not known."""
+    """The store time of the message before `consumer_offset`, in milliseconds; 0 if unknown."""
     diff: int
-    """Messages that are not consumed yet."""
+    """Messages not yet consumed."""
     inflight: int
-    """Messages that were handed out, and are not consumed yet."""
+    """Messages delivered and not yet consumed."""
     client_ip: str | None = None
-    """Of the member that holds the queue, if that was asked for and is known."""
+    """Address of the queue's owner, if requested and known."""
 
     @property
     def message_queue(self) -> MessageQueue:
@@ -58,7 +58,7 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """How far a group is in all its queues, sorted by topic, broker and queue."""
+    """The progress of a group in all its queues, sorted by topic, broker and queue."""
 
     group: str
     consume_tps: float
@@ -69,27 +69,27 @@ class GroupProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group in one line. `problem` says what could not be found out."""
+    """A group in one line. `problem` is what could not be determined."""
 
     group: str
     count: int
-    """Members that are online."""
+    """Number of online members."""
     version: str
-    """The lowest of the members; empty if none is online."""
+    """The lowest client version; empty if no member is online."""
     consume_type: str
     message_model: str
     consume_tps: float
     diff_total: int | None
-    """The lag; None where no offset is known."""
+    """The lag; None if no offset is known."""
     problem: str = ""
 
 
 async def consume_stats(
     admin: Admin, group: str, topic: str | None = None, *, route_of: str | None = None
 ) -> GroupProgress:
-    """A group's progress, in one topic or in all. `route_of`: a topic, or cluster, whose brokers are asked.
+    """A group's progress in one topic or in all. `route_of`: a topic or cluster whose brokers are queried.
 
-    A group without any offset: ResponseError BROADCAST_CONSUMPTION if it has members that broadcast,
+    For a group without offsets: ResponseError BROADCAST_CONSUMPTION if its members broadcast,
     CONSUMER_NOT_ONLINE otherwise.
     """
     addresses = replica_addresses(await _route(admin, group, topic, route_of))
@@ -114,7 +114,7 @@ async def group_names(admin: Admin) -> list[str]:
 
 
 async def group_summary(admin: Admin, group: str) -> GroupSummary:
-    """A group in one line; what cannot be found out is empty, 0 or None."""
+    """A group in one line; unknown values are empty, 0 or None."""
     problems: list[str] = []
     progress: GroupProgress | None = None
     connection = ConsumerConnection()
@@ -140,7 +140,7 @@ async def group_summary(admin: Admin, group: str) -> GroupSummary:
 
 
 def _reportable(error: KourouError) -> list[str]:
-    """What is wrong: not that a group is offline, broadcasts or was deleted on the way."""
+    """Errors worth reporting: not that a group is offline, broadcasts or was deleted meanwhile."""
     expected = (
         ResponseCode.CONSUMER_NOT_ONLINE,
         ResponseCode.BROADCAST_CONSUMPTION,
@@ -150,7 +150,7 @@ def _reportable(error: KourouError) -> list[str]:
 
 
 async def _route(admin: Admin, group: str, topic: str | None, route_of: str | None) -> TopicRouteData:
-    """Where a group's brokers are: by its retry topic, else by the topic."""
+    """The brokers of a group: by its retry topic, else by the topic."""
     if route_of is not None:
         return await admin.route(route_of)
     try:
@@ -186,16 +186,16 @@ def _queue_progress(queue: MessageQueue, offsets: OffsetWrapper) -> QueueProgres
 
 
 async def _reason_for_none(admin: Admin, group: str) -> ResponseError:
-    """Why no broker has an offset of a group: it keeps them itself, or it has none."""
+    """Why no broker has an offset of a group: its members keep them, or there are none."""
     connection = await consumer_connection(admin, group)
     if connection.message_model is MessageModel.BROADCASTING:
         return ResponseError(
             ResponseCode.BROADCAST_CONSUMPTION,
-            f"{group} consumes by broadcasting: each member keeps its own offsets, brokers have none",
+            f"{group} consumes in broadcasting mode: each member keeps its own offsets, brokers have none",
         )
     members = counted(len(connection.connection_set), "member")
     return ResponseError(
         ResponseCode.CONSUMER_NOT_ONLINE,
         f"group {group} has {members} online and no committed offset yet: members commit their offsets every "
-        "5 s by default, so ask again in a few seconds",
+        "5 s by default, so try again in a few seconds",
     )

@@ -1,7 +1,7 @@
-"""What is exported of a cluster: topics and groups, settings of brokers, and how busy they are.
+"""Exports of a cluster: topics and groups, broker settings, and load.
 
-An export that lacks a broker would be taken for the whole, so one that does not answer ends it.
-Not here: files and their form (the command line's).
+An export without one of the brokers would look complete, so one that does not respond is an error. Not here:
+files and their format (the command line's).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ EXPORTED_KEYS: Final = (
     "traceTopicEnable",
     "useTLS",
 )
-"""The settings of a broker that an export has, those that it knows."""
-_CPU_KEY: Final = "clientCallbackExecutorThreads"  # as many as the broker's machine has cores
+"""The exported settings, as far as the broker knows them."""
+_CPU_KEY: Final = "clientCallbackExecutorThreads"  # the number of cores of the broker's machine
 
 ReportProgress = Callable[[str], None]
 """Receives the progress of a long export."""
@@ -72,7 +72,7 @@ def _ignore_progress(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Topics and groups that users made, by name; numbers of queues are those of all brokers together."""
+    """Topics and groups of users, by name; numbers of queues are totals of all brokers."""
 
     export_time_ms: int
     topics: dict[str, TopicConfig]
@@ -82,7 +82,7 @@ class Metadata:
 async def cluster_metadata(
     admin: Admin, cluster: str, *, with_retries: bool = False, report: ReportProgress = _ignore_progress
 ) -> Metadata:
-    """Topics and groups of all masters of a cluster; `with_retries`: retries and dead letters too."""
+    """Topics and groups of all masters of a cluster; `with_retries` includes retry and dead-letter topics."""
     masters = [broker.address for broker in await masters_of(admin, cluster)]
     return await _metadata(admin, masters, with_retries, report)
 
@@ -118,7 +118,7 @@ async def _metadata(
 
 
 async def user_topics(admin: Admin, address: str, *, with_retries: bool = False) -> dict[str, TopicConfig]:
-    """The topics of a broker that are not the system's."""
+    """The user topics of a broker."""
     table = await topic_configs(admin, address)
     answer = await admin.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     system = SYSTEM_TOPICS.union(decode_body(answer.body, TopicList).topic_list)
@@ -131,7 +131,7 @@ async def user_topics(admin: Admin, address: str, *, with_retries: bool = False)
 
 
 async def user_groups(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:
-    """The groups of a broker that are not the system's."""
+    """The user groups of a broker."""
     return {
         group: settings
         for group, settings in (await group_configs(admin, address)).items()
@@ -144,7 +144,7 @@ async def user_groups(admin: Admin, address: str) -> dict[str, SubscriptionGroup
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfigs:
-    """How large a cluster is, and the main settings of its masters, by name of the broker."""
+    """The size of a cluster, and the main settings of its masters, by broker name."""
 
     namesrv_size: int
     master_broker_size: int
@@ -153,7 +153,7 @@ class ClusterConfigs:
 
 
 async def cluster_configs(admin: Admin, cluster: str) -> ClusterConfigs:
-    """The settings of a cluster. The error of the first broker that does not answer is raised."""
+    """The settings of a cluster. Raises the error of the first broker that does not respond."""
     brokers = await brokers_of(admin, cluster)
     masters = [broker for broker in brokers if broker.is_master]
     configs: dict[str, dict[str, str]] = {}
@@ -173,7 +173,7 @@ async def _broker_config(admin: Admin, address: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
-    """How busy one broker is: messages in a second, and of the last whole day."""
+    """The load of one broker: messages per second, and in the last whole day."""
 
     broker_name: str
     rocketmq_version: str
@@ -198,7 +198,7 @@ class BrokerMetrics:
 async def cluster_metrics(
     admin: Admin, cluster: str, *, report: ReportProgress = _ignore_progress
 ) -> list[BrokerMetrics]:
-    """How busy the masters of a cluster are."""
+    """The load of a cluster's masters."""
     return [await _broker_metrics(admin, master, report) for master in await masters_of(admin, cluster)]
 
 
@@ -226,7 +226,7 @@ async def _broker_metrics(admin: Admin, master: BrokerAddress, report: ReportPro
         topic_size=len(topics),
         group_size=len(groups),
         normal_in_tps=_first_number(state.get("putTps", "")),
-        # The older spelling is that of RocketMQ 4.
+        # The older spelling is RocketMQ 4's.
         normal_out_tps=_first_number(state.get("getTransferredTps") or state.get("getTransferedTps", "")),
         trans_in_tps=trans_tps,
         schedule_in_tps=schedule_tps,
@@ -243,7 +243,7 @@ async def _put_flow(admin: Admin, address: str, topic: str) -> tuple[float, int]
 
 
 async def _clients(admin: Admin, group: str) -> set[str]:
-    """Languages and versions of a group's members; of none if it is not online."""
+    """Languages and versions of a group's members; empty if it is offline."""
     try:
         connection = await consumer_connection(admin, group)
     except (RemotingError, ResponseError):
@@ -252,7 +252,7 @@ async def _clients(admin: Admin, group: str) -> set[str]:
 
 
 def _first_number(text: str) -> float:
-    """Of three rates, that of the shortest time."""
+    """The first of three rates, over the shortest time."""
     word = text.split(" ", 1)[0]
     try:
         return float(word)

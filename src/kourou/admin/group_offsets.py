@@ -1,7 +1,7 @@
-"""Moving a consumer group: to a time, to the end, to where another group is.
+"""Resetting the offsets of a consumer group: to a time, to the end, to those of another group.
 
-The new way asks the brokers to move a group, and they tell its members; brokers of RocketMQ 4 do so only if
-it has some. The old way writes a group's offsets, which members that are running overwrite.
+The new way requests it from the brokers, which notify the members; brokers of RocketMQ 4 need online members
+for it. The old way writes the group's offsets, which running members overwrite.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TO_THE_END: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class QueueOffset:
-    """Where a group is in a queue."""
+    """The offset of a group in a queue."""
 
     topic: str
     broker_name: str
@@ -51,23 +51,23 @@ class QueueOffset:
 
 @dataclass(frozen=True, slots=True)
 class MovedQueue:
-    """A queue in which a group was moved the old way."""
+    """A queue in which a group was reset the old way."""
 
     broker_name: str
     queue_id: int
     broker_offset: int
     """The next queue_offset to be written."""
     consumer_offset: int
-    """Where the group was."""
+    """The previous offset of the group."""
     timestamp_offset: int
-    """The first queue_offset at the time."""
+    """The first queue_offset at or after the time."""
     reset_offset: int
-    """Where the group is now."""
+    """The new offset of the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOffset:
-    """Where one member of a group is in a queue."""
+    """The offset of one member of a group in a queue."""
 
     client_id: str
     broker_name: str
@@ -88,10 +88,10 @@ async def reset_offsets(
     is_cpp: bool = False,
     route_of: str | None = None,
 ) -> list[QueueOffset]:
-    """Have the brokers move a group to a time in all queues of a topic; where it is then.
+    """Reset a group to a time in all queues of a topic, by request to the brokers; returns the new offsets.
 
-    ResponseError CONSUMER_NOT_ONLINE from brokers that need members for it. `is_cpp`: they are C++ clients of
-    RocketMQ 4, which are told in another form. `route_of`: a topic, or cluster, whose brokers are asked.
+    ResponseError CONSUMER_NOT_ONLINE from brokers that need online members. `is_cpp`: these are C++ clients
+    of RocketMQ 4, which expect another format. `route_of`: a topic or cluster whose brokers are used.
     """
     header = ResetOffsetRequestHeader(
         topic=topic,
@@ -133,9 +133,9 @@ async def reset_queue(
     timestamp_ms: int,
     queue_offset: int | None = None,
 ) -> int:
-    """Have a broker move a group in one queue, to a time or to an offset; where it is then.
+    """Reset a group in one queue, to a time or to an offset; returns the new offset.
 
-    ConfigError from a broker of RocketMQ 4: it would move the group in all queues.
+    ConfigError for a broker of RocketMQ 4: it would reset the group in all queues.
     """
     address = await admin.broker_address(broker)
     answer = await admin.call(
@@ -145,8 +145,8 @@ async def reset_queue(
     )
     if answer.version < V5_0_0:
         raise ConfigError(
-            f"{address} runs RocketMQ {version_desc(answer.version)}, which moves a group in all queues of a "
-            "topic or in none; leave -b, -q and -o out"
+            f"{address} runs RocketMQ {version_desc(answer.version)}, which resets a group in all queues of "
+            "a topic or in none; omit -b, -q and -o"
         )
     if queue_offset is None:
         queue_offset = (
@@ -176,7 +176,8 @@ async def reset_offsets_either_way(
     is_cpp: bool = False,
     route_of: str | None = None,
 ) -> list[QueueOffset] | list[MovedQueue]:
-    """Move a group; the old way, with MovedQueue as result, where the new one needs members and has none."""
+    """Reset a group; the old way, with MovedQueue as result, if the new one needs members and there are
+    none."""
     try:
         return await reset_offsets(
             admin, group, topic, timestamp_ms, is_force=is_force, is_cpp=is_cpp, route_of=route_of
@@ -213,7 +214,7 @@ async def reset_offsets_old(
 async def _offsets_at(
     admin: Admin, address: str, group: str, topic: str, broker: BrokerData, route: TopicRouteData
 ) -> list[tuple[MessageQueue, OffsetWrapper]]:
-    """Where a group is in the queues of one broker: at their beginning if it never consumed them."""
+    """The offsets of a group in the queues of one broker; the first offset of queues it never consumed."""
     answer = await admin.call(
         address,
         RequestCode.GET_CONSUME_STATS,
@@ -266,10 +267,10 @@ async def _move_queue(
 
 
 async def clone_offsets(admin: Admin, source: str, target: str, topic: str) -> list[QueueOffset]:
-    """Move a group to where another one is in a topic; the offsets of each queue.
+    """Set a group's offsets in a topic to those of another group; returns them.
 
-    Only that topic: Apache's tool writes the offsets of all topics that the source consumes, its retries too.
-    ResponseError CONSUMER_NOT_ONLINE if the source has no offset in it.
+    Only in that topic: Apache's tool copies the offsets of all topics of the source, including its retry
+    topic. ResponseError CONSUMER_NOT_ONLINE if the source has no offset in the topic.
     """
     progress = await consume_stats(admin, source)
     route = await admin.route(topic)
@@ -288,13 +289,13 @@ async def clone_offsets(admin: Admin, source: str, target: str, topic: str) -> l
     return [_queue_offset(queue.message_queue, queue.consumer_offset) for queue in queues]
 
 
-# -- asking the members ------------------------------------------------------------------------------
+# -- offsets of members ------------------------------------------------------------------------------
 
 
 async def client_offsets(
     admin: Admin, group: str, topic: str, client_id: str | None = None
 ) -> list[ClientOffset]:
-    """Where the members of a group say that they are, by all brokers of the topic that know some."""
+    """The offsets in memory of a group's members, from all brokers of the topic that know members."""
     header = GetConsumerStatusRequestHeader(topic=topic, group=group, client_addr=client_id or "")
     found: dict[tuple[str, MessageQueue], int] = {}
     failures: list[KourouError] = []

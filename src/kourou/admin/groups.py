@@ -28,12 +28,12 @@ from kourou.protocol.headers import (
     GetAllSubscriptionGroupResponseHeader,
 )
 
-"""Groups asked for at once, as Apache's tools; a broker of RocketMQ 4 sends all whatever is asked."""
+"""Groups per request, as in Apache's tools; brokers of RocketMQ 4 always send all."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOnBroker:
-    """The settings of a group on one broker; None where it could not be asked, `problem` says why."""
+    """The settings of a group on one broker; None if it did not respond, `problem` says why."""
 
     cluster: str
     broker_name: str
@@ -56,7 +56,7 @@ async def update_group(
 async def update_groups(
     admin: Admin, addresses: Sequence[str], configs: list[SubscriptionGroupConfig]
 ) -> list[Outcome]:
-    """Create or change several groups on each broker. Only brokers of RocketMQ 5 take it."""
+    """Create or change several groups on each broker. Supported by brokers of RocketMQ 5 only."""
     body = encode_body(SubscriptionGroupList(configs))
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
     return await on_each(addresses, lambda address: admin.call(address, code, body=body))
@@ -65,7 +65,7 @@ async def update_groups(
 async def delete_group(
     admin: Admin, addresses: Sequence[str], group: str, *, drops_offsets: bool = False
 ) -> list[Outcome]:
-    """Delete a group on each broker; `drops_offsets`: how far it was, too."""
+    """Delete a group on each broker; `drops_offsets` deletes its offsets, too."""
     header = DeleteSubscriptionGroupRequestHeader(
         group_name=group, remove_offset=drops_offsets, clean_offset=drops_offsets
     )
@@ -82,7 +82,7 @@ async def set_consume_mode(
     mode: MessageRequestMode,
     pop_share_queue_num: int = 0,
 ) -> list[Outcome]:
-    """Say how a group reads a topic: by pulling, or by POP. Only brokers of RocketMQ 5 take it."""
+    """Set whether a group pulls or pops a topic. Supported by brokers of RocketMQ 5 only."""
     body = encode_body(SetMessageRequestModeRequestBody(topic, group, mode, pop_share_queue_num))
     code = RequestCode.SET_MESSAGE_REQUEST_MODE
     return await on_each(addresses, lambda address: admin.call(address, code, body=body))
@@ -109,14 +109,14 @@ async def group_configs(admin: Admin, address: str) -> dict[str, SubscriptionGro
 
 
 async def all_group_names(admin: Admin) -> list[str]:
-    """All groups, sorted: those with a retry topic, and those that a master has settings of."""
+    """All groups, sorted: those with a retry topic, and those configured on a master."""
     masters = await admin.masters()
     tables = await asyncio.gather(*(_known_groups(admin, master.address) for master in masters))
     return sorted({*await group_names(admin), *(name for table in tables for name in table)})
 
 
 async def _known_groups(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:
-    """The settings of a broker's groups; none if it does not answer."""
+    """The settings of a broker's groups; empty if it does not respond."""
     try:
         return await group_configs(admin, address)
     except (RemotingError, ResponseError):
@@ -124,7 +124,7 @@ async def _known_groups(admin: Admin, address: str) -> dict[str, SubscriptionGro
 
 
 async def group_on_brokers(admin: Admin, group: str) -> list[GroupOnBroker]:
-    """The settings of a group on every master that has it, and masters that could not be asked.
+    """The settings of a group on every master that has it, and masters that did not respond.
 
     ResponseError SUBSCRIPTION_GROUP_NOT_EXIST if no broker has it.
     """

@@ -1,7 +1,7 @@
-"""A watch over all consumer groups: messages that wait, fail or were deleted before they were consumed.
+"""Monitoring of all consumer groups: messages that wait, fail or were deleted before consumption.
 
-Round after round every group is looked at. Meanwhile events of brokers that moved a group on, as what it
-asked for was deleted, are consumed as group __MONITOR_CONSUMER.
+Every group is checked once per round. Between rounds, events of brokers that moved a group's offset past
+deleted messages are consumed as group __MONITOR_CONSUMER.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kourou.protocol.message import MessageExt
 from kourou.protocol.names import MONITOR_CONSUMER_GROUP, RMQ_SYS_OFFSET_MOVED_EVENT
 
 INTERVAL_S: Final = 60.0
-"""Between the beginnings of rounds."""
+"""Between the starts of rounds."""
 _MAX_WAITING_EVENTS: Final = 1000
-"""While nobody takes them, further events stay at the broker."""
+"""When this many events wait, further ones stay at the broker."""
 _NOTHING_TO_SEE: Final = frozenset(
     {
         ResponseCode.CONSUMER_NOT_ONLINE,
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RoundBegin:
-    """All groups are going to be looked at."""
+    """The start of a round."""
 
     timestamp_ms: int
     kind: str = "beginRound"
@@ -51,7 +51,7 @@ class RoundBegin:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnd:
-    """All groups have been looked at."""
+    """The end of a round."""
 
     groups: int
     spent_ms: int
@@ -68,13 +68,13 @@ class UndoneMessages:
     single_queue: int
     """Of the queue that has most."""
     delay_ms: int
-    """Between the newest message and the last one that was consumed, of the queue where that is longest."""
+    """Between the newest and the last consumed message, of the queue where it is longest."""
     kind: str = "undoneMsgs"
 
 
 @dataclass(frozen=True, slots=True)
 class FailedMessages:
-    """Messages of a topic that the handlers of a group refused within an hour."""
+    """Messages of a topic on which the handlers of a group failed within an hour."""
 
     group: str
     topic: str
@@ -84,7 +84,7 @@ class FailedMessages:
 
 @dataclass(frozen=True, slots=True)
 class DeletedMessages:
-    """A group asked for messages that were deleted before it consumed them, and was moved on."""
+    """A group requested messages that were deleted before it consumed them, and its offset was moved."""
 
     group: str
     topic: str
@@ -97,7 +97,7 @@ class DeletedMessages:
 
 @dataclass(frozen=True, slots=True)
 class GroupFinding:
-    """Something is wrong with the members of a group, or a group could not be looked at."""
+    """A problem with the members of a group, or a group that could not be checked."""
 
     group: str
     text: str
@@ -110,7 +110,7 @@ MonitorEvent: TypeAlias = (
 
 
 async def monitor(admin: Admin, *, interval_s: float = INTERVAL_S) -> AsyncGenerator[MonitorEvent, None]:
-    """Watch until closed, through outages, too; at the start a name server must answer."""
+    """Monitor until closed, even through outages; at the start a name server must respond."""
     await admin.cluster_info()
     deletions: asyncio.Queue[DeletedMessages] = asyncio.Queue(_MAX_WAITING_EVENTS)
     loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ async def _next_until(deletions: asyncio.Queue[DeletedMessages], end_s: float) -
 
 @contextlib.asynccontextmanager
 async def _watching(admin: Admin, deletions: asyncio.Queue[DeletedMessages]) -> AsyncIterator[None]:
-    """Consume the events of brokers that moved a group on."""
+    """Consume the events of brokers that moved a group's offset."""
 
     async def on_message(message: MessageExt) -> ConsumeResult:
         try:
@@ -164,7 +164,7 @@ def _deletion(event: OffsetMovedEvent) -> DeletedMessages:
 
 
 async def monitor_round(admin: Admin) -> AsyncGenerator[MonitorEvent, None]:
-    """Look at all groups once."""
+    """Check all groups once."""
     begin_ns = time.time_ns()
     yield RoundBegin(begin_ns // 1_000_000)
     groups: list[str] = []
@@ -229,7 +229,7 @@ async def _delay_ms(admin: Admin, topic: str, queues: list[QueueProgress]) -> in
 
 
 def member_events(status: GroupStatus) -> Iterator[MonitorEvent]:
-    """What members of a group say that is worth telling."""
+    """Problems that the members of a group report."""
     failed: dict[str, int] = {}
     for client in status.clients:
         if client.info is None:

@@ -1,6 +1,6 @@
-"""Name servers: their configuration, their KV configuration, and which brokers may be written to.
+"""Name servers: their configuration, their KV configuration, and write permissions of brokers.
 
-Name servers do not talk to each other, so what changes something goes to all of them.
+Name servers do not communicate with each other, so changes are sent to all of them.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class WritePermChange:
-    """What one name server did about the topics of a broker."""
+    """The result of a change of write permission on one name server."""
 
     namesrv: str
     topics: int
-    """How many topics were changed."""
+    """The number of changed topics."""
     problem: str = ""
 
 
 def properties_of(body: bytes) -> dict[str, str]:
-    """The keys of a configuration as servers answer it; ProtocolError if it is no text."""
+    """The keys of a configuration in a response; ProtocolError if it is not text."""
     try:
         return properties_dict(parse_properties(body.decode("utf-8")))
     except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ async def namesrv_configs(admin: Admin) -> list[ServerConfig]:
 
 
 def server_configs(answers: Sequence[tuple[str, dict[str, str] | KourouError]]) -> list[ServerConfig]:
-    """What servers answered, or did not."""
+    """The responses of servers, or their errors."""
     return [
         ServerConfig(address, {}, str(answer))
         if isinstance(answer, KourouError)
@@ -86,7 +86,7 @@ async def update_namesrv_config(admin: Admin, key: str, value: str) -> list[Outc
 
 
 async def get_kv_config(admin: Admin, namespace: str, key: str) -> str:
-    """A value. ResponseError QUERY_NOT_FOUND if there is none."""
+    """The value of a key. ResponseError QUERY_NOT_FOUND if there is none."""
     header = GetKVConfigRequestHeader(namespace=namespace, key=key)
     answer = await admin.call_namesrv(RequestCode.GET_KV_CONFIG, header)
     return answer.header(GetKVConfigResponseHeader).value or ""
@@ -101,18 +101,18 @@ async def put_kv_config(admin: Admin, namespace: str, key: str, value: str) -> l
 
 
 async def delete_kv_config(admin: Admin, namespace: str, key: str) -> list[Outcome]:
-    """Take a key from all name servers."""
+    """Delete a key from all name servers."""
     header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
     return await on_each(
         admin.namesrvs, lambda address: admin.call(address, RequestCode.DELETE_KV_CONFIG, header)
     )
 
 
-# -- who may be written to ---------------------------------------------------------------------------
+# -- write permission --------------------------------------------------------------------------------
 
 
 async def wipe_write_perm(admin: Admin, broker: str) -> list[WritePermChange]:
-    """Have producers leave a broker alone, given by name or address: consumers go on."""
+    """Stop producers from using a broker, given by name or address; consumers continue."""
     name = await admin.broker_name(broker)
     header = WipeWritePermOfBrokerRequestHeader(broker_name=name)
 
@@ -136,7 +136,7 @@ async def add_write_perm(admin: Admin, broker: str) -> list[WritePermChange]:
 
 
 async def _checked(admin: Admin, broker_name: str, changes: list[WritePermChange]) -> list[WritePermChange]:
-    """The changes. ConfigError if there were none because nobody knows the broker."""
+    """The changes. ConfigError if there were none because the broker is unknown."""
     if not any(change.topics or change.problem for change in changes):
         names = sorted({broker.broker_name for broker in await admin.brokers()})
         if broker_name not in names:

@@ -1,6 +1,6 @@
-"""The order configuration of a topic: how many queues each broker has, whichever of them live.
+"""The order configuration of a topic: the number of queues of each broker, online or not.
 
-It lies in the KV configuration of every name server, as `broker-a:4;broker-b:4`.
+Stored in the KV configuration of every name server, as `broker-a:4;broker-b:4`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 async def order_conf(admin: Admin, topic: str) -> str:
-    """That of a topic. ResponseError QUERY_NOT_FOUND if it has none."""
+    """The order configuration of a topic. ResponseError QUERY_NOT_FOUND if it has none."""
     return await get_kv_config(admin, ORDER_TOPIC_CONFIG, topic)
 
 
@@ -27,7 +27,7 @@ async def set_order_conf(admin: Admin, topic: str, conf: str) -> list[Outcome]:
 
 
 async def add_order_conf(admin: Admin, topic: str, broker_name: str, queues: int) -> str:
-    """Write the entry of one broker and leave those of others; the whole that is written now."""
+    """Set the entry of one broker and keep those of others; returns the whole configuration."""
     try:
         old = await order_conf(admin, topic)
     except ResponseError as error:
@@ -42,5 +42,5 @@ async def add_order_conf(admin: Admin, topic: str, broker_name: str, queues: int
 
 
 async def delete_order_conf(admin: Admin, topic: str) -> list[Outcome]:
-    """Take it from all name servers."""
+    """Delete it from all name servers."""
     return await delete_kv_config(admin, ORDER_TOPIC_CONFIG, topic)

@@ -1,7 +1,7 @@
-"""Whether servers do what they are there for: a name server answers, a broker stores a message.
+"""Readiness of servers: a name server responds, a broker stores a message.
 
-The message goes to the topic that every broker has under its own name, as Apache's `sendMsgStatus` does it;
-nobody consumes it. Asked directly, so that a broker can be probed which no name server knows yet.
+The message goes to the topic that every broker has under its own name, as in Apache's `sendMsgStatus`; it is
+never consumed. Requests are direct, so that a broker can be probed before it is registered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROBE_BODY: Final = b"ready?"
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What one server is good for now; without a `problem` it is ready."""
+    """The state of one server; without a `problem` it is ready."""
 
     server: str
     problem: str = ""
@@ -41,7 +41,7 @@ class Readiness:
 
 
 class ReadinessProbe:
-    """Asks servers, each within `timeout_ms` a question. Use it on one loop, and `stop` it."""
+    """Probes servers, with `timeout_ms` per request. Use it on one loop, and `stop` it."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -50,11 +50,11 @@ class ReadinessProbe:
         self._remoting = RemotingClient(settings.remoting_config())
 
     async def stop(self) -> None:
-        """Close the connections."""
+        """Close the connections; the probe cannot be used afterwards."""
         await self._remoting.stop()
 
     async def namesrv(self, address: str, broker_names: list[str]) -> Readiness:
-        """Whether a name server answers, and knows these brokers."""
+        """Whether a name server responds, and knows these brokers."""
         server = f"name server {address}"
         try:
             known = await self._brokers_of(address)
@@ -64,7 +64,7 @@ class ReadinessProbe:
         return Readiness(server, f"{', '.join(missing)} is not registered here" if missing else "")
 
     async def broker(self, address: str) -> tuple[Readiness, str | None]:
-        """Whether a broker stores a message; its name, if it answers."""
+        """Whether a broker stores a message, and its name if it responds."""
         name: str | None = None
         try:
             config = await self._config_of(address)
@@ -80,11 +80,11 @@ class ReadinessProbe:
         answer = await self._call(address, RemotingCommand.request(RequestCode.GET_BROKER_CONFIG))
         config = properties_dict(parse_properties(answer.body.decode("utf-8", "replace")))
         if not config.get("brokerName"):
-            raise ProtocolError(f"{address} does not say its brokerName; is it a broker?")
+            raise ProtocolError(f"{address} does not report a brokerName; is it a broker?")
         return config
 
     async def _broker_instead(self, address: str, error: Exception) -> str | None:
-        """What to say where a broker's address was given as a name server's; None if it was not."""
+        """The message if the address of a broker was given as a name server's; None otherwise."""
         if not _is_not_supported(error):
             return None
         try:
@@ -93,7 +93,7 @@ class ReadinessProbe:
             return None
 
     async def _namesrv_instead(self, address: str, error: Exception) -> str | None:
-        """What to say where a name server's address was given as a broker's; None if it was not."""
+        """The message if the address of a name server was given as a broker's; None otherwise."""
         if not _is_not_supported(error):
             return None
         try:
@@ -125,7 +125,7 @@ class ReadinessProbe:
         command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, PROBE_BODY)
         answer = await self._remoting.call(address, command, self._timeout_ms)
         status = SEND_STATUSES.get(answer.code)
-        # A slave that is missing does not keep the broker from storing; a disk that does not keep up does.
+        # A missing slave does not prevent storing; a disk that does not keep up does.
         if status is None or status is SendStatus.FLUSH_DISK_TIMEOUT:
             raise ResponseError(answer.code, answer.remark or "", address)
 
@@ -141,7 +141,7 @@ def _is_not_supported(error: Exception) -> bool:
 
 
 def _check_permission(config: dict[str, str]) -> None:
-    """Clients are kept from writing by what routes say; the broker itself would take the message."""
+    """Clients obey the permission in routes; the broker itself would accept the message."""
     permission = config.get("brokerPermission", "")
     if permission.isdecimal() and not int(permission) & PermName.WRITE:
         raise ResponseError(

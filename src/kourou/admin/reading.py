@@ -1,6 +1,6 @@
-"""How 5.x brokers read: control of cold reads, read-ahead of the CommitLog, the engine of timers.
+"""Read settings of 5.x brokers: cold-read limits, read-ahead of the CommitLog, the timer engine.
 
-Kourou's brokers and those of 4.9 have none of it; their answer says so.
+Kourou's brokers and those of 4.9 have none of these and respond with an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kourou.protocol.headers.broker_admin import (
 
 
 class TimerEngine(StrEnum):
-    """What keeps timer messages until they are due; the letters are those of the wire."""
+    """The storage of timer messages; the values are those of the wire."""
 
     ROCKSDB_TIMELINE = "R"
     FILE_TIME_WHEEL = "F"
@@ -31,7 +31,7 @@ class TimerEngine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColdDataInfo:
-    """Which groups of one broker read cold data, and how much they may. None: it keeps no such table."""
+    """Groups of one broker that read cold data, and their limits. None: the broker has no such table."""
 
     address: str
     info: dict[str, Any] | None
@@ -40,7 +40,7 @@ class ColdDataInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReadModeChange:
-    """What one broker said to another read mode."""
+    """The response of one broker to a change of its read mode."""
 
     address: str
     answer: str | None
@@ -48,7 +48,7 @@ class ReadModeChange:
 
 
 async def cold_data_infos(admin: Admin, addresses: Sequence[str]) -> list[ColdDataInfo]:
-    """The cold reads of several brokers."""
+    """Cold reads on several brokers."""
 
     async def ask(address: str) -> dict[str, Any] | None:
         body = (await admin.call(address, RequestCode.GET_COLD_DATA_FLOW_CTR_INFO)).body
@@ -65,7 +65,7 @@ async def cold_data_infos(admin: Admin, addresses: Sequence[str]) -> list[ColdDa
 async def limit_cold_reads(
     admin: Admin, addresses: Sequence[str], group: str, threshold: str
 ) -> list[Outcome]:
-    """How many bytes of cold data a group may read in a second."""
+    """Limit the bytes of cold data that a group may read per second."""
     body = format_properties({group: threshold}).encode("utf-8")
     return await on_each(
         addresses,
@@ -74,7 +74,7 @@ async def limit_cold_reads(
 
 
 async def remove_cold_read_limit(admin: Admin, addresses: Sequence[str], group: str) -> list[Outcome]:
-    """A group has no limit of its own any more."""
+    """Remove a group's own limit."""
     body = group.encode("utf-8")
     return await on_each(
         addresses,
@@ -85,7 +85,7 @@ async def remove_cold_read_limit(admin: Admin, addresses: Sequence[str], group: 
 async def set_commit_log_read_mode(
     admin: Admin, addresses: Sequence[str], *, is_random: bool
 ) -> list[ReadModeChange]:
-    """Whether the kernel reads ahead in the CommitLog, or leaves it as reads are at random places."""
+    """Set whether the kernel reads ahead in the CommitLog, or expects random reads."""
     header = SetCommitLogReadModeRequestHeader(read_ahead_mode="1" if is_random else "0")
 
     async def ask(address: str) -> str | None:
@@ -100,7 +100,7 @@ async def set_commit_log_read_mode(
 
 
 async def switch_timer_engine(admin: Admin, addresses: Sequence[str], engine: TimerEngine) -> list[Outcome]:
-    """Have timer messages kept by another engine (5.5)."""
+    """Switch the storage of timer messages (5.5)."""
     header = SwitchTimerEngineRequestHeader(engine_type=engine)
     return await on_each(
         addresses, lambda address: admin.call(address, RequestCode.SWITCH_TIMER_ENGINE, header)

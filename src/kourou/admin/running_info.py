@@ -1,6 +1,6 @@
-"""What a running consumer says of itself, and what that tells about its group.
+"""The report of a running consumer, and conclusions about its group.
 
-The brokers pass the question on to the client. Rows instead of tables keyed by queue, so that it can be JSON.
+Brokers forward the request to the client. Tables keyed by queue become rows, so that the result can be JSON.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ PROP_CONSUME_TYPE: Final = "PROP_CONSUME_TYPE"
 PROP_CONSUME_ORDERLY: Final = "PROP_CONSUMEORDERLY"
 PROP_START_TIMESTAMP: Final = "PROP_CONSUMER_START_TIMESTAMP"
 STARTED_FOR_A_WHILE_MS: Final = 120_000
-"""While an application is being rolled out its members may subscribe to different things."""
+"""During a rollout members may have different subscriptions."""
 BLOCKED_AFTER_MS: Final = 60_000
-"""A queue with messages in memory of which none was handled for so long seems to be stuck."""
+"""A queue is stuck if it has messages in memory and none was handled for this long."""
 
 
 async def running_info(
     admin: Admin, group: str, client_id: str, with_stacks: bool = False
 ) -> ConsumerRunningInfo:
-    """What one consumer says of itself; `with_stacks`: what its threads are doing, too.
+    """The report of one consumer; `with_stacks` includes the stacks of its threads.
 
-    The brokers of the group are asked until one can reach it. ResponseError of the last otherwise.
+    Queries the group's brokers until one can reach the consumer; raises the last ResponseError otherwise.
     """
     header = GetConsumerRunningInfoRequestHeader(
         consumer_group=group, client_id=client_id, jstack_enable=with_stacks
@@ -63,7 +63,7 @@ async def running_info(
 
 
 async def queue_holders(admin: Admin, group: str) -> dict[MessageQueue, str]:
-    """The client id of who holds each queue, as far as the members of a group say so."""
+    """The client id of each queue's owner, as far as members report it."""
     held: dict[MessageQueue, str] = {}
     for member in (await consumer_connection(admin, group)).connection_set:
         with contextlib.suppress(RemotingError, ResponseError):
@@ -73,7 +73,8 @@ async def queue_holders(admin: Admin, group: str) -> dict[MessageQueue, str]:
 
 
 async def with_client_ips(admin: Admin, progress: GroupProgress) -> GroupProgress:
-    """A group's progress, with the addresses of those that hold the queues: their client ids begin so."""
+    """A group's progress with the addresses of the queues' owners, which are the start of their client
+    ids."""
     try:
         held = await queue_holders(admin, progress.group)
     except (RemotingError, ResponseError):
@@ -87,7 +88,7 @@ async def with_client_ips(admin: Admin, progress: GroupProgress) -> GroupProgres
 
 @dataclass(frozen=True, slots=True)
 class RunningQueue:
-    """A queue that a consumer holds."""
+    """A queue assigned to a consumer."""
 
     queue: MessageQueue
     info: ProcessQueueInfo
@@ -103,7 +104,7 @@ class PoppedQueue:
 
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
-    """What a consumer says of itself: queues are sorted."""
+    """The report of a consumer; queues are sorted."""
 
     properties: dict[str, str]
     subscriptions: list[SubscriptionData]
@@ -116,7 +117,7 @@ class RunningInfo:
 
     @classmethod
     def of(cls, body: ConsumerRunningInfo) -> RunningInfo:
-        """From what came over the wire."""
+        """From the body of the response."""
         return cls(
             body.properties,
             sorted(body.subscription_set, key=lambda subscription: subscription.topic),
@@ -129,23 +130,23 @@ class RunningInfo:
 
     @property
     def is_push(self) -> bool:
-        """Whether messages are pushed to its handler."""
+        """Whether it is a push consumer."""
         return self.properties.get(PROP_CONSUME_TYPE) == ConsumeType.CONSUME_PASSIVELY
 
     @property
     def is_orderly(self) -> bool:
-        """Whether it consumes queues in order, and locks them therefore."""
+        """Whether it consumes queues in order, under a lock."""
         return self.properties.get(PROP_CONSUME_ORDERLY, "").lower() == "true"
 
     def runs_for_ms(self, now_ms: int) -> int:
-        """For how long it runs; 0 if it does not say."""
+        """Its uptime; 0 if not reported."""
         started = self.properties.get(PROP_START_TIMESTAMP, "")
         return now_ms - int(started) if started.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """One member of a group. `info` is None if it could not be asked; `problem` says why."""
+    """One member of a group. `info` is None if it did not respond; `problem` says why."""
 
     client_id: str
     version: str
@@ -155,7 +156,7 @@ class ClientStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """All members of a group, and what is wrong with it."""
+    """All members of a group, and its problems."""
 
     group: str
     timestamp_ms: int
@@ -163,7 +164,7 @@ class GroupStatus:
     is_subscription_same: bool
     is_rebalance_ok: bool
     findings: list[str]
-    """Queues that do not move, a sentence each."""
+    """Stuck queues, one sentence each."""
 
 
 async def client_status(
@@ -205,11 +206,12 @@ async def _client_status(admin: Admin, group: str, member: Connection, with_stac
     return ClientStatus(member.client_id, version, info, "")
 
 
-# -- what it tells -----------------------------------------------------------------------------------
+# -- conclusions -------------------------------------------------------------------------------------
 
 
 def has_same_subscriptions(infos: Sequence[RunningInfo], now_ms: int) -> bool:
-    """Whether all members subscribe to the same; only those pushed to that run for a while count."""
+    """Whether all members have the same subscriptions; counts only push consumers that have run for a
+    while."""
     subscriptions = {
         frozenset(
             (one.topic, one.sub_string, one.expression_type, one.class_filter_mode)
@@ -222,7 +224,7 @@ def has_same_subscriptions(infos: Sequence[RunningInfo], now_ms: int) -> bool:
 
 
 def queues_held_twice(infos: Sequence[RunningInfo]) -> list[MessageQueue]:
-    """Queues that several members hold: they do not agree who is there."""
+    """Queues with several owners: the members disagree about the group."""
     held: set[MessageQueue] = set()
     twice: set[MessageQueue] = set()
     for info in infos:
@@ -233,7 +235,7 @@ def queues_held_twice(infos: Sequence[RunningInfo]) -> list[MessageQueue]:
 
 
 def stuck_queues(client_id: str, info: RunningInfo, now_ms: int) -> list[str]:
-    """Queues of a member that do not move, a sentence each in Apache's words."""
+    """Stuck queues of a member, one sentence each in Apache's wording."""
     if not info.is_push:
         return []
     found = ((running.queue, _why_stuck(running.info, info.is_orderly, now_ms)) for running in info.queues)

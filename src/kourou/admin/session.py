@@ -1,7 +1,7 @@
-"""Admin: one operator's connections to name servers and brokers, and who is in the cluster.
+"""Admin: an operator's connections to name servers and brokers, and the members of a cluster.
 
-It registers nowhere: brokers do not see it as a client. What fails is raised as it is, ResponseError with the
-code and the words of who answered.
+It is not registered: brokers do not see it as a client. Failures are raised unchanged; a ResponseError has
+the code and the text of the server.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kourou.transport.client import RemotingClient
 from kourou.wording import suggestion
 
 DEFAULT_TIMEOUT_MS: Final = 5_000
-"""Of one request, as Apache's `mqadmin`."""
+"""For one request, as in Apache's `mqadmin`."""
 
 
 def command_line(namesrvs: Sequence[str], command: str, *words: str) -> str:
-    """A command line of mqadmin that can be copied and run."""
+    """An mqadmin command line to copy and run."""
     return shlex.join(["mqadmin", command, "-n", ";".join(namesrvs), *words])
 
 
@@ -50,19 +50,19 @@ class BrokerAddress:
 
 
 class Admin:
-    """Asks on an operator's behalf. Options are those of every client (ClientOptions)."""
+    """Sends requests for an operator. Options are those of every client (ClientOptions)."""
 
     def __init__(self, **options: Unpack[ClientOptions]) -> None:
-        # Given, it holds for requests too that usually have more time.
+        # An explicit timeout also applies to requests that have longer ones by default.
         self._max_timeout_ms = options.get("request_timeout_ms")
         options.setdefault("request_timeout_ms", DEFAULT_TIMEOUT_MS)
         self.options: ClientOptions = options
-        """For clients that an operation needs besides."""
+        """For other clients that an operation needs."""
         self.settings = ClientSettings(**options)
         self._namesrvs = NamesrvList(self.settings)
 
     async def __aenter__(self) -> Self:
-        """Find the name servers. Without any, brokers can be asked by their addresses."""
+        """Find the name servers. Without any, brokers can be reached by address."""
         with suppress(NameServerNotGivenError):
             await self._namesrvs.refresh()
         self._remoting = self._connect()
@@ -82,16 +82,16 @@ class Admin:
     def _connect(self) -> RemotingClient:
         return RemotingClient(self.settings.remoting_config())
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     @property
     def api(self) -> ClientApi:
-        """The requests that every client has: offsets, consumer ids and so on."""
+        """Requests common to all clients: offsets, consumer ids and so on."""
         return self._api
 
     @property
     def namesrvs(self) -> tuple[str, ...]:
-        """All name servers. NameServerNotGivenError if none is given: it says how to."""
+        """All name servers. NameServerNotGivenError, with instructions, if none is configured."""
         return self._namesrvs.addresses or (self._namesrvs.current,)
 
     async def call(
@@ -102,23 +102,23 @@ class Admin:
         body: bytes = b"",
         timeout_ms: int | None = None,
     ) -> RemotingCommand:
-        """Ask a broker, or a certain name server; ResponseError for any answer but success."""
+        """Send a request to a broker or a specific name server; ResponseError unless it succeeds."""
         return await self._api.call(address, code, header, body, timeout_ms)
 
     async def call_namesrv(
         self, code: int, header: msgspec.Struct | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        """Ask the name servers until one answers."""
+        """Send a request to the name servers until one responds."""
         return await self._api.call_namesrv(code, header, body)
 
-    # -- who is there ----------------------------------------------------------------------------
+    # -- the cluster -----------------------------------------------------------------------------
 
     async def cluster_info(self) -> ClusterInfo:
         """All brokers and clusters that the name server knows."""
         return await self._api.cluster_info()
 
     async def brokers(self, cluster: str | None = None) -> list[BrokerAddress]:
-        """All brokers, masters and slaves, of one cluster or of all, sorted. Of none if there is no such
+        """All brokers, masters and slaves, of one cluster or of all, sorted; empty if there is no such
         cluster."""
         info = await self.cluster_info()
         names = {
@@ -139,8 +139,8 @@ class Admin:
         return [broker for broker in await self.brokers(cluster) if broker.is_master]
 
     async def broker_address(self, text: str) -> str:
-        """The address of a broker that was given as `host:port`, or by its name: that of its master then.
-        ConfigError if there is none of that name."""
+        """The address of a broker given as `host:port` or by name, then of its master. ConfigError if
+        there is no such broker."""
         if ":" in text:
             return text
         masters = await self.masters()
@@ -155,7 +155,7 @@ class Admin:
         )
 
     async def broker_name(self, text: str) -> str:
-        """The name of a broker that was given by it, or as `host:port`."""
+        """The name of a broker given by name or as `host:port`."""
         if ":" in text:
             for broker in await self.brokers():
                 if broker.address == text:
@@ -163,7 +163,7 @@ class Admin:
         return text
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is. ResponseError TOPIC_NOT_EXIST if the name server does not know it."""
+        """The route of a topic. ResponseError TOPIC_NOT_EXIST if the name server does not know it."""
         route = await self._api.topic_route(topic)
         if route is None:
             raise ResponseError(
@@ -175,5 +175,5 @@ class Admin:
 
 
 def replica_address(broker: BrokerData) -> str | None:
-    """The master of a broker, else one of its slaves; None if it has no address at all."""
+    """The master of a broker, else one of its slaves; None if it has no address."""
     return broker.broker_addrs.get(MASTER_ID) or next(iter(broker.broker_addrs.values()), None)

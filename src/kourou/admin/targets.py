@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an operation on one server."""
+    """The outcome of an operation on one server."""
 
     address: str
     problem: str = ""
@@ -28,12 +28,11 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether it succeeded."""
         return not self.problem
 
 
 async def brokers_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
-    """All brokers of a cluster. ConfigError, in Apache's words, if there is no such cluster."""
+    """All brokers of a cluster. ConfigError, in Apache's wording, if there is no such cluster."""
     brokers = await admin.brokers(cluster)
     if not brokers:
         clusters = sorted({broker.cluster for broker in await admin.brokers()})
@@ -46,7 +45,7 @@ async def brokers_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
 
 
 async def masters_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
-    """The masters of a cluster; ConfigError if there is no such cluster, or none of its masters lives."""
+    """The masters of a cluster; ConfigError if there is no such cluster, or none of its masters is online."""
     masters = [broker for broker in await brokers_of(admin, cluster) if broker.is_master]
     if not masters:
         raise ConfigError(f"cluster [{cluster}] has no master now; start one of its brokers as master")
@@ -56,7 +55,7 @@ async def masters_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
 async def master_addresses(
     admin: Admin, *, broker: str | None = None, cluster: str | None = None
 ) -> list[str]:
-    """The one broker that is given by address or name; else the masters of a cluster; else of all."""
+    """The broker given by address or name; else the masters of a cluster; else all masters."""
     if broker is not None:
         return [await admin.broker_address(broker)]
     masters = await (masters_of(admin, cluster) if cluster is not None else admin.masters())
@@ -68,7 +67,7 @@ async def master_addresses(
 async def call_each(
     addresses: Sequence[str], ask: Callable[[str], Awaitable[T]]
 ) -> list[tuple[str, T | KourouError]]:
-    """Ask several servers at once: what each answered, or why it did not. If none did, that is raised."""
+    """Call several servers in parallel: the result or error of each. Raises an error if all failed."""
     answers = await asyncio.gather(*(_answer(ask(address)) for address in addresses))
     errors = [answer for answer in answers if isinstance(answer, KourouError)]
     if errors and len(errors) == len(answers):
@@ -77,7 +76,7 @@ async def call_each(
 
 
 async def on_each(addresses: Sequence[str], action: Callable[[str], Awaitable[object]]) -> list[Outcome]:
-    """Do something on several servers at once. If it fails on all, the first error is raised."""
+    """Run an action on several servers in parallel. If it fails on all, the first error is raised."""
     return [
         Outcome(address, str(answer) if isinstance(answer, KourouError) else "")
         for address, answer in await call_each(addresses, action)

@@ -22,7 +22,7 @@ from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_group, is_system_topic, reply_topic
 
 FIRST_SAMPLE_S: Final = 1.0
-"""Between the first look and the first result, if the interval is longer."""
+"""Between the first sample and the first result, if the interval is longer."""
 _MAX_CONCURRENT: Final = 16
 _STATS_TIMEOUT_FACTOR: Final = 3
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker; rates are messages in a second, as it counts them over ten."""
+    """One broker; rates are messages per second, over its last ten seconds."""
 
     cluster: str
     broker_name: str
@@ -46,28 +46,28 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic: messages stored, and handed to all its groups, in a second."""
+    """One topic: messages per second, stored and delivered to all its groups."""
 
     topic: str
     in_tps: float
     out_tps: float
     groups: int
     messages: int
-    """Stored since it was made."""
+    """Messages stored since it was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One consumer group: messages consumed in a second, that wait, and how fast these become more."""
+    """One consumer group: messages consumed per second, lag, and growth of the lag."""
 
     group: str
     topics: int
     consume_tps: float
     lag: int
     lag_change: float
-    """In a second; below 0 it catches up."""
+    """Per second; negative if it catches up."""
     behind_s: float
-    """How long ago the last consumed message was stored, of the queue where that is longest and some wait."""
+    """The age of the last consumed message, of the queue where it is longest, among queues with a lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class TopView:
 
     timestamp_ms: int
     seconds: float
-    """Between the two looks."""
+    """Between the two samples."""
     brokers: list[BrokerRow]
     topics: list[TopicRow]
     groups: list[GroupRow]
     problems: list[str]
-    """What could not be looked at."""
+    """What could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class TopSample:
     taken_s: float
     brokers: list[BrokerSummary]
     ends: dict[str, int]
-    """Of each topic the ends of its queues, summed up."""
+    """The sum of the end offsets of its queues, by topic."""
     queues: list[GroupQueueLag]
     problems: list[str] = field(default_factory=list)
 
@@ -99,7 +99,7 @@ class TopSample:
 async def watch(
     admin: Admin, cluster: str | None = None, *, interval_s: float = 2.0, count: int | None = None
 ) -> AsyncGenerator[TopView, None]:
-    """View after view, for ever or so many. What fails for a while is told in `problems`."""
+    """Views in sequence, endless or `count` of them. Temporary failures are in `problems`."""
     before = await take_sample(admin, cluster)
     shown = 0
     pause_s = min(interval_s, FIRST_SAMPLE_S)
@@ -112,7 +112,7 @@ async def watch(
 
 
 async def take_sample(admin: Admin, cluster: str | None = None) -> TopSample:
-    """Ask for all offsets once. NoNameServerError if no name server answers."""
+    """Read all offsets once. NoNameServerError if no name server responds."""
     problems: list[str] = []
     brokers = await cluster_list(admin, cluster)
     problems += [f"broker {one.broker_name} ({one.address}): {one.problem}" for one in brokers if one.problem]
@@ -162,11 +162,11 @@ async def _gather_limited(
     return list(await asyncio.gather(*map(one, items)))
 
 
-# -- the difference of two looks ---------------------------------------------------------------------
+# -- the difference of two samples -------------------------------------------------------------------
 
 
 def view(before: TopSample, after: TopSample) -> TopView:
-    """What happened between two looks."""
+    """The activity between two samples."""
     seconds = max(after.taken_s - before.taken_s, 0.001)
     now_ms = time.time_ns() // 1_000_000
     consumed = _consumed(before.queues, after.queues)
@@ -181,7 +181,7 @@ def view(before: TopSample, after: TopSample) -> TopView:
 
 
 def _consumed(before: list[GroupQueueLag], after: list[GroupQueueLag]) -> dict[tuple[str, str], int]:
-    """Messages that each group consumed of each topic; one that was moved back consumed none."""
+    """Messages that each group consumed of each topic; 0 for one that was reset backwards."""
     offsets = {_place(queue): queue.consumer_offset for queue in before}
     consumed: dict[tuple[str, str], int] = {}
     for queue in after:

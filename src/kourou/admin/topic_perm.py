@@ -1,4 +1,4 @@
-"""What may be done with a topic: reading, writing, both."""
+"""The permissions of a topic: read, write, both."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class PermChange:
     """A changed permission of a topic."""
 
     config: TopicConfig
-    """Of the broker that was given, or else the first of the topic's route."""
+    """Of the given broker, or of the first in the topic's route."""
     old_perm: int
     brokers: list[Outcome]
     is_same: bool = False
-    """Whether it was so before, and nothing was done."""
+    """Whether the permission was the same, and nothing was done."""
 
 
 async def change_topic_perm_on_broker(admin: Admin, topic: str, perm: int, broker: str) -> PermChange:
-    """Change it on one broker, given by address or name; ConfigError if that is no master of the topic."""
+    """Change it on one broker, given by address or name; ConfigError if that is not a master of the topic."""
     route = await admin.route(topic)
     address = await admin.broker_address(broker)
     old = _queue_data(route, address)
@@ -42,8 +42,8 @@ async def change_topic_perm_on_broker(admin: Admin, topic: str, perm: int, broke
 
 
 async def change_topic_perm_in_cluster(admin: Admin, topic: str, perm: int, cluster: str) -> PermChange:
-    """Change it on all masters of a cluster. Each keeps its own number of queues; one without the topic gets
-    as many as the first broker has."""
+    """Change it on all masters of a cluster. Each keeps its number of queues; one without the topic gets
+    that of the first broker."""
     route = await admin.route(topic)
     if not route.queue_datas:
         raise ConfigError(f"topic {topic} has no queue on any broker now")
@@ -57,7 +57,7 @@ async def change_topic_perm_in_cluster(admin: Admin, topic: str, perm: int, clus
 
 
 def _queue_data(route: TopicRouteData, address: str) -> QueueData | None:
-    """How a topic is on the master of an address."""
+    """The queues of a topic on the master with an address; None if it has none."""
     name = next(
         (data.broker_name for data in route.broker_datas if data.broker_addrs.get(MASTER_ID) == address), None
     )

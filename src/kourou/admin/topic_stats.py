@@ -1,4 +1,4 @@
-"""What goes in and out of each topic: rates, counts of a day, and messages that wait."""
+"""The traffic of each topic: rates, daily counts, and lag."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class TopicFlow:
-    """A topic and one of its groups; `group` is None for a topic that nobody consumes.
+    """A topic and one of its groups; `group` is None for a topic without consumers.
 
-    `problem` says what could not be found out.
+    `problem` is what could not be determined.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class TopicFlow:
 
 @dataclass(frozen=True, slots=True)
 class TopicFlows:
-    """All rows of one topic, and how many topics are done of how many."""
+    """All rows of one topic, and how many of all topics are done."""
 
     topic: str
     rows: list[TopicFlow]
@@ -65,9 +65,9 @@ class TopicFlows:
 async def all_flows(
     admin: Admin, topic: str | None = None, *, only_active: bool = False
 ) -> AsyncIterator[TopicFlows]:
-    """Topic by topic, sorted. Retries and dead letters are left out.
+    """Topic by topic, sorted, without retry and dead-letter topics.
 
-    ResponseError TOPIC_NOT_EXIST for one topic that is not there.
+    ResponseError TOPIC_NOT_EXIST for a single topic that does not exist.
     """
     names = [
         name
@@ -86,7 +86,7 @@ async def all_flows(
 
 
 def _is_without_route(error: KourouError) -> bool:
-    # Name servers list some topics of the system that no broker has.
+    # Name servers list some system topics that no broker has.
     return isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST
 
 
@@ -95,7 +95,7 @@ def _failed(topic: str, error: KourouError) -> TopicFlow:
 
 
 async def topic_flows(admin: Admin, topic: str, *, only_active: bool = False) -> list[TopicFlow]:
-    """A row for each group of a topic, or one if nobody consumes it; `only_active`: if it had messages."""
+    """A row for each group of a topic, or one without a group; `only_active`: only with recent messages."""
     route = await admin.route(topic)
     groups = await consumers_of_topic(admin, topic)
     coming = await _flow(admin, route, TOPIC_PUT_NUMS, topic)
@@ -121,7 +121,7 @@ async def _with_accumulation(admin: Admin, row: TopicFlow) -> TopicFlow:
 
 
 async def _accumulation(admin: Admin, topic: str, group: str) -> tuple[int, str]:
-    """Messages of a topic that a group has not consumed; 0 for one that has no offsets at brokers."""
+    """The lag of a group in a topic; 0 without offsets at brokers."""
     try:
         progress = await consume_stats(admin, group, topic)
     except ResponseError:
@@ -132,7 +132,7 @@ async def _accumulation(admin: Admin, topic: str, group: str) -> tuple[int, str]
 
 
 async def _flow(admin: Admin, route: TopicRouteData, name: str, key: str) -> Flow:
-    """The sum over all masters of a route; those that counted nothing say so with an error."""
+    """The sum over all masters of a route; those that counted nothing respond with an error."""
     addresses = [
         broker.broker_addrs[MASTER_ID] for broker in route.broker_datas if MASTER_ID in broker.broker_addrs
     ]
@@ -144,7 +144,7 @@ async def _flow(admin: Admin, route: TopicRouteData, name: str, key: str) -> Flo
 
 
 async def broker_stats(admin: Admin, address: str, name: str, key: str) -> BrokerStatsData | None:
-    """What a broker counted for something; None if nothing."""
+    """A broker's counters for a key; None if there are none."""
     header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
     try:
         answer = await admin.call(address, RequestCode.VIEW_BROKER_STATS_DATA, header)
@@ -154,5 +154,5 @@ async def broker_stats(admin: Admin, address: str, name: str, key: str) -> Broke
 
 
 def count_of_24_hours(stats: BrokerStatsData) -> int:
-    """The sum of the longest time that was counted."""
+    """The sum over the longest counted time."""
     return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum

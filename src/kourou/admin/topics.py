@@ -1,4 +1,4 @@
-"""Topics: where they are, what they hold, and changes to them."""
+"""Topics: placement, contents, and changes to them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from kourou.protocol.names import (
     reply_topic,
 )
 
-# Enough to keep the servers busy, few enough that they serve others too.
+# Enough to keep the servers busy, few enough that they can serve other clients.
 _MAX_CONCURRENT_TOPICS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class TopicGroups:
-    """A topic, the cluster that it is in, and the groups that consume it."""
+    """A topic, its cluster, and its consumer groups."""
 
     cluster: str
     topic: str
@@ -60,7 +60,7 @@ class TopicGroups:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlaces:
-    """Where a topic is, as the name server knows it: queues are those of all brokers together."""
+    """The placement of a topic by the name server; numbers of queues are totals of all brokers."""
 
     topic: str
     brokers: list[str]
@@ -72,7 +72,7 @@ class TopicPlaces:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """What one queue holds; `max_offset` is the next to be written, the time 0 if there is no message."""
+    """The offsets of one queue; `max_offset` is the next to be written, the time 0 without messages."""
 
     broker_name: str
     queue_id: int
@@ -89,12 +89,12 @@ class TopicStatus:
     queues: list[QueueStatus]
     put_tps: float
     silent: list[Outcome]
-    """Brokers that did not answer, and why."""
+    """Brokers that did not respond, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """What became of a topic that was deleted from a cluster."""
+    """The outcome of deleting a topic from a cluster."""
 
     topic: str
     cluster: str
@@ -102,23 +102,24 @@ class TopicDeletion:
     namesrvs: list[Outcome]
 
 
-# -- where they are ----------------------------------------------------------------------------------
+# -- placement ---------------------------------------------------------------------------------------
 
 
 async def topic_names(admin: Admin) -> list[str]:
-    """All topics that the name server knows, those of the system and of retries included, sorted."""
+    """All topics that the name server knows, including system and retry topics, sorted."""
     return await admin.api.topic_names()
 
 
 async def user_topic_names(admin: Admin) -> list[str]:
-    """The topics of users, sorted: without those of the system, retries, dead letters, brokers, clusters."""
+    """The user topics, sorted: without system, retry and dead-letter topics, and those of brokers and
+    clusters."""
     info = await admin.cluster_info()
     own = {*info.broker_addr_table, *info.cluster_addr_table, *map(reply_topic, info.cluster_addr_table)}
     return [name for name in await topic_names(admin) if name not in own and not is_inner_topic(name)]
 
 
 async def topic_places(admin: Admin, topics: Sequence[str]) -> list[TopicPlaces]:
-    """Where topics are, in their order. One that was deleted meanwhile is left out."""
+    """The placement of topics, in their order. Topics deleted meanwhile are left out."""
     limiter = asyncio.Semaphore(_MAX_CONCURRENT_TOPICS)
 
     async def look(topic: str) -> TopicPlaces | None:
@@ -144,7 +145,7 @@ def _perm_letters(perm: int) -> str:
 
 
 async def topics_with_groups(admin: Admin) -> list[TopicGroups]:
-    """All topics but those of retries and dead letters, with cluster and consumer groups."""
+    """All topics except retry and dead-letter topics, with cluster and consumer groups."""
     info = await admin.cluster_info()
     limiter = asyncio.Semaphore(_MAX_CONCURRENT_TOPICS)
 
@@ -167,7 +168,7 @@ async def _topic_groups(admin: Admin, info: ClusterInfo, topic: str) -> TopicGro
 
 
 async def consumer_groups(admin: Admin, topic: str, route: TopicRouteData) -> list[str]:
-    """The groups that consume a topic, as the first broker of its route knows them."""
+    """The groups that consume a topic, as known to the first broker of its route."""
     address = next(filter(None, map(replica_address, route.broker_datas)), None)
     if address is None:
         return []
@@ -177,7 +178,7 @@ async def consumer_groups(admin: Admin, topic: str, route: TopicRouteData) -> li
 
 
 async def topic_clusters(admin: Admin, topic: str) -> list[str]:
-    """The clusters of the first broker that has a topic, as Apache's tools list them."""
+    """The clusters of the first broker that has a topic, like Apache's tools."""
     return _first_clusters(await admin.cluster_info(), await admin.route(topic))
 
 
@@ -187,7 +188,7 @@ async def all_topic_clusters(admin: Admin, topic: str) -> list[str]:
 
 
 def clusters_of(info: ClusterInfo, brokers: Iterable[BrokerData]) -> list[str]:
-    """The clusters that brokers are in, sorted."""
+    """The clusters of these brokers, sorted."""
     names = {data.broker_name for data in brokers}
     return sorted(
         cluster for cluster, members in info.cluster_addr_table.items() if not names.isdisjoint(members)
@@ -199,18 +200,18 @@ def _first_clusters(info: ClusterInfo, route: TopicRouteData) -> list[str]:
 
 
 async def read_permission_command(admin: Admin, topic: str) -> str:
-    """The command line that allows reading a topic, complete: for each of its clusters."""
+    """The complete command line that allows reading a topic, for each of its clusters."""
     return "; ".join(
         command_line(admin.namesrvs, "updateTopicPerm", "-t", topic, "-p", "6", "-c", cluster)
         for cluster in await all_topic_clusters(admin, topic)
     )
 
 
-# -- what they hold ----------------------------------------------------------------------------------
+# -- contents ----------------------------------------------------------------------------------------
 
 
 async def topic_status(admin: Admin, topic: str, *, route_of: str | None = None) -> TopicStatus:
-    """How far each queue of a topic is. `route_of` is a topic or cluster with the same brokers.
+    """The offsets of each queue of a topic. `route_of` is a topic or cluster with the same brokers.
 
     ResponseError TOPIC_NOT_EXIST if there is no such topic, or no broker has a queue of it.
     """
@@ -245,7 +246,7 @@ async def topic_status(admin: Admin, topic: str, *, route_of: str | None = None)
 
 
 async def allocate_queues(admin: Admin, topic: str, clients: Sequence[str]) -> dict[str, list[MessageQueue]]:
-    """Which queues each of these clients would get in a group, shared out averagely."""
+    """The queues that each of these clients would be assigned in a group, by the averaging strategy."""
     route = await admin.route(topic)
     queues = sorted(
         MessageQueue(topic, data.broker_name, queue_id)
@@ -254,14 +255,14 @@ async def allocate_queues(admin: Admin, topic: str, clients: Sequence[str]) -> d
         for queue_id in range(data.read_queue_nums)
     )
     if not queues:
-        raise ConfigError(f"topic {topic} has no queue that may be read")
+        raise ConfigError(f"topic {topic} has no readable queue")
     strategy = AllocateAveragely()
     ids = sorted(set(clients))
     return {client: strategy.allocate("", client, queues, ids) for client in ids}
 
 
 async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:
-    """All topics of a broker, by name; of brokers of 5.x page by page."""
+    """All topics of a broker, by name; in pages from 5.x brokers."""
 
     async def read(known: int, version: str) -> tuple[dict[str, TopicConfig], DataVersion, int | None]:
         header = GetAllTopicConfigRequestHeader(
@@ -279,7 +280,7 @@ async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:
 
 
 async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
-    """Make a topic on one broker, or change it. Attributes are changes: `+key` to value, `-key` to none."""
+    """Create a topic on one broker, or change it. Attributes are changes: `+key` sets, `-key` removes."""
     header = CreateTopicRequestHeader(
         topic=config.topic_name,
         default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -295,14 +296,14 @@ async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
 
 
 async def create_topic_on(admin: Admin, addresses: Sequence[str], config: TopicConfig) -> list[Outcome]:
-    """The same on several brokers."""
+    """Like `create_topic`, on several brokers."""
     return await on_each(addresses, lambda address: create_topic(admin, address, config))
 
 
 async def create_topics_on(
     admin: Admin, addresses: Sequence[str], configs: list[TopicConfig]
 ) -> list[Outcome]:
-    """Make many topics by one request to each broker (5.x)."""
+    """Create many topics with one request to each broker (5.x)."""
     body = encode_body(TopicConfigList(topic_config_list=configs))
     return await on_each(
         addresses, lambda address: admin.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
@@ -334,8 +335,8 @@ async def delete_topic(
 
 
 async def _is_missing(admin: Admin, topic: str, cluster: str, masters: Sequence[str]) -> bool:
-    """Whether no broker of a cluster has a topic: neither the name server nor a master knows of it. False if
-    one of them cannot be asked."""
+    """Whether no broker of a cluster has a topic: neither the name server nor a master knows it. False if
+    one of them does not respond."""
     route = await admin.api.topic_route(topic)
     names = {broker.broker_name for broker in await admin.brokers(cluster)}
     if route is not None and any(broker.broker_name in names for broker in route.broker_datas):

@@ -1,6 +1,6 @@
 """Options in the style of Apache's server scripts: `-c v`, `-c=v`, `--configFile v`, `-configFile v`.
 
-A mistake prints one line and the usage, and exits with 1, like Apache's.
+A mistake prints one line and the usage, and exits with 2.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import argparse
 import sys
 from typing import Any, NoReturn
 
-from kourou.cli.problems import FAILURE
+from kourou.cli.problems import USAGE
 
 
 class ApacheParser(argparse.ArgumentParser):
-    """An ArgumentParser with Apache's spelling and exit code."""
+    """An ArgumentParser with Apache's spelling."""
 
     def __init__(self, program: str, description: str) -> None:
         super().__init__(prog=program, description=description, allow_abbrev=False)
@@ -29,4 +29,4 @@ class ApacheParser(argparse.ArgumentParser):
         """Exit with the message and the usage."""
         print(f"{self.prog}: {message}", file=sys.stderr)
         self.print_usage(sys.stderr)
-        sys.exit(FAILURE)
+        sys.exit(USAGE)

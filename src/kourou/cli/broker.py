@@ -95,6 +95,7 @@ def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None
             None if options.is_supervised else run_folder(os.environ),
             STORE_STOP,
             stops_with_parent=options.is_supervised,
+            shown_name="" if options.is_supervised else f"The broker[{config.broker_name}]",
         )
     )
 

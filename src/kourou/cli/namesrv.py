@@ -64,7 +64,15 @@ def _serve(config: NamesrvConfig, log: LogConfig) -> None:
         boot = f"The Name Server boot success. serializeType=JSON, address {server.address}"
         print(f"{boot}\n{log_place(log)}\n{probe_line(server.probe_address)}", end="", flush=True)
 
-    run_server(Service(lambda: NameServer(config), COMPONENT, started, run_folder(os.environ)))
+    run_server(
+        Service(
+            lambda: NameServer(config),
+            COMPONENT,
+            started,
+            run_folder(os.environ),
+            shown_name="The Name Server",
+        )
+    )
 
 
 def _more_notes(options: ServerOptions, config: NamesrvConfig) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kourou.errors import ConfigError
+from kourou.cli.problems import UsageError
 
 _TIME_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -73,8 +73,8 @@ def _bounds(kind: click.IntRange | click.FloatRange) -> str:
 
 
 def parse_duration_ms(option: str, text: str) -> int:
-    """`500ms`, `30s`, `5m`, `1h`, `7d`. ConfigError if it is not a duration."""
+    """`500ms`, `30s`, `5m`, `1h`, `7d`. UsageError if it is not a duration."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip().lower())
     if match is None:
-        raise ConfigError(f"{option} {text}: must be a time such as 30s, 5m, 1h or 2d")
+        raise UsageError(f"{option} {text}: must be a time such as 30s, 5m, 1h or 2d")
     return round(float(match[1]) * _TIME_MS[match[2]])

@@ -1,4 +1,4 @@
-"""How commands fail: one clear line for each problem, exit code 1."""
+"""How commands fail: one clear line for each problem, exit code 1; 2 if the command line is wrong."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from kourou.errors import KourouError, NameServerNotGivenError
+from kourou.errors import ConfigError, KourouError, NameServerNotGivenError
 
 FAILURE = 1
+USAGE = 2  # the command line is wrong: the exit code of click, argparse and the shell
 INTERRUPTED = 130  # the shell's exit code for SIGINT
+
+
+class UsageError(ConfigError):
+    """The words of a command line do not fit the command."""
 
 
 def exit_with(program: str, lines: Iterable[str], code: int = FAILURE) -> NoReturn:
@@ -32,7 +37,8 @@ def run_command(program: str, action: Callable[[], None], *, is_output_all: bool
         words = str(error).replace("give it as namesrv='host:9876'", "use -n host:9876")
         exit_with(program, [words.replace(" (config_file=…)", "")])
     except KourouError as error:
-        exit_with(program, str(error).splitlines() or [type(error).__name__])
+        code = USAGE if isinstance(error, UsageError) else FAILURE
+        exit_with(program, str(error).splitlines() or [type(error).__name__], code)
     except BrokenPipeError:
         drop_output()
         sys.exit(0 if is_output_all else FAILURE)

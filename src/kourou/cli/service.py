@@ -14,7 +14,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -73,9 +73,8 @@ class Service(Generic[ServerT]):
     stop_times: StopTimes = QUICK_STOP
     # Stop when standard input ends: the parent that holds its other end is gone.
     stops_with_parent: bool = False
-    # Called when a requested stop begins, and when it is done.
-    on_stopping: Callable[[], None] = lambda: None
-    on_stopped: Callable[[], None] = lambda: None
+    # The name in the lines that report a requested stop; without one, none are printed.
+    shown_name: str = ""
 
 
 def run_server(service: Service[ServerT]) -> None:
@@ -107,10 +106,17 @@ async def _serve(service: Service[ServerT]) -> None:
                 while_starting.close()
                 await service.on_started(server)
                 await _wait_stop_or_failure(stop_requested, server)
-            service.on_stopping()
+            _print_stop(service, "is stopping...")
         finally:
             await _stop(server, service)
-    service.on_stopped()
+    _print_stop(service, "has stopped.")
+
+
+def _print_stop(service: Service[ServerT], what: str) -> None:
+    if service.shown_name:
+        # The reader of a pipe may be gone: the stop goes on.
+        with suppress(OSError):
+            print(f"{service.shown_name} {what}", flush=True)
 
 
 async def _started(server: Server, stop_requested: asyncio.Event) -> bool:

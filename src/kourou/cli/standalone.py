@@ -80,8 +80,7 @@ def _serve(options: StandaloneOptions, log: LogConfig) -> None:
             started,
             run_folder(os.environ),
             STORE_STOP,
-            on_stopping=lambda: print("Kourou is stopping...", flush=True),
-            on_stopped=lambda: print("Kourou has stopped.", flush=True),
+            shown_name="Kourou",
         )
     )
 

@@ -1,6 +1,6 @@
-"""How `kourou` reports invalid options: one line, as for every other mistake.
+"""How `kourou` reports invalid options: one line, as for every other mistake, and exit code 2.
 
-click would also print the usage and exit with 2.
+click would also print the usage.
 """
 
 from __future__ import annotations
@@ -12,11 +12,27 @@ from typing import Any, Final, NoReturn
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from kourou.cli.problems import FAILURE, INTERRUPTED
-from kourou.errors import ConfigError
+from kourou.cli.problems import INTERRUPTED, USAGE, UsageError
 from kourou.wording import nearest
 
-_STORE_FAILURE: Final = 2
+# Other programs' words for commands of a group.
+_OTHER_WORDS: Final = {
+    "rm": ("remove", "delete"),
+    "del": ("delete", "remove"),
+    "delete": ("remove",),
+    "remove": ("delete",),
+    "ls": ("list",),
+    "describe": ("show",),
+    "info": ("show",),
+    "get": ("show",),
+    "status": ("show",),
+    "new": ("create", "add"),
+    "add": ("create",),
+    "create": ("add",),
+    "set": ("use",),
+    "switch": ("use",),
+    "select": ("use",),
+}
 
 
 class OneLineCommand(click.Command):
@@ -45,6 +61,8 @@ class OneLineGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command for the first word; suggests the nearest one if there is none."""
         is_missing = bool(args) and self.get_command(ctx, args[0]) is None
+        if is_missing and args[0] == "help" and not ctx.resilient_parsing:
+            return self._resolve_help(ctx, args[1:])
         # Shell completion gets no result, and no error.
         if is_missing and not ctx.resilient_parsing and not args[0].startswith("-"):
             meant = self.suggested_command(ctx, args[0])
@@ -52,9 +70,20 @@ class OneLineGroup(click.Group):
             ctx.fail(f"No such command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
 
+    def _resolve_help(
+        self, ctx: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`help COMMAND` is `COMMAND --help`, as in git; `help` alone shows the help of this group."""
+        if not words:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return self.resolve_command(ctx, [*words, "--help"])
+
     def suggested_command(self, ctx: click.Context, word: str) -> str | None:
-        """The command that a mistyped word probably means."""
-        return nearest(word, self.list_commands(ctx))
+        """The command that a mistyped word, or another program's word, probably means."""
+        names = self.list_commands(ctx)
+        meant = next((name for name in _OTHER_WORDS.get(word, ()) if name in names), None)
+        return meant or nearest(word, names)
 
     def main(
         self,
@@ -80,25 +109,23 @@ class OneLineGroup(click.Group):
 
 
 def whole_number(option: str, text: str) -> int:
-    """The integer value of an option. ConfigError if it is not one."""
+    """The integer value of an option. UsageError if it is not one."""
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"{option} {text}: must be a whole number") from None
+        raise UsageError(f"{option} {text}: must be a whole number") from None
 
 
 def _exit_with_usage(error: click.UsageError) -> NoReturn:
     if isinstance(error, NoArgsIsHelpError):
         error.show()
         sys.exit(error.exit_code)
-    names = _command_names(error.ctx)
     program = program_name(error.ctx)
     message = " ".join(_message(error).split())
     if not message.endswith("?"):  # it already has a suggestion
         message = f"{message.rstrip('.')}; see {program} --help"
     print(f"{program}: {message}", file=sys.stderr)
-    # `kourou store` reports problems of the store with 1.
-    sys.exit(_STORE_FAILURE if names[:1] == ["store"] else FAILURE)
+    sys.exit(USAGE)
 
 
 def _message(error: click.UsageError) -> str:

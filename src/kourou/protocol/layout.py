@@ -186,6 +186,11 @@ MAX_TOPIC_BYTES_V2: Final = TOPIC_LENGTH_V2.high
 MAX_TOPIC_FOLDER_BYTES: Final = 255
 """A topic is the name of a folder, too."""
 
+NAME_VALUE_SEPARATOR: Final = "\x01"
+"""Between the name and the value of a property."""
+PROPERTY_SEPARATOR: Final = "\x02"
+"""Between properties."""
+
 # -- other layouts -----------------------------------------------------------------------------------
 
 CQ_UNIT: Final = Layout("CQ_UNIT", ("phy_offset", I8), ("size", I4), ("tags_code", I8))

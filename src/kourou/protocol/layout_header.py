@@ -74,6 +74,8 @@ def _lines() -> Iterator[str]:
     yield ""
     for name in _NUMBERS:
         yield _define(name, getattr(layout, name))
+    for name in ("NAME_VALUE_SEPARATOR", "PROPERTY_SEPARATOR"):
+        yield _define(name, ord(getattr(layout, name)))
     yield ""
     for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
         yield _define(code.name, code.value)

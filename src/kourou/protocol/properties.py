@@ -18,11 +18,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kourou.protocol.layout import MAX_PROPERTIES_BYTES, Buffer
+from kourou.protocol.layout import (
+    MAX_PROPERTIES_BYTES,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    Buffer,
+)
 
-NAME_VALUE_SEPARATOR: Final = "\x01"
-PROPERTY_SEPARATOR: Final = "\x02"
 KEY_SEPARATOR: Final = " "
+RAW_PROPERTY_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
 MAX_SENT_PROPERTIES_BYTES: Final = MAX_PROPERTIES_BYTES - 1024
 """Of a message that is sent. The rest is room for what a broker adds: its region and cluster, and topics and
 ids when the message is delayed, retried, half of a transaction, or a dead letter."""
@@ -131,18 +135,32 @@ def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool
 
     A separator inside a name or value would make other properties of it: ValueError.
     """
-    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
-    if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
+    # Written out instead of `property_pair`: clients encode the properties of each message.
+    text = "".join(
+        [f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()]
+    )
+    count = len(properties)
+    if text.count(NAME_VALUE_SEPARATOR) != count or text.count(PROPERTY_SEPARATOR) != count:
         for name, value in properties.items():
             _refuse_separators(name, value)
     return text if trailing_separator else text[:-1]
 
 
+def property_pair(name: str, value: object) -> str:
+    """One property as a string with its separator; for names and values that are known to contain none."""
+    return f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}"
+
+
+def property_start(name: str) -> str:
+    """What precedes the value of a property: its name and the separator."""
+    return name + NAME_VALUE_SEPARATOR
+
+
 def decode_properties(text: str) -> dict[str, str]:
     """Every property in `text`, in the order of first appearance; never raises."""
     properties = {}
-    for piece in text.split("\x02"):
-        name, _, value = piece.partition("\x01")
+    for piece in text.split(PROPERTY_SEPARATOR):
+        name, _, value = piece.partition(NAME_VALUE_SEPARATOR)
         if name and value:
             properties[name] = value
     return properties
@@ -175,15 +193,15 @@ class PropertyScanner:
 
     def __init__(self, *names: str) -> None:
         self.names = names
-        self._needles = tuple(f"\x02{name}\x01" for name in names)
+        self._needles = tuple([f"{PROPERTY_SEPARATOR}{name}{NAME_VALUE_SEPARATOR}" for name in names])
 
     def values(self, text: str) -> list[str | None]:
         """The value of each name, in the order of `names`; None where it is absent."""
-        padded = f"\x02{text}\x02"
+        padded = f"{PROPERTY_SEPARATOR}{text}{PROPERTY_SEPARATOR}"
         # `in` before any method call: most names are absent from most messages, and the
         # operator costs a third of a search by method.
         values = [
-            padded.rpartition(needle)[2].partition("\x02")[0] if needle in padded else None
+            padded.rpartition(needle)[2].partition(PROPERTY_SEPARATOR)[0] if needle in padded else None
             for needle in self._needles
         ]
         # A pair without a value is no pair, so an earlier one of the same name still counts.
@@ -225,8 +243,9 @@ class PropertyFinder:
 
 def _searches(name: str) -> tuple[_FindAll, _Match]:
     """For pairs behind another one, and for a pair that is the first."""
-    pair = re.escape(name.encode("utf-8", "replace")) + rb"\x01([^\x02]+)"
-    return re.compile(rb"\x02" + pair).findall, re.compile(pair).match
+    separator = re.escape(RAW_PROPERTY_SEPARATOR)
+    pair = re.escape(property_start(name).encode("utf-8", "replace")) + b"([^%s]+)" % separator
+    return re.compile(separator + pair).findall, re.compile(pair).match
 
 
 _scan_prepared: Final = PropertyScanner(MessageConst.PROPERTY_TRANSACTION_PREPARED).values
@@ -242,26 +261,28 @@ def is_prepared(text: str) -> bool:
 
 def remove_property(text: str, name: str) -> str:
     """`text` without the property, however often it is in there."""
-    needle = f"\x02{name}\x01"
-    before, found, after = f"\x02{text}".partition(needle)
+    start = property_start(name)
+    needle = PROPERTY_SEPARATOR + start
+    before, found, after = f"{PROPERTY_SEPARATOR}{text}".partition(needle)
     if not found:
         return text
     if needle not in after:
-        return f"{before}\x02{after.partition(PROPERTY_SEPARATOR)[2]}"[1:]
-    return "\x02".join([piece for piece in text.split("\x02") if not piece.startswith(needle[1:])])
+        return f"{before}{PROPERTY_SEPARATOR}{after.partition(PROPERTY_SEPARATOR)[2]}"[1:]
+    pieces = text.split(PROPERTY_SEPARATOR)
+    return PROPERTY_SEPARATOR.join([piece for piece in pieces if not piece.startswith(start)])
 
 
 def set_property(text: str, name: str, value: str) -> str:
     """`text` with the property at its end, in place of what it had under that name."""
     _refuse_separators(name, value)
-    return join_properties(remove_property(text, name), f"{name}\x01{value}\x02")
+    return join_properties(remove_property(text, name), property_pair(name, value))
 
 
 def join_properties(text: str, more: str) -> str:
     """Two property strings as one; where both have a name, `more` counts."""
-    if not text or text.endswith("\x02"):
+    if not text or text.endswith(PROPERTY_SEPARATOR):
         return text + more
-    return f"{text}\x02{more}" if more else text
+    return f"{text}{PROPERTY_SEPARATOR}{more}" if more else text
 
 
 def property_problem(name: str, value: str) -> str | None:
@@ -275,7 +296,7 @@ def property_problem(name: str, value: str) -> str | None:
 
 def _separator_problem(name: str, value: str) -> str | None:
     pair = name + value
-    if "\x01" in pair or "\x02" in pair:
+    if NAME_VALUE_SEPARATOR in pair or PROPERTY_SEPARATOR in pair:
         return f"property {name!r} with value {value!r} contains \\x01 or \\x02, which separate properties"
     return None
 

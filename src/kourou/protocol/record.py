@@ -45,20 +45,23 @@ from kourou.protocol.layout import (
     Buffer,
 )
 from kourou.protocol.message import MessageExt
-from kourou.protocol.properties import MessageConst
+from kourou.protocol.properties import RAW_PROPERTY_SEPARATOR, MessageConst, property_start
 from kourou.protocol.record_fields import RecordError, mark_problem, record_mark
 
 _NO_HOSTS_V6: Final = ~HOSTS_V6
 _MARK: Final = BLANK.struct()
 _PROPERTIES_LENGTH: Final = struct.Struct(f">{PROPERTIES_LENGTH.code}")
 _TOPIC_LENGTH_V2: Final = struct.Struct(f">{TOPIC_LENGTH_V2.code}")
+_TOPIC_LENGTH_V1_BYTES: Final = TOPIC_LENGTH_V1.size
+_PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
+_LENGTHS_V1_BYTES: Final = TOPIC_LENGTH_V1.size + PROPERTIES_LENGTH.size
 _HEADS: Final = {flags: head.struct() for flags, head in RECORD_HEADS.items()}
 _HEAD_V4: Final = _HEADS[0]
 _BODY_POS: Final = RECORD.size
 _SYS_FLAG: Final = list(RECORD.offsets).index("sys_flag")
 _BODY_LENGTH: Final = list(RECORD.offsets).index("body_length")
 
-PROPERTY_CRC_NAME: Final = f"{MessageConst.PROPERTY_CRC32}\x01".encode()
+PROPERTY_CRC_NAME: Final = property_start(MessageConst.PROPERTY_CRC32).encode()
 PROPERTY_CRC_BYTES: Final = len(PROPERTY_CRC_NAME) + 10 + 1
 
 
@@ -271,11 +274,13 @@ def decode_records(buffer: Buffer) -> list[MessageExt]:
     return messages
 
 
-def decode_record(buffer: Buffer, pos: int = 0, *, verify_body_crc: bool = False) -> MessageExt:
+def decode_record(
+    buffer: Buffer, pos: int = 0, *, verify_body_crc: bool = False, with_body: bool = True
+) -> MessageExt:
     """The record that starts at `pos`; ProtocolError says what is wrong with it.
 
-    Text that is not UTF-8 is read as Java reads it, with U+FFFD in it: one odd message must
-    not keep a consumer from those behind it.
+    Invalid UTF-8 is read as Java reads it, with U+FFFD in it: one such message must not keep a consumer from
+    those that follow. Without `with_body` the body is not copied, and the message has an empty one.
     """
     left_bytes = len(buffer) - pos
     if left_bytes < MIN_RECORD_BYTES:
@@ -288,23 +293,24 @@ def decode_record(buffer: Buffer, pos: int = 0, *, verify_body_crc: bool = False
     body_length = fields[_BODY_LENGTH]
     body_end = body_pos + body_length
     end = pos + size
-    if size > left_bytes or body_length < 0 or body_end + 3 > end:
+    if size > left_bytes or body_length < 0 or body_end + _LENGTHS_V1_BYTES > end:
         raise RecordError(pos, _size_problem(size, magic, left_bytes, body_length))
     if magic == MESSAGE_MAGIC_CODE:
-        topic_pos, topic_length = body_end + 1, buffer[body_end]
+        topic_pos, topic_length = body_end + _TOPIC_LENGTH_V1_BYTES, buffer[body_end]
     else:
         topic_pos, topic_length = _topic_v2(buffer, pos, body_end)
     topic_end = topic_pos + topic_length
-    properties_pos = topic_end + 2
+    properties_pos = topic_end + _PROPERTIES_LENGTH_BYTES
     if properties_pos > end or (topic_length > MAX_TOPIC_BYTES_V1 and magic == MESSAGE_MAGIC_CODE):
         raise RecordError(pos, f"its topic length is {topic_length}")
     (properties_length,) = _PROPERTIES_LENGTH.unpack_from(buffer, topic_end)
     if properties_length < 0 or properties_pos + properties_length != end:
         raise RecordError(pos, f"its lengths do not add up to its total size of {size} bytes")
-    body = bytes(buffer[body_pos:body_end])
+    body = buffer[body_pos:body_end]
     if verify_body_crc and body and body_crc(body) != crc:
         raise RecordError(pos, f"the body does not match its CRC {crc}")
     topic = str(buffer[topic_pos:topic_end], "utf-8", "replace")
+    body = bytes(body) if with_body else b""
     return _message(*fields[:_BODY_LENGTH], body, topic, bytes(buffer[properties_pos:end]))
 
 
@@ -320,7 +326,7 @@ def _topic_v2(buffer: Buffer, pos: int, length_pos: int) -> tuple[int, int]:
     (topic_length,) = _TOPIC_LENGTH_V2.unpack_from(buffer, length_pos)
     if topic_length < 0:
         raise RecordError(pos, f"its topic length is {topic_length}")
-    return length_pos + 2, topic_length
+    return length_pos + TOPIC_LENGTH_V2.size, topic_length
 
 
 def _unpack_v6(buffer: Buffer, pos: int, host_flags: int) -> tuple[tuple[Any, ...], int]:
@@ -343,8 +349,8 @@ def append_property_crc(record: bytes) -> bytes:
     """`record` with the property `__CRC32#` at its end, over all other bytes of the result."""
     message = decode_record(record)
     properties = message.raw_properties
-    if properties and not properties.endswith(b"\x02"):
-        properties += b"\x02"
+    if properties and not properties.endswith(RAW_PROPERTY_SEPARATOR):
+        properties += RAW_PROPERTY_SEPARATOR
     message.raw_properties = properties + bytes(PROPERTY_CRC_BYTES)
     covered = encode_record(message)[:-PROPERTY_CRC_BYTES]
     return covered + _property_crc(covered)
@@ -363,4 +369,4 @@ def verify_property_crc(record: Buffer) -> bool:
 
 def _property_crc(covered: Buffer) -> bytes:
     digits = f"{zlib.crc32(covered) & CRC_MASK:010d}"[::-1]
-    return PROPERTY_CRC_NAME + digits.encode() + b"\x02"
+    return PROPERTY_CRC_NAME + digits.encode() + RAW_PROPERTY_SEPARATOR

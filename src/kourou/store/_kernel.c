@@ -635,10 +635,10 @@ static int next_pair(struct span *rest, struct span *name, struct span *value)
     const char *at = rest->at, *end = at + rest->size;
     if (at >= end)
         return 0;
-    const char *stop = memchr(at, 2, (size_t)(end - at));
+    const char *stop = memchr(at, PROPERTY_SEPARATOR, (size_t)(end - at));
     if (stop == NULL)
         stop = end;
-    const char *mark = memchr(at, 1, (size_t)(stop - at));
+    const char *mark = memchr(at, NAME_VALUE_SEPARATOR, (size_t)(stop - at));
     *name = (struct span){at, (mark ? mark : stop) - at};
     *value = (struct span){mark ? mark + 1 : stop, mark ? stop - mark - 1 : 0};
     rest->at = stop < end ? stop + 1 : end;
@@ -1264,8 +1264,8 @@ static Py_ssize_t read_text(struct run *run, const struct value *properties)
     int is_valid = properties->is_ascii ? 1 : is_utf8((struct span){text, length});
     if (is_valid <= 0)
         return is_valid - 1;
-    if (length > 0 && text[length - 1] != 2)
-        text[length++] = 2;
+    if (length > 0 && text[length - 1] != PROPERTY_SEPARATOR)
+        text[length++] = PROPERTY_SEPARATOR;
     return length;
 }
 
@@ -1576,23 +1576,16 @@ PyDoc_STRVAR(units_fit_doc,
 /* The hash that a queue has of the tags in some properties; false where it is not for us to tell. */
 static int tags_code_of(struct span properties, int64_t *code)
 {
-    const char *at = properties.at, *end = at + properties.size;
+    struct span name, tags;
     *code = 0;
-    if (memchr(at, 0, (size_t)properties.size) != NULL)
+    if (memchr(properties.at, 0, (size_t)properties.size) != NULL)
         return 0;
-    while (at < end) {
-        const char *pair_end = memchr(at, 2, (size_t)(end - at));
-        struct span pair = {at, (pair_end == NULL ? end : pair_end) - at};
-        if (pair.size > 5 && starts_with(pair, "TAGS\1")) {
-            uint32_t hash = 0;
-            for (Py_ssize_t i = 5; i < pair.size; i++) {
-                if ((unsigned char)pair.at[i] >= 0x80)
-                    return 0;
-                hash = 31 * hash + (unsigned char)pair.at[i];
-            }
-            *code = (int32_t)hash;
-        }
-        at = pair.at + pair.size + 1;
+    while (next_pair(&properties, &name, &tags)) {
+        if (tags.size == 0 || !is_text(name, "TAGS"))
+            continue;
+        if (!is_ascii(tags))
+            return 0;
+        *code = (int32_t)java_hash(0, tags);
     }
     return 1;
 }

@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from kourou.protocol.message import MessageExt
+from kourou.protocol.properties import property_pair
 from kourou.protocol.record import decode_record
 from kourou.store.disk.files import Files
 from kourou.store.flusher import AckLine, Flusher, Post
@@ -111,7 +112,7 @@ class CrashWriter:
         self._store.put(
             queue,
             b"%d " % self._number + padding,
-            f"UNIQ_KEY\x01{key}\x02".encode(),
+            property_pair("UNIQ_KEY", key).encode(),
             tags_code=0,
             keys=(key,),
             born_timestamp=born_timestamp,

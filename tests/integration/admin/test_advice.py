@@ -116,5 +116,5 @@ async def test_progress_before_the_first_commit_says_when_to_ask_again(tmp_path:
 
         assert await until(no_offset_yet) == (
             "mqadmin consumerProgress: CODE: 206  DESC: group billing has 1 member online and no committed "
-            "offset yet: members commit their offsets every 5 s by default, so ask again in a few seconds"
+            "offset yet: members commit their offsets every 5 s by default, so try again in a few seconds"
         )

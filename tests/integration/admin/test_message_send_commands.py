@@ -82,8 +82,8 @@ async def test_what_cannot_be_sent(tmp_path: Path) -> None:
         (("sendMessage", "-t", "no topic", "-p", "x"), "no topic"),
         (("sendMessage", "-t", TOPIC), "Missing required option: p"),
         (("checkMsgSendRT", "-t", "NoSuchTopic"), "CODE: 17"),
-        (("checkMsgSendRT", "-t", TOPIC, "-a", "0"), "-a 0: at least one message"),
-        (("checkMsgSendRT", "-t", TOPIC, "-s", "99999999"), "-s 99999999: a body has"),
+        (("checkMsgSendRT", "-t", TOPIC, "-a", "0"), "-a 0: must be at least 1"),
+        (("checkMsgSendRT", "-t", TOPIC, "-s", "99999999"), "-s 99999999: must be from 1 to"),
     ]
     async with traffic(tmp_path) as found:
         for words, problem in cases:

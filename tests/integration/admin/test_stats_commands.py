@@ -92,7 +92,7 @@ async def test_a_group_that_is_broadcast_to_has_no_progress(tmp_path: Path) -> N
 
         async def is_known() -> bool | None:
             with_error = await found.line("consumerProgress", "-g", "screens")
-            return "CODE: 213  DESC: screens consumes by broadcasting" in with_error.stderr or None
+            return "CODE: 213  DESC: screens consumes in broadcasting mode" in with_error.stderr or None
 
         await until(is_known)
         all_groups = await found.line("consumerProgress")

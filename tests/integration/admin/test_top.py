@@ -117,11 +117,12 @@ async def test_bad_words(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo terminals")
-async def test_on_a_terminal_it_is_drawn_in_place_until_control_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [b"\x03", b"q"])
+async def test_on_a_terminal_it_is_drawn_in_place_until_control_c_or_q(tmp_path: Path, key: bytes) -> None:
     async with busy(tmp_path) as running:
         line = ("top", "-n", running.namesrv_addr, "-i", "0.2")
         shown, exit_code = await asyncio.to_thread(
-            run_on_terminal, line, lambda shown: shown.count(IN_PLACE) > 2, b"\x03"
+            run_on_terminal, line, lambda shown: shown.count(IN_PLACE) > 2, key
         )
     assert "Orders" in shown and "asleep" in shown
     assert exit_code == 0 and "interrupted" not in shown

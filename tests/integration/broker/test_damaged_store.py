@@ -105,7 +105,7 @@ async def test_a_damaged_stretch_is_stepped_over_by_every_reader(
         assert (info["damagedLogStretches"], info["rebuiltQueueUnits"]) == ("1", "0")
         assert int(info["damagedLogBytes"]) >= 4096
         (finding,) = damage_findings(BrokerView(PLACE, info, 0, 0))
-        assert "known damage of its CommitLog: 1 stretch, " in finding.what
+        assert "known damage in its CommitLog: 1 range, " in finding.what
         for number in range(MESSAGES):
             header = QueryMessageRequestHeader(
                 topic="TopicTest", key=f"ID{number}", max_num=4, begin_timestamp=0, end_timestamp=1 << 60

@@ -220,7 +220,7 @@ def test_a_filter_looks_back_only_so_far_and_says_so(
     result = run_kourou("tail", "Rare", "-g", "needle", "--no-follow")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == (
-        "kourou tail: of the last 20 of each queue 0 messages match; --from looks through more\n"
+        "kourou tail: of the last 20 of each queue 0 messages match; --from searches more\n"
     )
     assert tailed("Rare", "-g", "needle", "--from", "earliest") == ["needle"] * 5
 

@@ -44,7 +44,7 @@ class Result:
     @property
     def problem(self) -> str:
         """The only line of stderr, of a command that failed."""
-        assert self.exit_code in (1, 130), self
+        assert self.exit_code in (1, 2, 130), self
         (line,) = self.stderr.splitlines()
         return line
 

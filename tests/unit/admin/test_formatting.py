@@ -9,7 +9,7 @@ import pytest
 
 from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import formatting
-from kourou.cli.admin.options import UsageError
+from kourou.cli.problems import UsageError
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.protocol.bodies import (
     CMResult,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.cli.admin.options import UsageError, check_required, flag, one_of, parse, required, value
+from kourou.cli.admin.options import check_required, flag, one_of, parse, required, value
+from kourou.cli.problems import UsageError
 
 OPTIONS = (
     required("t", "topic", "the topic"),

@@ -63,7 +63,7 @@ def test_mqnamesrv_without_options_has_the_defaults() -> None:
 
 
 def test_an_unknown_option_is_one_line_and_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(lambda: mqnamesrv.main(["-x"])) == 1
+    assert exit_code(lambda: mqnamesrv.main(["-x"])) == 2
     first, second = capsys.readouterr().err.splitlines()[:2]
     assert first == "mqnamesrv: unrecognized arguments: -x" and second.startswith("usage: mqnamesrv ")
 
@@ -193,7 +193,6 @@ def test_options_of_kourou_broker_become_keys(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["broker", "--set", "brokerName"], "kourou broker: --set brokerName: must be KEY=VALUE"),
         (
             ["broker", "-n", "nowhere"],
             "kourou broker: -n nowhere: must be host:port, several separated by ; as in "
@@ -212,10 +211,6 @@ def test_options_of_kourou_broker_become_keys(home: Path) -> None:
             ["broker", "--set", "brokerRole=SLAVE"],
             "kourou broker: --set brokerRole=SLAVE: replication is not in this version; "
             "run a master (ASYNC_MASTER)",
-        ),
-        (
-            ["standalone", "--namesrv-port", "abc"],
-            "kourou standalone: --namesrv-port abc: must be a whole number",
         ),
         (
             ["standalone", "--namesrv-port", "99999"],
@@ -239,6 +234,26 @@ def test_options_of_kourou_broker_become_keys(home: Path) -> None:
 def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert (result.exit_code, result.stderr) == (1, line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["broker", "--set", "brokerName"], "kourou broker: --set brokerName: must be KEY=VALUE"),
+        (
+            ["standalone", "--namesrv-port", "abc"],
+            "kourou standalone: --namesrv-port abc: must be a whole number",
+        ),
+        (["send", "T", "-p", "a", "b"], "kourou send: --property a: must be NAME=VALUE"),
+        (
+            ["tail", "T", "--from", "latest", "--last", "3"],
+            "kourou tail: give --from or --last, not both",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_parsed_is_exit_code_2(arguments: list[str], line: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (2, line + "\n")
 
 
 def test_a_log_file_size_that_holds_no_message_is_refused() -> None:
@@ -283,72 +298,62 @@ def test_the_users_data_folder_that_is_a_file_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "beginning", "end"),
+    ("arguments", "beginning", "end"),
     [
-        (["demo", "--seconds", "x"], 1, "kourou demo: ", "; see kourou demo --help\n"),
+        (["demo", "--seconds", "x"], "kourou demo: ", "; see kourou demo --help\n"),
         (
             ["broker", "--nothing"],
-            1,
             "kourou broker: No such option",  # versions of click write its name differently
             "; see kourou broker --help\n",
         ),
         (
             ["broker", "--port"],
-            1,
             "kourou broker: Option '--port' requires an argument",
             "; see kourou broker --help\n",
         ),
         (
             ["pipeline", "sql", "-n"],
-            1,
             "kourou pipeline sql: Option '-n' requires an argument",
             "; see kourou pipeline sql --help\n",
         ),
         (
             ["store", "inspect", "somewhere", "--topic"],
-            2,
             "kourou store inspect: Option '--topic' requires an argument",
             "; see kourou store inspect --help\n",
         ),
         (
             ["broker", "--log-level", "INFO"],
-            1,
             "kourou broker: Invalid value for '--log-level': 'INFO' is not one of 'debug', ",
             "'error'; see kourou broker --help\n",
         ),
         (
             ["ready", "--wait", "x"],
-            1,
             "kourou ready: Invalid value for '--wait': 'x' must be a number from 0",
             "; see kourou ready --help\n",
         ),
         (
             ["bench", "producer", "--seconds", "nan"],
-            1,
             "kourou bench producer: Invalid value for '--seconds': 'nan' must be a number from 0",
             "; see kourou bench producer --help\n",
         ),
         (
             ["quickstart", "producer", "--count", "x"],
-            1,
             "kourou quickstart producer: Invalid value for '--count': 'x' must be an integer from 1",
             "; see kourou quickstart producer --help\n",
         ),
-        (["nothing"], 1, "kourou: No such command 'nothing'", "; see kourou --help\n"),
-        (["store", "check"], 2, "kourou store check: Missing argument", "; see kourou store check --help\n"),
+        (["nothing"], "kourou: No such command 'nothing'", "; see kourou --help\n"),
+        (["store", "check"], "kourou store check: Missing argument", "; see kourou store check --help\n"),
     ],
 )
-def test_what_cannot_be_read_at_all_is_one_line_too(
-    arguments: list[str], code: int, beginning: str, end: str
-) -> None:
+def test_what_cannot_be_read_at_all_is_one_line_too(arguments: list[str], beginning: str, end: str) -> None:
     result = CliRunner().invoke(app, arguments)
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith(beginning) and result.stderr.endswith(end)
 
 
 def test_a_mistyped_group_of_commands_is_recognised() -> None:
     result = CliRunner().invoke(app, ["pipelin"])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("kourou: No such command 'pipelin'. Did you mean 'pipeline'?")
 
 
@@ -379,11 +384,32 @@ def test_a_mistyped_group_of_commands_is_recognised() -> None:
         (["stop"], "kourou: No such command 'stop'. Did you mean 'mqshutdown standalone'?"),
         (["shutdown"], "kourou: No such command 'shutdown'. Did you mean 'mqshutdown standalone'?"),
         (["start"], "kourou: No such command 'start'. Did you mean 'kourou standalone'?"),
+        (["help", "topik"], "kourou: No such command 'topik'. Did you mean 'topic'?"),
+        (["context", "rm", "x"], "kourou context: No such command 'rm'. Did you mean 'remove'?"),
+        (["topic", "rm", "x"], "kourou topic: No such command 'rm'. Did you mean 'delete'?"),
+        (["group", "ls"], "kourou group: No such command 'ls'. Did you mean 'list'?"),
+        (["topic", "foo"], "kourou topic: No such command 'foo'; see kourou topic --help"),
+        (["store", "chek"], "kourou store: No such command 'chek'. Did you mean 'check'?"),
     ],
 )
 def test_what_a_mistyped_option_or_command_means_is_suggested(words: list[str], line: str) -> None:
     result = CliRunner().invoke(app, words)
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", line + "\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["help"], ["--help"]),
+        (["help", "topic"], ["topic", "--help"]),
+        (["topic", "help", "create"], ["topic", "create", "--help"]),
+        (["help", "admin", "topicList"], ["admin", "topicList", "--help"]),
+    ],
+)
+def test_the_word_help_shows_the_help(words: list[str], same: list[str]) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0 and result.stdout.lower().startswith("usage: kourou")
+    assert result.stdout == CliRunner().invoke(app, same).stdout
 
 
 def test_without_arguments_there_is_help() -> None:
@@ -396,7 +422,10 @@ def test_help_shows_what_holds_without_an_option() -> None:
     words = " ".join(CliRunner().invoke(app, ["standalone", "--help"]).stdout.split())
     assert "0 picks one. [default: 9876]" in words and "Minimum log level. [default: info]" in words
     words = " ".join(CliRunner().invoke(app, ["bench", "producer", "--help"]).stdout.split())
-    assert "Threads. [default: 64; 1<=x<=10000]" in words and "a key: the second. [default: false]" in words
+    assert (
+        "Threads. [default: 64; 1<=x<=10000]" in words
+        and "Set a key on messages: the current second. [default: false]" in words
+    )
 
 
 @pytest.mark.parametrize("command", ["standalone", "broker", "namesrv", "demo"])
@@ -466,7 +495,7 @@ def test_nothing_to_shut_down(component: str, name: str, capsys: pytest.CaptureF
 
 
 def test_mqshutdown_names_what_it_can_stop(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(lambda: mqshutdown.main(["proxy"])) == 1
+    assert exit_code(lambda: mqshutdown.main(["proxy"])) == 2
     assert "namesrv" in capsys.readouterr().err
 
 

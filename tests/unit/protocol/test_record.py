@@ -228,6 +228,9 @@ def test_a_damaged_body_is_seen_where_that_is_asked() -> None:
     assert decode_record(raw).body == b"jello"
     with pytest.raises(ProtocolError, match="the body does not match its CRC 907060870"):
         decode_record(raw, verify_body_crc=True)
+    with pytest.raises(ProtocolError, match="the body does not match its CRC 907060870"):
+        decode_record(memoryview(raw), verify_body_crc=True, with_body=False)
+    assert decode_record(memoryview(by_hand()), verify_body_crc=True, with_body=False).body == b""
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""`doctor`: what is wrong with a cluster, and what to do about it."""
+"""`doctor`: problems of a cluster, and how to fix them."""

@@ -1,4 +1,4 @@
-"""Checks of consumer groups: whether members go together, whether they hold all queues and keep up."""
+"""Checks of consumer groups: consistent members, assigned queues, lag, dead letters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN_QUEUES: Final = 6
 
 
 async def check_subscriptions(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Groups whose members subscribe to different things."""
+    """Groups whose members have different subscriptions."""
     findings: list[Finding] = []
     for view in snapshot.groups:
         _skip_silent(snapshot, view, "subscriptions")
@@ -66,17 +66,17 @@ def _different(
         severity=Severity.WARNING if is_young else Severity.PROBLEM,
         check="subscriptions",
         where=f"group {view.group}",
-        what=f"its members subscribe differently: {'; '.join(sides)}",
-        meaning="brokers keep one subscription for a group, the last one they heard: messages that it does "
-        "not select are skipped for all members and do not come again"
-        + (" (a member has just started: it may be a new version being rolled out)" if is_young else ""),
-        cure="give members that do different work groups of their own; roll changes of a subscription out "
+        what=f"its members have different subscriptions: {'; '.join(sides)}",
+        meaning="brokers keep one subscription per group, the last one received: messages that it does "
+        "not select are skipped for all members and are not delivered again"
+        + (" (a member has just started: a new version may be rolling out)" if is_young else ""),
+        cure="use separate groups for members that do different work; roll out subscription changes "
         "under a new group name",
     )
 
 
 async def check_client_ids(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Groups with several members of one client id."""
+    """Groups in which several members have the same client id."""
     findings: list[Finding] = []
     for view in snapshot.groups:
         counts = Counter(member.connection.client_id for member in view.members)
@@ -96,7 +96,7 @@ def _same_id(group: str, client_id: str, addresses: list[str]) -> Finding:
         check="client ids",
         where=f"group {group}",
         what=f"{len(addresses)} members have the client id {client_id}: {', '.join(addresses)}",
-        meaning="queues are shared out by client id: these members work on the same queues, and each message "
+        meaning="queues are assigned by client id: these members work on the same queues, and each message "
         "is consumed more than once",
         cure="give each an instance name of its own; in containers with host network and process id 1 set "
         "instanceName",
@@ -104,7 +104,7 @@ def _same_id(group: str, client_id: str, addresses: list[str]) -> Finding:
 
 
 async def check_client_versions(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Groups whose members are of different versions or languages."""
+    """Groups whose members have different versions or languages."""
     findings: list[Finding] = []
     for view in snapshot.groups:
         kinds = Counter(
@@ -123,8 +123,8 @@ def _mixed(group: str, told: str) -> Finding:
         check="client versions",
         where=f"group {group}",
         what=f"its members differ: {told}",
-        meaning="versions may share queues out in other ways, so that some are held twice or not at all",
-        cure="finish the roll-out; use one client library, or at least the same strategy, in a group",
+        meaning="versions may assign queues differently, so that some are assigned twice or not at all",
+        cure="finish the rollout; use one client library, or at least one allocation strategy, per group",
     )
 
 
@@ -132,7 +132,7 @@ def _mixed(group: str, told: str) -> Finding:
 
 
 async def check_unheld_queues(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Queues of subscribed topics that no member of an online group holds."""
+    """Queues of subscribed topics that are not assigned to any member of an online group."""
     findings: list[Finding] = []
     for view in snapshot.groups:
         if not _shares_queues(view):
@@ -154,7 +154,7 @@ async def check_unheld_queues(snapshot: ClusterSnapshot) -> list[Finding]:
 
 
 def _shares_queues(view: GroupView) -> bool:
-    """Whether members hold queues, each by one: not when every member gets all, pops or pulls."""
+    """Whether each queue belongs to one member: not in groups that broadcast, pop or pull."""
     return (
         view.is_online
         and view.connection.message_model is not MessageModel.BROADCASTING
@@ -178,11 +178,11 @@ def _unheld(view: GroupView, unheld: list[tuple[str, str, int]]) -> Finding:
         severity=Severity.HINT if is_young else Severity.PROBLEM if waiting else Severity.WARNING,
         check="queues without consumer",
         where=f"group {view.group}",
-        what=f"no member holds {shown}{more}; messages not consumed there: {waiting}",
+        what=f"not assigned: {shown}{more}; unconsumed messages there: {waiting}",
         meaning="messages of these queues are not consumed"
-        + (" (a member has just started: look again in half a minute)" if is_young else ""),
-        cure="see that all members use the same strategy to share queues, have different client ids and ask "
-        "the same name servers; restart the member that should hold them",
+        + (" (a member has just started: check again in half a minute)" if is_young else ""),
+        cure="make sure that all members have the same allocation strategy, different client ids and "
+        "the same name servers; restart the member that should consume them",
     )
 
 
@@ -190,7 +190,7 @@ def _unheld(view: GroupView, unheld: list[tuple[str, str, int]]) -> Finding:
 
 
 async def check_lag(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Groups that fall behind between two looks, or that nobody works for."""
+    """Groups that fall behind between the two snapshots, or have a lag and no member."""
     return [finding for view in snapshot.groups for finding in _lag(snapshot, view)]
 
 
@@ -210,7 +210,7 @@ def _lag(snapshot: ClusterSnapshot, view: GroupView) -> Iterator[Finding]:
 
 
 def lag_by_topic(progress: GroupProgress) -> dict[str, int]:
-    """Messages that a group has not consumed, by topic."""
+    """A group's lag by topic."""
     lags: dict[str, int] = {}
     for queue in progress.queues:
         if not is_dlq_topic(queue.topic):
@@ -223,10 +223,10 @@ def _offline(snapshot: ClusterSnapshot, group: str, waiting: int, grown: int) ->
         severity=Severity.WARNING,
         check="lag",
         where=f"group {group}",
-        what=f"no member is online; messages not consumed: {waiting}"
+        what=f"no member is online; unconsumed messages: {waiting}"
         + (f", {grown} more than a moment ago" if grown > 0 else ""),
-        meaning="nothing is consumed; messages that wait for longer than fileReservedTime are deleted",
-        # No command deletes it: a group that is only down for the moment would lose its offsets.
+        meaning="nothing is consumed; messages older than fileReservedTime are deleted",
+        # Not a delete command: a group that is down for a moment would lose its offsets.
         cure="start its consumers; delete the group only if it is no longer used",
         commands=(snapshot.show_group(group),),
     )
@@ -244,14 +244,14 @@ def _falls_behind(snapshot: ClusterSnapshot, view: GroupView, topic: str, lag: i
         severity=Severity.WARNING,
         check="lag",
         where=f"group {view.group}",
-        what=f"messages of {topic} not consumed: {lag}, and {rate:.1f} more each second",
-        meaning="handlers fail, and what comes back is more than they get done"
+        what=f"unconsumed messages of {topic}: {lag}, growing by {rate:.1f} per second",
+        meaning="handlers fail, and retries exceed what they complete"
         if is_retry
-        else f"messages come faster than {counted(len(view.members), 'member')} can consume them",
+        else f"messages arrive faster than {counted(len(view.members), 'member')} can consume them",
         cure="find out why the handlers fail, from their log and the members' status"
         if is_retry
-        else "find out what the handlers wait for, from the members' status; add members up to the number of "
-        "queues, more threads, or more queues",
+        else "find out what the handlers wait for, from the members' status; add members (up to the number "
+        "of queues), threads or queues",
         commands=(status,) if is_retry else (status, *more_queues),
     )
 
@@ -260,7 +260,7 @@ def _falls_behind(snapshot: ClusterSnapshot, view: GroupView, topic: str, lag: i
 
 
 async def check_dead_letters(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Groups that give messages up: now, lately, or once."""
+    """Groups with dead letters: new, recent, or old ones."""
     findings: list[Finding] = []
     for topic, before in sorted(snapshot.dead_letters.items()):
         after = snapshot.later_dead_letters.get(topic, before)
@@ -292,7 +292,7 @@ def _dead_letters(
         where=f"group {group}",
         what=what,
         meaning="its handlers failed on them as often as allowed; they are not delivered any more",
-        cure="look at them (--dry-run), mend the handler, then send them back; they stay listed until their "
+        cure="look at them (--dry-run), fix the handler, then send them back; they stay listed until their "
         "files expire",
         commands=(
             snapshot.command("redrive", "-g", group, "--dry-run"),

@@ -1,6 +1,6 @@
-"""Checks of this machine, for brokers that run on it: file system, I/O scheduler and limits of the store.
+"""Checks of this machine, for brokers on it: file system, I/O scheduler and limits of the store.
 
-Linux only: they read /proc and /sys, which the functions take as arguments.
+Linux only: they read /proc and /sys, whose paths are arguments of the functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a folder lies."""
+    """The file system that contains a folder."""
 
     device: str
     path: str
@@ -49,14 +49,16 @@ async def check_machine(snapshot: ClusterSnapshot) -> list[Finding]:
         if broker.problem or not await asyncio.to_thread(is_local, host):
             continue
         if not PROC.is_dir():
-            snapshot.skip(_CHECK, broker.where, "only Linux tells about file systems and limits in /proc")
+            snapshot.skip(
+                _CHECK, broker.where, "file systems and limits are read from /proc, which needs Linux"
+            )
             continue
         folder = await _store_folder(snapshot, broker)
         if folder is not None:
             findings += await asyncio.to_thread(folder_findings, broker, folder)
         pid = await asyncio.to_thread(listening_pid, int(port))
         if pid is None:
-            snapshot.skip(_CHECK, broker.where, f"the process that listens on port {port} is not to be seen")
+            snapshot.skip(_CHECK, broker.where, f"the process that listens on port {port} is not visible")
         else:
             findings += limit_findings(broker, pid)
     return findings
@@ -73,7 +75,7 @@ async def _store_folder(snapshot: ClusterSnapshot, broker: BrokerView) -> Path |
 
 
 def is_local(host: str) -> bool:
-    """Whether an address, or a name, is one of this machine's."""
+    """Whether an address or host name belongs to this machine."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -87,7 +89,7 @@ def is_local(host: str) -> bool:
 
 
 def folder_findings(broker: BrokerView, folder: Path, *, proc: Path = PROC, sys: Path = SYS) -> list[Finding]:
-    """What the file system and the disk of a store mean for it."""
+    """Problems of a store's file system and disk."""
     mount = mount_of(folder, proc)
     if mount is None:
         return []
@@ -102,7 +104,7 @@ def _slow_scheduler(broker: BrokerView, mount: Mount, scheduler: str | None) -> 
         check=_CHECK,
         where=broker.where,
         what=f"the I/O scheduler of {mount.device} is {scheduler}",
-        meaning="it shares the disk out fairly between programs: flushes of the CommitLog wait for others",
+        meaning="it divides the disk fairly between programs: flushes of the CommitLog wait for others",
         cure="write mq-deadline (none for NVMe) to /sys/block/DEVICE/queue/scheduler, and into the boot "
         "settings",
     )
@@ -112,29 +114,29 @@ def _file_system(broker: BrokerView, folder: Path, mount: Mount) -> Iterator[Fin
     severity, meaning, cure = Severity.WARNING, "", "put the store on a local disk with ext4 or xfs"
     if mount.kind in _MEMORY:
         severity = Severity.PROBLEM
-        meaning = "it is memory: all messages are gone after a restart of the machine"
+        meaning = "it is in memory: all messages are lost when the machine restarts"
     elif mount.kind in _CONTAINER:
-        meaning = "it is the layer of a container: slow, and gone with the container"
-        cure = "mount a volume at the store's folder"
+        meaning = "it is the layer of a container: slow, and deleted with the container"
+        cure = "mount a volume at the store directory"
     elif mount.kind in _REMOTE or mount.kind.startswith("fuse"):
-        meaning = "every flush goes over the network or through another program, and locks may not hold"
+        meaning = "every flush crosses the network or another program, and locks may not work"
     elif mount.kind in _COPYING:
         severity = Severity.HINT
-        meaning = "it copies on write, which makes appends and flushes slower"
-        cure = "use ext4 or xfs, or switch copying off for the store's folder (chattr +C on btrfs)"
+        meaning = "it copies on write, which slows down appends and flushes"
+        cure = "use ext4 or xfs, or disable copy-on-write for the store directory (chattr +C on btrfs)"
     if meaning:
         yield Finding(
             severity=severity,
             check=_CHECK,
             where=broker.where,
-            what=f"its store, {folder}, lies on {mount.kind} ({mount.path})",
+            what=f"its store, {folder}, is on {mount.kind} ({mount.path})",
             meaning=meaning,
             cure=cure,
         )
 
 
 def mount_of(folder: Path, proc: Path = PROC) -> Mount | None:
-    """The mount that a folder lies on; None if it cannot be found out."""
+    """The mount that contains a folder; None if unknown."""
     try:
         lines = (proc / "mounts").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -143,7 +145,7 @@ def mount_of(folder: Path, proc: Path = PROC) -> Mount | None:
     found: Mount | None = None
     for line in lines:
         words = [_OCTAL.sub(lambda code: chr(int(code[1], 8)), word) for word in line.split(" ")]
-        # Of mounts at the same place the last one counts.
+        # Of several mounts at the same path the last one is visible.
         if (
             len(words) > 2
             and real.is_relative_to(words[1])
@@ -154,10 +156,10 @@ def mount_of(folder: Path, proc: Path = PROC) -> Mount | None:
 
 
 def scheduler_of(folder: Path, sys: Path = SYS) -> str | None:
-    """The I/O scheduler of the disk of a folder; None if it has none, or it cannot be found out."""
+    """The I/O scheduler of a folder's disk; None if there is none or it is unknown."""
     number = os.stat(folder).st_dev
     device = sys / "dev" / "block" / f"{os.major(number)}:{os.minor(number)}"
-    # A partition has its queue one folder up.
+    # The queue of a partition is in the parent folder.
     for place in (device, device / ".."):
         try:
             text = (place / "queue" / "scheduler").read_text("utf-8")
@@ -172,7 +174,7 @@ def scheduler_of(folder: Path, sys: Path = SYS) -> str | None:
 
 
 def listening_pid(port: int, proc: Path = PROC) -> int | None:
-    """The process that listens on a port; None if it is not to be seen by us."""
+    """The process that listens on a port; None if it is not visible to us."""
     inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
     if not inodes:
         return None
@@ -199,7 +201,7 @@ def _listening_inodes(port: int, proc: Path) -> Iterator[str]:
 
 
 def limit_findings(broker: BrokerView, pid: int, proc: Path = PROC) -> Iterator[Finding]:
-    """What the limits of a broker's process mean for it."""
+    """Problems with the limits of a broker's process."""
     try:
         text = (proc / str(pid) / "limits").read_text("ascii")
     except OSError:

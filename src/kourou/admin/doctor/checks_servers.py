@@ -1,4 +1,4 @@
-"""Checks of name servers and brokers: who answers, where they say they are, their clocks and disks."""
+"""Checks of name servers and brokers: availability, advertised addresses, clocks, disks, damage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kourou.wording import counted
 CLOCK_WARNING_MS: Final = 2_000
 CLOCK_PROBLEM_MS: Final = 30_000
 _RUNTIME: Final = re.compile(r"(\d+) days?, (\d+) hours?, (\d+) minutes?, (\d+) seconds?")
-# `runtime` is told in whole seconds.
+# `runtime` has a resolution of a second.
 _RUNTIME_STEP_MS: Final = 1_000
 _DEFAULT_DISK_RATIO: Final = 75
 _FULL_DISK_RATIO: Final = 0.90
@@ -36,7 +36,7 @@ _DAMAGE_KEYS: Final = (
     "rebuiltIndexEntries",
     "rebuiltTimerWheels",
 )
-# Where Docker puts the networks that it makes by itself.
+# Docker's default networks.
 _DOCKER: Final = tuple(map(ipaddress.ip_network, ("172.17.0.0/16", "172.18.0.0/15", "172.20.0.0/14")))
 
 
@@ -44,7 +44,7 @@ _DOCKER: Final = tuple(map(ipaddress.ip_network, ("172.17.0.0/16", "172.18.0.0/1
 
 
 async def check_namesrvs(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Each name server alone: whether it answers, and whether it knows what the others know."""
+    """Each name server on its own: whether it responds, and knows what the others know."""
     findings: list[Finding] = []
     known: dict[str, set[str]] = {}
     for address in snapshot.namesrvs:
@@ -77,9 +77,9 @@ def _silent_namesrv(address: str, error: KourouError) -> Finding:
         severity=Severity.PROBLEM,
         check="name servers",
         where=f"name server {address}",
-        what=f"it does not answer: {error}",
+        what=f"no response: {error}",
         meaning="clients that have only this one in their list find no topic; others lose time on it",
-        cure="start it, open the way to it, or take it from the lists of clients and brokers (namesrvAddr)",
+        cure="start it, make it reachable, or remove it from the lists of clients and brokers (namesrvAddr)",
     )
 
 
@@ -88,10 +88,10 @@ def _ignorant_namesrv(address: str, missing: list[str]) -> Finding:
         severity=Severity.PROBLEM,
         check="name servers",
         where=f"name server {address}",
-        what=f"others know what it does not: {_listed(missing)}",
-        meaning="what clients see depends on which name server they ask: some find no route",
-        cure="brokers register at every address of their namesrvAddr: write all name servers there, with ';' "
-        "between them, and look in the broker's log why it cannot reach this one",
+        what=f"missing there, but known to others: {_listed(missing)}",
+        meaning="what clients see depends on the name server they use: some find no route",
+        cure="brokers register with every address in namesrvAddr: list all name servers there, separated "
+        "by ';', and see the broker's log for why it cannot reach this one",
     )
 
 
@@ -99,17 +99,17 @@ def _ignorant_namesrv(address: str, missing: list[str]) -> Finding:
 
 
 async def check_brokers(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Whether each broker answers at the address that the name server gives to clients."""
+    """Whether each broker responds at its advertised address."""
     return [
         Finding(
             severity=Severity.PROBLEM,
             check="brokers",
             where=broker.where,
-            what=f"it does not answer: {broker.problem}",
-            meaning="clients get this address from the name server and fail on it, unless they are where it "
-            "can be reached"
+            what=f"no response: {broker.problem}",
+            meaning="clients get this address from the name server and fail to connect, unless it is "
+            "reachable from where they are"
             if _is_docker(_host(broker))
-            else "producers and consumers of its queues wait or fail, until the name server forgets it 2 "
+            else "producers and consumers of its queues wait or fail, until the name server removes it 2 "
             "minutes after its last registration",
             cure=_unreachable_cure(broker),
         )
@@ -123,14 +123,14 @@ def _unreachable_cure(broker: BrokerView) -> str:
     port = broker.place.address.rpartition(":")[2]
     if _is_docker(host):
         return (
-            f"{host} is an address inside Docker: set brokerIP1 to the address of the machine and publish "
+            f"{host} is an address inside Docker: set brokerIP1 to the address of the host and publish "
             f"port {port} of the container under the same number"
         )
-    return f"see whether it runs; if it does, open port {port}, or set brokerIP1 to an address clients reach"
+    return f"check whether it is running; if so, open port {port}, or set brokerIP1 to a reachable address"
 
 
 async def check_addresses(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Addresses that lead clients of other machines nowhere, or to themselves."""
+    """Advertised addresses that are useless for clients on other machines."""
     is_all_here = all(_is_loopback(address.rpartition(":")[0]) for address in snapshot.namesrvs)
     findings: list[Finding] = []
     for broker in snapshot.brokers:
@@ -149,9 +149,9 @@ def _loopback(broker: BrokerView, is_all_here: bool) -> Finding:
         severity=Severity.HINT if is_all_here else Severity.PROBLEM,
         check="addresses",
         where=broker.where,
-        what=f"it tells clients to come to {broker.place.address}",
-        meaning="clients on other machines look for the broker on their own machine and find none",
-        cure="fine while everything is on one machine; else set brokerIP1 to an address that clients reach",
+        what=f"its advertised address is {broker.place.address}",
+        meaning="clients on other machines look for the broker on their own machine and fail to connect",
+        cure="fine as long as everything runs on one machine; otherwise set brokerIP1 to a reachable address",
     )
 
 
@@ -160,9 +160,9 @@ def _unknown_name(broker: BrokerView) -> Finding:
         severity=Severity.PROBLEM,
         check="addresses",
         where=broker.where,
-        what=f"the name {_host(broker)} has no address here",
-        meaning="clients on machines that do not know the name cannot connect",
-        cure="set brokerIP1 to an address, or to a name that is in the DNS of all clients",
+        what=f"the host name {_host(broker)} cannot be resolved here",
+        meaning="clients that cannot resolve the name cannot connect",
+        cure="set brokerIP1 to an address, or to a name in the DNS of all clients",
     )
 
 
@@ -172,8 +172,8 @@ def _docker(broker: BrokerView) -> Finding:
         check="addresses",
         where=broker.where,
         what=f"{_host(broker)} looks like an address inside Docker",
-        meaning="it can be reached from here, but hardly from other machines",
-        cure="if clients are elsewhere, set brokerIP1 to the machine's address and publish the broker's port",
+        meaning="it is reachable from here, but probably not from other machines",
+        cure="if clients are elsewhere, set brokerIP1 to the host's address and publish the broker's port",
     )
 
 
@@ -212,16 +212,17 @@ async def _is_resolved(host: str) -> bool:
 
 
 async def check_clocks(snapshot: ClusterSnapshot) -> list[Finding]:
-    """How far brokers' clocks are from this machine's: `bootTimestamp` plus `runtime` is their time.
+    """The difference between brokers' clocks and this machine's: `bootTimestamp` plus `runtime` is their
+    time.
 
-    That is told in whole seconds and takes a moment to come, so only what is beyond that is counted.
+    It has a resolution of a second and includes the response time, so only larger differences are reported.
     """
     living = [broker for broker in snapshot.brokers if not broker.problem]
     return [finding for broker in living for finding in (*_clock(snapshot, broker), *_clock_steps(broker))]
 
 
 def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
-    """Kourou's brokers notice when their clock is set."""
+    """Kourou's brokers detect steps of their clock."""
     count, step = broker.runtime.get("clockSteps", ""), broker.runtime.get("lastClockStepMs", "")
     at = broker.runtime.get("lastClockStepTimestamp", "")
     if not (count.isdecimal() and int(count) and at.isdecimal() and step.lstrip("-").isdecimal()):
@@ -234,16 +235,16 @@ def _clock_steps(broker: BrokerView) -> Iterator[Finding]:
         where=broker.where,
         what=f"its clock was set {way} by {size}, to {when:%Y-%m-%d %H:%M:%S} UTC "
         f"(steps since its start: {count})",
-        meaning="messages that waited for a delay keep it; timestamps of messages, searches by time and the "
-        "age of lag are wrong across the step",
-        cure="find out what sets the clock; NTP that slews (chronyd, after its start) does not step it",
+        meaning="delays of waiting messages are not affected; message timestamps, searches by time and the "
+        "age of the lag are wrong across the step",
+        cure="find out what steps the clock; NTP that slews (chronyd, after its start) does not",
     )
 
 
 def _clock(snapshot: ClusterSnapshot, broker: BrokerView) -> Iterator[Finding]:
     reported_ms = broker_clock_ms(broker.runtime)
     if reported_ms is None:
-        snapshot.skip("clocks", broker.where, "it does not tell bootTimestamp and runtime")
+        snapshot.skip("clocks", broker.where, "it does not report bootTimestamp and runtime")
         return
     skew_ms = clock_skew_ms(reported_ms, broker.requested_ms, broker.answered_ms)
     if abs(skew_ms) <= CLOCK_WARNING_MS:
@@ -254,14 +255,14 @@ def _clock(snapshot: ClusterSnapshot, broker: BrokerView) -> Iterator[Finding]:
         check="clocks",
         where=broker.where,
         what=f"its clock is at least {duration_text(abs(skew_ms))} {ahead} this machine's",
-        meaning="delayed messages come early or late, searches by time and the age of lag are wrong, and "
-        "transactions are checked at the wrong time",
-        cure="have both machines set by NTP (chronyc tracking, timedatectl), and see which of them is wrong",
+        meaning="delayed messages arrive early or late, searches by time and the age of the lag are wrong, "
+        "and transactions are checked at the wrong time",
+        cure="synchronise both machines by NTP (chronyc tracking, timedatectl), and see which one is wrong",
     )
 
 
 def broker_clock_ms(runtime: dict[str, str]) -> int | None:
-    """What a broker's clock showed, rounded down to a second after its start; None if it does not say."""
+    """The time of a broker's clock, rounded down to a second after its start; None if not reported."""
     found = _RUNTIME.search(runtime.get("runtime", ""))
     boot = runtime.get("bootTimestamp", "")
     if found is None or not boot.isdecimal():
@@ -271,7 +272,7 @@ def broker_clock_ms(runtime: dict[str, str]) -> int | None:
 
 
 def clock_skew_ms(reported_ms: int, requested_ms: int, answered_ms: int) -> int:
-    """By how much a clock is ahead at least, below 0 behind; 0 if it may be right."""
+    """The minimum by which a clock is ahead, negative if behind; 0 if it may be right."""
     if reported_ms > answered_ms:
         return reported_ms - answered_ms
     return min(0, reported_ms + _RUNTIME_STEP_MS - requested_ms)
@@ -281,7 +282,7 @@ def clock_skew_ms(reported_ms: int, requested_ms: int, answered_ms: int) -> int:
 
 
 async def check_disks(snapshot: ClusterSnapshot) -> list[Finding]:
-    """How full the disks of the stores are, by the limit of each broker."""
+    """How full the disks of the stores are, compared with each broker's limit."""
     living = [broker for broker in snapshot.brokers if not broker.problem]
     if not living:
         return []
@@ -295,7 +296,7 @@ async def check_disks(snapshot: ClusterSnapshot) -> list[Finding]:
 
 
 def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
-    """What the ratios of one broker mean; `limit` is its diskMaxUsedSpaceRatio."""
+    """Problems with the disk usage of one broker; `limit` is its diskMaxUsedSpaceRatio."""
     limit_ratio = int(limit) / 100 if limit.isdecimal() else _DEFAULT_DISK_RATIO / 100
     for key, name in (("commitLogDiskRatio", "CommitLog"), ("consumeQueueDiskRatio", "ConsumeQueues")):
         try:
@@ -310,12 +311,12 @@ def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
             check="disks",
             where=broker.where,
             what=f"the disk of its {name} is {ratio:.0%} full",
-            meaning="it refuses messages, and deletes old ones that may not be consumed yet"
+            meaning="it rejects messages, and deletes old ones that may not have been consumed"
             if is_full
-            else f"beyond {limit_ratio:.0%} old messages are deleted before fileReservedTime is over, "
+            else f"above {limit_ratio:.0%} old messages are deleted before fileReservedTime is over, "
             "consumed or not",
-            cure="make room or add disk; keep messages for a shorter time (fileReservedTime); or stop writes "
-            "to this broker until there is room (wipeWritePerm)",
+            cure="free disk space or add a disk; keep messages for a shorter time (fileReservedTime); or "
+            "stop writes to this broker until there is space (wipeWritePerm)",
         )
 
 
@@ -323,12 +324,12 @@ def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
 
 
 async def check_kernels(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Whether brokers use the compiled kernel. Apache's brokers have none, and no such key."""
+    """Whether brokers use the compiled kernel. Apache's brokers have none and do not report the key."""
     return [finding for broker in snapshot.brokers for finding in kernel_findings(broker)]
 
 
 def kernel_findings(broker: BrokerView) -> Iterator[Finding]:
-    """What it means that one broker does not use it."""
+    """The consequences of a broker without the kernel."""
     _, is_missing, problem = broker.runtime.get(COMPILED_KERNEL, "").partition("not in use: ")
     if is_missing:
         yield Finding(
@@ -345,20 +346,20 @@ def kernel_findings(broker: BrokerView) -> Iterator[Finding]:
 
 
 async def check_stores(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Whether a broker has fenced its store: it takes no more messages until it is restarted."""
+    """Whether a broker has fenced its store: it rejects messages until it is restarted."""
     return [finding for broker in snapshot.brokers for finding in fence_findings(broker)]
 
 
 def fence_findings(broker: BrokerView) -> Iterator[Finding]:
-    """Why one broker takes no more messages, if it says so. Apache's brokers do not."""
+    """Why a broker rejects all messages, if it has fenced its store. Apache's brokers never report this."""
     if STORE_FENCED in broker.runtime:
         yield Finding(
             severity=Severity.PROBLEM,
             check="stores",
             where=broker.where,
             what=broker.runtime[STORE_FENCED],
-            meaning="it refuses every message that is sent to it; what it can still read is consumed",
-            cure="do what the reason says before the broker is restarted; docs/operations.md has the steps: "
+            meaning="it rejects every message; readable messages are still consumed",
+            cure="resolve the reason before restarting the broker; docs/operations.md has the steps: "
             '"A store that was moved, removed or cut"',
         )
 
@@ -367,14 +368,14 @@ def fence_findings(broker: BrokerView) -> Iterator[Finding]:
 
 
 async def check_damage(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Whether brokers have found damage in their stores. Apache's brokers do not say."""
+    """Whether brokers have found damage in their stores. Apache's brokers do not report it."""
     return [
         finding for broker in snapshot.brokers if not broker.problem for finding in damage_findings(broker)
     ]
 
 
 def damage_findings(broker: BrokerView) -> Iterator[Finding]:
-    """What the counters of one broker mean."""
+    """The meaning of one broker's damage counters."""
     counts = {key: _count(broker.runtime.get(key, "")) for key in _DAMAGE_KEYS}
     cure = (
         "see the broker's log for files and offsets, run `kourou store check` on a copy of the store, and "
@@ -382,26 +383,26 @@ def damage_findings(broker: BrokerView) -> Iterator[Finding]:
     )
     if counts["damagedLogStretches"] or counts["lostMessages"]:
         count = counts["damagedLogStretches"]
-        stretches = counted(count, "stretch", "stretches")
+        ranges = counted(count, "range")
         yield Finding(
             severity=Severity.PROBLEM,
             check="damage",
             where=broker.where,
-            what=f"known damage of its CommitLog: {stretches}, {counts['damagedLogBytes']} bytes; messages "
+            what=f"known damage in its CommitLog: {ranges}, {counts['damagedLogBytes']} bytes; messages "
             f"found lost since its start: {counts['lostMessages']}",
-            meaning="messages whose records lay in damaged stretches are lost, also those found lost before "
-            "its start, unless a backup has them; consumers go on after them, all others are served",
-            cure="quarantine/damages.json in its store lists the stretches; "
-            f"{cure}; put damaged files back from a backup while the broker is stopped",
+            meaning="messages with records in damaged ranges are lost, including those found lost before "
+            "its start, unless a backup has them; consumers continue after them, all others are served",
+            cure="quarantine/damages.json in its store lists the ranges; "
+            f"{cure}; restore damaged files from a backup while the broker is stopped",
         )
     if rebuilt := counts["rebuiltQueueUnits"] + counts["rebuiltIndexEntries"]:
         yield Finding(
             severity=Severity.WARNING,
             check="damage",
             where=broker.where,
-            what=f"{rebuilt} entries of its ConsumeQueues and index did not fit the CommitLog and were "
+            what=f"{rebuilt} entries of its ConsumeQueues and index did not match the CommitLog and were "
             "rebuilt",
-            meaning="nothing is lost, but something wrote into these files, or the disk does not keep them",
+            meaning="nothing is lost, but something wrote to these files, or the disk does not keep them",
             cure=cure,
         )
     if counts["rebuiltTimerWheels"]:
@@ -411,7 +412,7 @@ def damage_findings(broker: BrokerView) -> Iterator[Finding]:
             where=broker.where,
             what="files of its timer wheel were missing or damaged and were rebuilt (times since its start: "
             f"{counts['rebuiltTimerWheels']})",
-            meaning="every delayed message is still delivered once, but something wrote into these files, or "
+            meaning="every delayed message is still delivered once, but something wrote to these files, or "
             "the disk does not keep them",
             cure=cure,
         )

@@ -1,4 +1,4 @@
-"""Checks of topics: what may be written and read, where they are, and their order configuration."""
+"""Checks of topics: permissions, placement, order configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHO: Final = {PermName.WRITE: "producers", PermName.READ: "consumers"}
 
 
 async def check_permissions(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Topics that may not be written to or read, on some brokers or on all; and brokers taken out."""
+    """Topics without write or read permission, on some brokers or on all; and excluded brokers."""
     excluded = _unwritable_brokers(snapshot)
     findings = [_excluded(snapshot, broker_name) for broker_name in sorted(excluded)]
     for topic in snapshot.user_topics:
@@ -32,7 +32,7 @@ async def check_permissions(snapshot: ClusterSnapshot) -> list[Finding]:
 
 
 def _unwritable_brokers(snapshot: ClusterSnapshot) -> set[str]:
-    """Brokers of which no topic of users may be written to, if they have several."""
+    """Brokers without write permission on any of their user topics, if they have several."""
     perms: dict[str, list[int]] = {}
     for topic in snapshot.user_topics:
         for data in snapshot.routes[topic].queue_datas:
@@ -49,10 +49,10 @@ def _excluded(snapshot: ClusterSnapshot, broker_name: str) -> Finding:
         severity=Severity.WARNING,
         check="permissions",
         where=f"broker {broker_name}",
-        what="none of its topics may be written to",
-        meaning="producers pass it by and the other brokers take all messages",
-        cure="right while it is being taken out; else give it write permission again, and check its "
-        "brokerPermission (6: read and write)",
+        what="none of its topics can be written to",
+        meaning="producers skip it and the other brokers receive all messages",
+        cure="correct while it is being taken out of service; otherwise restore the write permission, "
+        "and check its brokerPermission (6: read and write)",
         commands=(snapshot.command("addWritePerm", "-b", broker_name),),
     )
 
@@ -67,12 +67,12 @@ def _blocked(snapshot: ClusterSnapshot, topic: str, bit: PermName, skipped: set[
         severity=Severity.PROBLEM if is_everywhere else Severity.WARNING,
         check="permissions",
         where=f"topic {topic}",
-        what=f"it may not be {_ACTIONS[bit]} on {', '.join(blocked)}"
+        what=f"it cannot be {_ACTIONS[bit]} on {', '.join(blocked)}"
         + (", which are all its brokers" if is_everywhere else ""),
         meaning=f"{_WHO[bit]} find no queue for it at all"
         if is_everywhere
-        else f"{_WHO[bit]} use the other brokers only; what waits on these stays there",
-        cure="give it the permission again, unless it is meant so",
+        else f"{_WHO[bit]} use the other brokers only; waiting messages stay on these",
+        cure="restore the permission, unless this is intended",
         commands=tuple(
             snapshot.command("updateTopicPerm", "-t", topic, "-p", "6", "-b", name) for name in blocked
         ),
@@ -83,7 +83,7 @@ def _blocked(snapshot: ClusterSnapshot, topic: str, bit: PermName, skipped: set[
 
 
 async def check_spread(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Topics that some masters of their cluster do not have."""
+    """Topics that are missing on some masters of their cluster."""
     clusters: dict[str, set[str]] = {}
     for master in snapshot.masters:
         clusters.setdefault(master.place.cluster, set()).add(master.place.broker_name)
@@ -104,7 +104,7 @@ def _missing(snapshot: ClusterSnapshot, topic: str, cluster: str, missing: list[
         where=f"topic {topic}",
         what=f"cluster {cluster} has it, but not on {', '.join(missing)}",
         meaning="these brokers take none of its load, and when the others are down nothing can be sent; "
-        "topics that were created by a first send are like that",
+        "typical for topics that were created by a first send",
         cure="create it on all masters",
         commands=(snapshot.command("updateTopic", "-c", cluster, "-t", topic, "-r", read, "-w", write),),
     )
@@ -114,7 +114,7 @@ def _missing(snapshot: ClusterSnapshot, topic: str, cluster: str, missing: list[
 
 
 async def check_order_conf(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Order configurations that name brokers that are gone."""
+    """Order configurations that name missing brokers."""
     header = GetKVListByNamespaceRequestHeader(namespace=ORDER_TOPIC_CONFIG)
     try:
         answer = await snapshot.admin.call_namesrv(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
@@ -139,9 +139,9 @@ def _gone(snapshot: ClusterSnapshot, topic: str, conf: str, gone: list[str]) -> 
         check="order configuration",
         where=f"topic {topic}",
         what=f"its order configuration, {conf}, names {', '.join(gone)}, which no name server knows",
-        meaning="messages that belong to the queues of that broker cannot be sent: order is kept by waiting "
+        meaning="messages for the queues of that broker cannot be sent: to keep the order, they have to wait "
         "for it",
-        cure="start the broker again; if it is gone for ever, take it out of the configuration, which moves "
+        cure="start the broker again; if it is gone for good, remove it from the configuration, which moves "
         "its keys to other queues",
         commands=(snapshot.command("updateOrderConf", "-t", topic, *change),),
     )

@@ -1,6 +1,7 @@
-"""Checks of transactions: those that stay open, those that were given up, and who is asked for them.
+"""Checks of transactions: open for long, given up, or checked with the wrong producers.
 
-A broker asks one live producer of the group how a transaction ended. Only transactional producers can say.
+A broker asks one online producer of the group how a transaction ended. Only transactional producers can
+answer.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from kourou.protocol.names import (
 from kourou.protocol.properties import MessageConst
 from kourou.wording import counted
 
-# Enough to see who sends transactions; a cluster may have millions.
+# Enough to see which producers send transactions; a cluster may have millions.
 _MOST_READ: Final = 512
 _CHECK: Final = "transactions"
 
 
 async def check_transactions(snapshot: ClusterSnapshot) -> list[Finding]:
-    """Every master that answers."""
+    """Transactions on every master that responds."""
     findings: list[Finding] = []
     for master in snapshot.living_masters:
         try:
             findings += await _check(snapshot, master)
         except (RemotingError, ResponseError) as error:
-            # A broker of RocketMQ 4 makes the topic with the first transaction.
+            # A broker of RocketMQ 4 creates the topic with the first transaction.
             if not (isinstance(error, ResponseError) and error.code == ResponseCode.TOPIC_NOT_EXIST):
                 snapshot.skip(_CHECK, master.where, error)
     return findings
@@ -65,18 +66,18 @@ async def _given_up(snapshot: ClusterSnapshot, master: BrokerView) -> int:
         end = await snapshot.admin.api.max_offset(place.address, place.queue)
         return end - await snapshot.admin.api.min_offset(place.address, place.queue)
     except ResponseError:
-        return 0  # the topic is made with the first one
+        return 0  # the topic is created with the first one
 
 
 async def _last_halves(snapshot: ClusterSnapshot, master: BrokerView) -> tuple[int, list[MessageExt]]:
-    """Up to where all transactions are ended, and the last prepared messages."""
+    """The offset up to which all transactions have ended, and the last half messages."""
     place = _place(master, RMQ_SYS_TRANS_HALF_TOPIC)
     api = snapshot.admin.api
     end = await api.max_offset(place.address, place.queue)
     begin = await api.min_offset(place.address, place.queue)
     settled = await api.consumer_offset(place.address, CID_SYS_RMQ_TRANS, place.queue)
     settled = begin if settled is None else settled
-    # The oldest that are open matter most, then what was sent last.
+    # The oldest open ones matter most, then the newest.
     spans = [(max(begin, min(settled, end - _MOST_READ)), min(end, settled + _MOST_READ))]
     if spans[0][1] < end:
         spans.append((max(spans[0][1], end - _MOST_READ), end))
@@ -96,10 +97,10 @@ def _abandoned_finding(snapshot: ClusterSnapshot, master: BrokerView, count: int
         severity=Severity.WARNING,
         check=_CHECK,
         where=master.where,
-        what=f"given up because no producer said how they ended: {counted(count, 'transaction')}",
+        what=f"given up because no producer resolved them: {counted(count, 'transaction')}",
         meaning=f"their messages were not delivered; they are in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}",
-        cure="look at them and mend the listener's check; resumeCheckHalfMessage has one checked again, by "
-        "the id that printMsg shows",
+        cure="look at them and fix the listener's check; resumeCheckHalfMessage makes the broker check "
+        "one again, by the id that printMsg shows",
         commands=(snapshot.command("printMsg", "-t", RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC),),
     )
 
@@ -122,8 +123,8 @@ def _open_for_long(
             + ("" if is_online else ", and no producer of the group is online"),
             meaning="their messages are not delivered until a producer commits or rolls back"
             if is_online
-            else "no producer can say how they ended: they are given up in the end, and not delivered",
-            cure="see what the listener's check answers (UNKNOW means: ask again), and where it hangs"
+            else "no producer can resolve them: they will be given up, and not delivered",
+            cure="see what the listener's check returns (UNKNOW means: ask again), and where it hangs"
             if is_online
             else "start a transactional producer with this group name",
         )
@@ -132,7 +133,7 @@ def _open_for_long(
 def _shared_groups(
     master: BrokerView, halves: list[MessageExt], producers: ProducerTableInfo
 ) -> Iterator[Finding]:
-    """Groups of which a connected client sent transactions, and others did not."""
+    """Groups in which some connected clients sent transactions and others did not."""
     senders: dict[str, set[str]] = {}
     for half in halves:
         senders.setdefault(_group(half), set()).add(half.born_host)
@@ -144,8 +145,8 @@ def _shared_groups(
                 severity=Severity.HINT,
                 check=_CHECK,
                 where=f"producer group {group} on {master.place.broker_name}",
-                what=f"some of its clients send transactions, others have not lately: {', '.join(others)}",
+                what=f"some of its clients send transactions, others have not recently: {', '.join(others)}",
                 meaning="the broker asks any client of the group how a transaction ended; one that is not "
-                "transactional cannot say, and the transaction stays open",
+                "transactional cannot answer, and the transaction stays open",
                 cure="give producers without transactions a group of their own",
             )

@@ -31,7 +31,7 @@ from kourou.protocol.names import (
     retry_topic,
 )
 
-# Enough to keep the servers busy, few enough that they serve others too.
+# Enough to keep the servers busy, few enough that they can serve other clients.
 _MAX_CONCURRENT: Final = 16
 _NOT_A_TROUBLE: Final = frozenset(
     {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.BROADCAST_CONSUMPTION, ResponseCode.TOPIC_NOT_EXIST}
@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker and what it said of itself, between two times of this machine's clock."""
+    """One broker with its state, and the times of request and response on this machine's clock."""
 
     place: BrokerAddress
     runtime: dict[str, str]
@@ -58,7 +58,7 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a consumer group; `info` is None if it could not be asked, `problem` says why."""
+    """One member of a consumer group; `info` is None if it did not respond, `problem` says why."""
 
     connection: Connection
     info: RunningInfo | None
@@ -71,7 +71,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A consumer group: who is online, and how far it is; None if that is not known."""
+    """A consumer group: online members and progress; None if unknown."""
 
     group: str
     connection: ConsumerConnection
@@ -80,32 +80,31 @@ class GroupView:
 
     @property
     def is_online(self) -> bool:
-        """Whether it has a member."""
         return bool(self.members)
 
     def youngest_ms(self, now_ms: int) -> int:
-        """For how long its youngest member runs, as far as they say."""
+        """The uptime of its youngest member, as far as reported."""
         return min((member.info.runs_for_ms(now_ms) for member in self.members if member.info), default=0)
 
 
 @dataclass(slots=True)
 class ClusterSnapshot:
-    """Everything that checks look at."""
+    """The data that checks use."""
 
     admin: Admin
     watch_s: float
     namesrvs: tuple[str, ...] = ()
-    """All that were given, whichever `admin` asks."""
+    """All configured name servers, whichever `admin` uses."""
     brokers: list[BrokerView] = field(default_factory=list)
     routes: dict[str, TopicRouteData] = field(default_factory=dict)
     groups: list[GroupView] = field(default_factory=list)
     later_groups: dict[str, GroupProgress] = field(default_factory=dict)
-    """How far the groups are at the second look."""
+    """The progress of the groups in the second snapshot."""
     dead_letters: dict[str, TopicStatus] = field(default_factory=dict)
     later_dead_letters: dict[str, TopicStatus] = field(default_factory=dict)
     not_checked: list[NotChecked] = field(default_factory=list)
     half_pending_ms: int = 300_000
-    """A transaction that is open for longer is told of."""
+    """Transactions that are open for longer are reported."""
 
     @property
     def masters(self) -> list[BrokerView]:
@@ -117,7 +116,7 @@ class ClusterSnapshot:
 
     @property
     def user_topics(self) -> list[str]:
-        """Topics that are nobody's but the users', sorted."""
+        """Topics created by users, sorted."""
         own = {broker.place.broker_name for broker in self.brokers}
         clusters = {broker.place.cluster for broker in self.brokers}
         own |= clusters | {reply_topic(cluster) for cluster in clusters}
@@ -129,7 +128,7 @@ class ClusterSnapshot:
         )
 
     def readable_queues(self, topic: str) -> set[tuple[str, str, int]]:
-        """(topic, broker name, queue id) of all queues that consumers share out."""
+        """(topic, broker name, queue id) of all queues that are assigned to consumers."""
         route = self.routes.get(topic)
         return {
             (topic, data.broker_name, queue_id)
@@ -139,7 +138,7 @@ class ClusterSnapshot:
         }
 
     def command(self, command: str, *words: str) -> str:
-        """A command line of mqadmin that can be copied and run, with the name servers of this look."""
+        """An mqadmin command line to copy and run, with the name servers of this snapshot."""
         return command_line(self.namesrvs or self.admin.namesrvs, command, *words)
 
     def show_group(self, group: str) -> str:
@@ -154,7 +153,7 @@ class ClusterSnapshot:
         return sorted({broker.place.cluster for broker in self.brokers if broker.place.broker_name in names})
 
     def queue_nums(self, topic: str) -> tuple[int, int]:
-        """How many queues a topic has on the broker with most of them: to read, to write."""
+        """The number of queues of a topic on the broker that has most: to read, to write."""
         route = self.routes.get(topic)
         found = route.queue_datas if route is not None else []
         return (
@@ -163,13 +162,14 @@ class ClusterSnapshot:
         )
 
     def skip(self, check: str, where: str, error: BaseException | str) -> None:
-        """Note that something could not be looked at."""
+        """Record that something could not be checked."""
         reason = str(error) or type(error).__name__
         self.not_checked.append(NotChecked(check, where, reason.partition("\n")[0]))
 
 
 async def take_snapshot(admin: Admin, cluster: str | None, watch_s: float) -> ClusterSnapshot:
-    """The first look. NoNameServerError if no name server answers, ConfigError without such a cluster."""
+    """The first snapshot. NoNameServerError if no name server responds, ConfigError without such a
+    cluster."""
     snapshot = ClusterSnapshot(admin, watch_s)
     places = await (brokers_of(admin, cluster) if cluster is not None else admin.brokers())
     if not places:
@@ -185,7 +185,7 @@ async def take_snapshot(admin: Admin, cluster: str | None, watch_s: float) -> Cl
 
 
 async def retake_snapshot(snapshot: ClusterSnapshot) -> None:
-    """The second look: how far groups and dead letters are now."""
+    """The second snapshot: current progress of groups and dead letters."""
     groups = [view.group for view in snapshot.groups]
     found = await _gather_limited(groups, lambda group: _progress(snapshot, group))
     snapshot.later_groups = {progress.group: progress for progress in found if progress is not None}
@@ -272,5 +272,5 @@ async def _dead_letters(snapshot: ClusterSnapshot) -> dict[str, TopicStatus]:
 
 
 def now_ms() -> int:
-    """This machine's clock."""
+    """The time of this machine, in milliseconds."""
     return time.time_ns() // 1_000_000

@@ -76,8 +76,8 @@ async def diagnose(
     progress: Callable[[str], None] = lambda text: None,
     half_pending_ms: int | None = None,
 ) -> DoctorReport:
-    """Look at one cluster or at all. NoNameServerError if no name server answers."""
-    progress("looking at brokers, topics and groups")
+    """Check one cluster or all. NoNameServerError if no name server responds."""
+    progress("reading brokers, topics and groups")
     async with _namesrv_with_brokers(admin) as informed:
         snapshot = await take_snapshot(informed, cluster, watch_s)
         snapshot.namesrvs = admin.namesrvs
@@ -86,7 +86,7 @@ async def diagnose(
 
 @asynccontextmanager
 async def _namesrv_with_brokers(admin: Admin) -> AsyncIterator[Admin]:
-    """One whose name server knows brokers: a name server that forgot them is found, and is not the end."""
+    """A session with a name server that knows brokers: one that lost them is a finding, not the end."""
     if not await admin.brokers():
         for address in admin.namesrvs:
             options: ClientOptions = {**admin.options, "namesrv": address}

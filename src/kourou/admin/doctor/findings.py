@@ -1,4 +1,4 @@
-"""What a doctor says: findings, and what it could not look at."""
+"""The result of `doctor`: findings, and what could not be checked."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 
 
 class Severity(enum.StrEnum):
-    """How bad it is."""
+    """The urgency of a finding."""
 
     PROBLEM = "problem"
-    """Messages are lost, refused, or do not arrive: mend it now."""
+    """Messages are lost, rejected or not delivered: fix it now."""
     WARNING = "warning"
-    """It works, but not as it should, or not for long."""
+    """It works, but not well, or not for long."""
     HINT = "hint"
-    """It may be meant so."""
+    """Possibly intended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that an expert would point at."""
+    """One problem, its effect and its cure."""
 
     severity: Severity
     check: str
     where: str
     what: str
-    """What there is to see."""
+    """What was observed."""
     meaning: str
-    """What comes of it."""
+    """What follows from it."""
     cure: str
     """What to do."""
     commands: tuple[str, ...] = ()
-    """Command lines of the cure, complete: to be copied and run."""
+    """Complete command lines of the cure, to copy and run."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotChecked:
-    """Something that could not be looked at."""
+    """Something that could not be checked."""
 
     check: str
     where: str
@@ -45,7 +45,7 @@ class NotChecked:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """All that was found, the worst first."""
+    """All findings, the worst first."""
 
     brokers: int
     topics: int
@@ -55,5 +55,5 @@ class DoctorReport:
 
     @property
     def problems(self) -> int:
-        """How many findings have to be mended."""
+        """The number of findings that need a fix."""
         return sum(finding.severity is Severity.PROBLEM for finding in self.findings)

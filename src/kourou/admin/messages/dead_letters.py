@@ -1,4 +1,4 @@
-"""Dead letters: the messages that a consumer group gave up on, read from `%DLQ%group` and chosen from.
+"""Dead letters: messages that a consumer group failed to consume, read from `%DLQ%group` and filtered.
 
 Reading changes nothing: no offset moves. Not here: sending them back (redrive.py).
 """
@@ -30,21 +30,21 @@ _SHOWN_BODY: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which dead letters are meant; all where nothing is said."""
+    """A selection of dead letters; all by default."""
 
     topic: str | None = None
-    """They came from this topic."""
+    """Their original topic."""
     key: str | None = None
     """One of their keys, or their message id."""
     begin_ms: int | None = None
-    """They were given up at this time or later."""
+    """Given up at or after this time."""
     end_ms: int | None = None
-    """They were given up before this time."""
+    """Given up before this time."""
     expression: FilterProgram | None = None
     """A condition on their properties."""
 
     def takes(self, message: MessageExt) -> bool:
-        """Whether a dead letter is meant; the times are looked after where queues are read."""
+        """Whether a dead letter matches. Times are checked where queues are read."""
         if self.topic is not None and origin_topic(message) != self.topic:
             return False
         if self.key is not None and self.key not in (*message.keys, message.msg_id):
@@ -54,27 +54,27 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead letter as operators look at it."""
+    """One dead letter, for display."""
 
     msg_id: str
     keys: str
     tags: str
     topic: str
-    """Where it came from; empty if it does not say."""
+    """The original topic; empty if unknown."""
     born_timestamp: int
     store_timestamp: int
     """When it was given up."""
     reconsume_times: int
     broker_name: str
     queue_offset: int
-    """Its place in `%DLQ%group`."""
+    """Its position in `%DLQ%group`."""
     offset_msg_id: str
     body_size: int
     body_start: str
 
     @classmethod
     def of(cls, message: MessageExt) -> Self:
-        """What is to be seen of a record."""
+        """From a stored record."""
         body = _body(message)
         return cls(
             msg_id=message.msg_id,
@@ -100,9 +100,9 @@ def _body(message: MessageExt) -> bytes:
 
 
 def origin_topic(message: MessageExt) -> str | None:
-    """The topic from which a dead letter was consumed first; None if it does not say.
+    """The topic from which a dead letter was consumed first; None if unknown.
 
-    Brokers note it at the first failure (RETRY_TOPIC); some of 5.x again when they give up.
+    Brokers record it at the first failure (RETRY_TOPIC); some 5.x brokers again when they give up.
     """
     for name in (MessageConst.PROPERTY_RETRY_TOPIC, MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC):
         topic = message.get_property(name)
@@ -112,7 +112,7 @@ def origin_topic(message: MessageExt) -> str | None:
 
 
 async def dead_letter_spans(admin: Admin, group: str, selection: Selection) -> list[QueueSpan]:
-    """What there is to read now, broker by broker; what comes later is not in it.
+    """The ranges to read, broker by broker; later messages are not included.
 
     Empty if the group has no dead letters. ResponseError TOPIC_NOT_EXIST if there is no such group,
     ConfigError if its dead letters may not be read.
@@ -154,7 +154,7 @@ async def _check_group(admin: Admin, group: str) -> None:
 async def read_dead_letters(
     admin: Admin, spans: list[QueueSpan], selection: Selection
 ) -> AsyncIterator[tuple[QueuePlace, MessageExt]]:
-    """The dead letters that are meant, in the order in which each broker got them."""
+    """The selected dead letters, in the order in which each broker stored them."""
     for span in spans:
         async for pulled in read_span(admin, span):
             for message in pulled.messages:

@@ -1,7 +1,7 @@
 """Messages by key or unique id, from the index of every broker of the topic; and units of a ConsumeQueue.
 
-Brokers index keys by hash, so results are compared with the key once more.
-Not here: messages by position (messages.py, message_reading.py).
+The index contains hashes of keys, so results are compared with the key. Not here: messages by position
+(messages.py, message_reading.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_records
 
 MAX_FOUND: Final = 64
-"""How many messages a broker is asked for, as Apache's tools."""
+"""Maximum number of messages per broker, as in Apache's tools."""
 MAX_SAME_ID: Final = 32
 FOR_EVER_MS: Final = (1 << 63) - 1
 KEY_INDEX: Final = "K"
@@ -44,8 +44,8 @@ async def query_by_key(
 ) -> list[MessageExt]:
     """Messages of a topic with a key, or with a tag (`index_type` "T", brokers from 5.5 on).
 
-    `route_of` is a topic, or a cluster, whose brokers are asked; the topic's otherwise. `last_key`: only
-    what comes after it, where the index is kept in RocksDB. ResponseError NO_MESSAGE if there is none.
+    `route_of` is a topic or cluster whose brokers are queried instead of the topic's. `last_key`: continue
+    after it, with an index in RocksDB. ResponseError NO_MESSAGE if there is none.
     """
     header = QueryMessageRequestHeader(
         topic=topic,
@@ -73,7 +73,7 @@ async def query_by_unique_key(
     end_ms: int = FOR_EVER_MS,
     route_of: str | None = None,
 ) -> list[MessageExt]:
-    """Messages with the id that a producer gave: one, or several if it was sent again. Oldest first.
+    """Messages with the id assigned by the producer: one, or several if it was sent again. Oldest first.
 
     ResponseError NO_MESSAGE if there is none.
     """
@@ -94,7 +94,7 @@ async def query_by_unique_key(
 
 
 def index_key(message: MessageExt, key: str, index_type: str = KEY_INDEX) -> str:
-    """How an index of RocketMQ 5.5 knows a message: `hour@topic@K@key@id@place`."""
+    """The key of a message in the index of RocketMQ 5.5: `hour@topic@K@key@id@place`."""
     hour_ms = message.store_timestamp - message.store_timestamp % _HOUR_MS
     return f"{hour_ms}@{message.topic}@{index_type}@{key}@{message.msg_id}@{message.phy_offset}"
 
@@ -105,7 +105,7 @@ async def _query(
     route_of: str | None,
     is_match: Callable[[MessageExt], bool],
 ) -> list[MessageExt]:
-    """Ask all brokers at once. One that fails is passed over, unless nothing is found elsewhere."""
+    """Query all brokers in parallel. Failures are ignored if another broker has a result."""
     route = await admin.route(route_of or header.topic)
     answers = await asyncio.gather(
         *(_query_broker(admin, broker, header) for broker in route.broker_datas), return_exceptions=True
@@ -158,9 +158,9 @@ async def query_consume_queue(
     broker: str | None = None,
     group: str | None = None,
 ) -> QueryConsumeQueueResponseBody:
-    """Units of a queue from an index on, and, for a group, whether its filter lets them pass.
+    """Units of a queue from an index on, and whether a group's filter accepts them.
 
-    Without a broker the first of the topic is asked.
+    Without a broker the topic's first one is queried.
     """
     header = QueryConsumeQueueRequestHeader(
         topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group

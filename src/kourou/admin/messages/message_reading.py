@@ -1,6 +1,6 @@
-"""Reading of queues from an offset, or a time, on; no offset of any group is changed.
+"""Reading queues from an offset or a time on, without changing offsets of a group.
 
-Everything is asked for by single requests, so a tool needs no consumer that brokers would see.
+Uses single requests, so that no consumer is registered with brokers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SUSPEND: Final = PullSysFlag.SUSPEND.value
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """A queue, and the broker to ask."""
+    """A queue, and the address of its broker."""
 
     queue: MessageQueue
     address: str
@@ -37,7 +37,7 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """Which offsets of a queue are to be read: up to `end_offset`, which is not."""
+    """The range of offsets to read; `end_offset` is exclusive."""
 
     place: QueuePlace
     begin_offset: int
@@ -46,7 +46,7 @@ class QueueSpan:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What one pull brought."""
+    """The result of one pull: messages, and the next offset."""
 
     queue: MessageQueue
     status: PullStatus
@@ -55,12 +55,12 @@ class Pulled:
 
     @property
     def is_end(self) -> bool:
-        """Whether there is no more to come."""
+        """Whether the end of the queue was reached."""
         return self.status in (PullStatus.NO_NEW_MSG, PullStatus.OFFSET_ILLEGAL)
 
 
 async def readable_queues(admin: Admin, topic: str, *, route_of: str | None = None) -> list[QueuePlace]:
-    """All queues of a topic that may be read, sorted. ResponseError if there is no such topic."""
+    """All readable queues of a topic, sorted. ResponseError if there is no such topic."""
     route = await admin.route(route_of or topic)
     addresses = {broker.broker_name: replica_address(broker) for broker in route.broker_datas}
     places = []
@@ -90,7 +90,7 @@ async def queue_place(
 async def queue_span(
     admin: Admin, place: QueuePlace, *, begin_ms: int | None = None, end_ms: int | None = None
 ) -> QueueSpan:
-    """All that a queue holds, or what was stored between two times."""
+    """Everything in a queue, or the messages stored between two times."""
     begin = await admin.api.min_offset(place.address, place.queue)
     end = await admin.api.max_offset(place.address, place.queue)
     if begin_ms is not None:
@@ -101,7 +101,7 @@ async def queue_span(
 
 
 def subscription_of(topic: str, expression: str) -> SubscriptionData:
-    """A tag expression as brokers are told it. ConfigError if it selects nothing."""
+    """A tag expression as a subscription. ConfigError if it is invalid."""
     try:
         return subscription_data(topic, expression)
     except (ValueError, ProtocolError) as error:
@@ -118,9 +118,9 @@ async def pull_once(
     group: str = TOOLS_CONSUMER_GROUP,
     suspend_ms: int = 0,
 ) -> Pulled:
-    """Pull once. The messages tell, as those of consumers do, where their queue begins and ends.
+    """Pull once. Messages carry the minimum and maximum offset of their queue, as in consumers.
 
-    With `suspend_ms` the broker waits so long for a message where there is none yet.
+    With `suspend_ms` the broker holds a pull that finds nothing for that long.
     """
     queue = place.queue
     subscription = subscription_of(queue.topic, expression)
@@ -154,7 +154,7 @@ async def pull_once(
 async def read_span(
     admin: Admin, span: QueueSpan, *, expression: str = SUB_ALL, group: str = TOOLS_CONSUMER_GROUP
 ) -> AsyncIterator[Pulled]:
-    """Pull after pull until the span is read, or the queue has no more."""
+    """Pull repeatedly until the span is read or the queue ends."""
     queue_offset = span.begin_offset
     while queue_offset < span.end_offset:
         pulled = await pull_once(admin, span.place, queue_offset, expression=expression, group=group)
@@ -166,7 +166,7 @@ async def read_span(
 
 
 async def message_at(admin: Admin, place: QueuePlace, queue_offset: int) -> MessageExt:
-    """The message at a place of a queue. ResponseError NO_MESSAGE if there is none."""
+    """The message at an offset of a queue. ResponseError NO_MESSAGE if there is none."""
     pulled = await pull_once(admin, place, queue_offset, count=1)
     for message in pulled.messages:
         if message.queue_offset == queue_offset:

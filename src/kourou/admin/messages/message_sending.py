@@ -1,4 +1,4 @@
-"""Sends of an operator: one message, a stream of them, or several to see how long each takes."""
+"""Sends by an operator: one message, a stream of them, or several to measure response times."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kourou.protocol.message import Message
 from kourou.protocol.versions import V5_0_0, version_desc
 
 MAX_CONCURRENT_SENDS: Final = 32
-"""How many messages of a stream are under way at most."""
+"""Maximum number of sends in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """Where a message was stored; `status` in RocketMQ's words."""
+    """Where a message was stored; `status` is RocketMQ's name."""
 
     status: str
     msg_id: str
@@ -36,7 +36,7 @@ class SentMessage:
 
     @classmethod
     def of(cls, result: SendResult) -> Self:
-        """From what a producer is told."""
+        """From the result of a producer."""
         queue = result.queue
         return cls(
             result.status.name,
@@ -50,7 +50,7 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True)
 class TimedSend:
-    """One send, and how long it took."""
+    """One send, and its response time."""
 
     broker_name: str
     queue_id: int
@@ -70,7 +70,7 @@ async def send_message(
     queue_id: int | None = None,
     trace: bool = False,
 ) -> SentMessage:
-    """Send one message: to a queue if one is given, to any of the topic otherwise."""
+    """Send one message: to the given queue, or to any queue of the topic."""
     try:
         message = Message(topic, body, tags=tags, keys=keys or ())
     except ValueError as error:
@@ -78,7 +78,7 @@ async def send_message(
     queue = None
     if broker is not None and queue_id is not None:
         queue = MessageQueue(topic, await admin.broker_name(broker), queue_id)
-    # A topic that is missing is said at once, instead of made by a broker under the operator's hands.
+    # A missing topic is an error here, instead of being created by the broker.
     await admin.route(topic)
     async with started_producer(admin, _own_group(), trace=trace) as producer:
         return SentMessage.of(await producer.send(message, queue=queue))
@@ -87,9 +87,9 @@ async def send_message(
 async def send_messages(
     admin: Admin, messages: AsyncIterator[Message], *, sharding_key: str | None = None
 ) -> AsyncGenerator[SentMessage | KourouError, None]:
-    """Send messages as they come, several at once: for each, in order, its place, or why it failed.
+    """Send messages as they come, several in flight: for each, in order, its result or error.
 
-    After a failure no more are taken; those under way are waited for. The topic has to exist.
+    After a failure no more are read; those in flight are awaited. The topic must exist.
     """
     under_way: asyncio.Queue[asyncio.Future[SendResult] | None] = asyncio.Queue()
     room = asyncio.Semaphore(MAX_CONCURRENT_SENDS)
@@ -98,7 +98,7 @@ async def send_messages(
         try:
             async for message in messages:
                 await room.acquire()
-                # No await between these two: of every send that was begun the outcome is reported.
+                # No await between these two: the outcome of every started send is reported.
                 under_way.put_nowait(producer.send_nowait(message, sharding_key=sharding_key))
         except Exception as error:
             failed: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
@@ -131,7 +131,7 @@ async def _outcome(sent: asyncio.Future[SendResult]) -> SentMessage | KourouErro
 
 
 async def check_timers(admin: Admin, route: TopicRouteData) -> None:
-    """ConfigError if a broker of a topic would deliver a message at once that is to be delivered later."""
+    """ConfigError if a broker of a topic does not support delivery times and would deliver at once."""
     for address in replica_addresses(route):
         version = (await admin.call(address, RequestCode.GET_BROKER_RUNTIME_INFO)).version
         if version < V5_0_0:
@@ -162,5 +162,5 @@ async def check_send_rt(
 
 
 def _own_group() -> str:
-    """Apache's tools name their producers so."""
+    """The format of producer group names in Apache's tools."""
     return str(time.time_ns() // 1_000_000)

@@ -1,4 +1,4 @@
-"""What became of a message in each group that consumes its topic."""
+"""The status of a message in each group that consumes its topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kourou.protocol.tags import SUB_ALL
 
 
 class TrackType(enum.StrEnum):
-    """What became of it; RocketMQ's words."""
+    """The status of a message in a group; RocketMQ's names."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -37,26 +37,26 @@ _BY_CODE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """What became of a message in one group."""
+    """The status of a message in one group."""
 
     consumer_group: str
     track_type: TrackType
     exception_desc: str | None = None
-    """Why it is not known."""
+    """Why the status is not known."""
     consumer_offset: int | None = None
-    """The group's progress in the queue of the message; None if it has none, or it was not looked at."""
+    """The group's offset in the queue of the message; None if it has none or was not queried."""
     client_id: str | None = None
-    """Who holds the queue now; None if nobody does, or it was not looked at."""
+    """The owner of the queue; None if there is none or it was not queried."""
 
 
 async def track(admin: Admin, message: MessageExt) -> list[MessageTrack]:
-    """What became of a message in every group that consumes its topic, sorted by group."""
+    """The status of a message in every group that consumes its topic, sorted by group."""
     tracker = _Tracker(admin, message)
     return [await tracker.track(group) for group in await consumers_of_topic(admin, message.topic)]
 
 
 async def track_with_clients(admin: Admin, message: MessageExt) -> list[MessageTrack]:
-    """The same, and who holds the queue of the message in each group now."""
+    """Like `track`, with the current owner of the message's queue in each group."""
     tracker = _Tracker(admin, message)
     tracks = []
     for group in await consumers_of_topic(admin, message.topic):
@@ -68,7 +68,7 @@ async def track_with_clients(admin: Admin, message: MessageExt) -> list[MessageT
 
 
 class _Tracker:
-    """Looks for one message in several groups."""
+    """Finds the status of one message in several groups."""
 
     def __init__(self, admin: Admin, message: MessageExt) -> None:
         self._admin = admin
@@ -76,7 +76,7 @@ class _Tracker:
         self._queue: MessageQueue | None = None
 
     async def track(self, group: str) -> MessageTrack:
-        """What became of it in one group."""
+        """The status of the message in one group."""
         try:
             connection = await consumer_connection(self._admin, group)
             if connection.consume_type is ConsumeType.CONSUME_ACTIVELY:
@@ -96,7 +96,7 @@ class _Tracker:
         return MessageTrack(group, kind, consumer_offset=consumer_offset)
 
     async def _progress(self, group: str) -> int | None:
-        """How far a group that is online is in the queue; None if it has no offset there."""
+        """The offset of an online group in the queue; None if it has none there."""
         try:
             stats = await consume_stats(self._admin, group)
         except ResponseError as error:
@@ -110,17 +110,17 @@ class _Tracker:
         return None
 
     async def queue(self) -> MessageQueue:
-        """The queue of the message; asked for when it is needed, and once."""
+        """The queue of the message; looked up once, on demand."""
         if self._queue is None:
             broker_name = self._message.broker_name or await self._broker_name()
             self._queue = MessageQueue(self._message.topic, broker_name, self._message.queue_id)
         return self._queue
 
     async def _broker_name(self) -> str:
-        """Which broker holds a message: one that was found by its place says its address only.
+        """The broker of a message: one found by position has only its address.
 
-        That may be another than the one that the name server knows, if the broker has several; then a
-        topic that is on one broker only leaves no choice.
+        The address may differ from the registered one, if the broker has several; then a topic on one broker
+        only leaves no choice.
         """
         for broker in await self._admin.brokers():
             if broker.address == self._message.store_host:
@@ -130,7 +130,7 @@ class _Tracker:
 
 
 def _description(error: ResponseError, kind: TrackType) -> str:
-    """Apache's two ways to write an error: its own words for those that it expects."""
+    """Apache's two formats of an error: its own text for expected ones."""
     remark = error.remark.partition("\n")[0]
     if kind is TrackType.UNKNOWN:
         return f"CODE: {error.code}  DESC: {remark}"
@@ -138,8 +138,8 @@ def _description(error: ResponseError, kind: TrackType) -> str:
 
 
 def _is_wanted(connection: ConsumerConnection, message: MessageExt) -> bool:
-    """Whether the group's subscription lets the tag of a message pass. Its topic may be subscribed to no
-    more: then nothing speaks against it."""
+    """Whether the group's subscription accepts the message's tag; also if the group no longer subscribes
+    to the topic."""
     subscription = connection.subscription_table.get(message.topic)
     if subscription is None or subscription.expression_type != "TAG":
         return True
@@ -148,7 +148,7 @@ def _is_wanted(connection: ConsumerConnection, message: MessageExt) -> bool:
 
 
 async def _holder(admin: Admin, group: str, queue: MessageQueue) -> str | None:
-    """The member of a group that holds a queue; None if none says so."""
+    """The member of a group that owns a queue; None if none reports it."""
     try:
         members = sorted(
             found.client_id for found in (await consumer_connection(admin, group)).connection_set

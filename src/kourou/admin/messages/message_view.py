@@ -1,4 +1,4 @@
-"""MessageView: a stored message as operators look at it, ready for JSON."""
+"""MessageView: a stored message for display, ready for JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kourou.protocol.properties import MessageConst
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
-    """One message. `msg_id` is the id that users see, `offset_msg_id` the one that leads to the record."""
+    """One message. `msg_id` is the id that users see, `offset_msg_id` the position of the record."""
 
     topic: str
     broker_name: str
@@ -36,11 +36,11 @@ class MessageView:
     transaction_id: str | None
     properties: dict[str, str]
     body: bytes
-    """As it was sent; as it is stored, where it cannot be inflated."""
+    """Decompressed; as stored if that fails."""
 
     @classmethod
     def of(cls, message: MessageExt) -> Self:
-        """What is to be seen of a record."""
+        """From a stored record."""
         return cls(
             topic=message.topic,
             broker_name=message.broker_name,

@@ -1,7 +1,7 @@
-"""Single messages: found by id, handed to a consumer, sent again.
+"""Single messages: found by id, delivered to a consumer, sent again.
 
-An id is either the offset id, which says where the record is, or the unique id of the producer.
-Not here: searches by key (message_queries.py), reading of queues (message_reading.py).
+An id is either the offset id, which contains the record's position, or the producer's unique id. Not here:
+searches by key (message_queries.py), reading queues (message_reading.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_record
 
 RESEND_GROUP: Final = "ReSendMsgById"
-# What the first send and the broker wrote. A prepared transaction would wait for an end that never comes.
+# Set by the first send and the broker. A half message would wait for an end that never comes.
 _OF_THE_FIRST_SEND: Final = (
     MessageConst.PROPERTY_TRANSACTION_PREPARED,
     MessageConst.PROPERTY_PRODUCER_GROUP,
@@ -39,9 +39,9 @@ _OF_THE_FIRST_SEND: Final = (
 
 
 async def view_message(admin: Admin, msg_id: str, topic: str | None = None) -> MessageExt:
-    """The message of an offset id, asked of the broker that the id names.
+    """The message with an offset id, from the broker in the id.
 
-    ProtocolError for what is no offset id, ResponseError if there is no such record.
+    ProtocolError if it is not an offset id, ResponseError if there is no such record.
     """
     place = parse_offset_msg_id(msg_id)
     header = ViewMessageRequestHeader(topic=topic, phy_offset=place.phy_offset)
@@ -52,7 +52,7 @@ async def view_message(admin: Admin, msg_id: str, topic: str | None = None) -> M
 async def find_message(
     admin: Admin, msg_id: str, topic: str | None = None, *, route_of: str | None = None
 ) -> MessageExt:
-    """The message of an id of either kind; a unique id needs the topic.
+    """The message with an id of either kind; a unique id needs the topic.
 
     ResponseError NO_MESSAGE if there is none.
     """
@@ -61,7 +61,7 @@ async def find_message(
         try:
             return await view_message(admin, msg_id, topic)
         except ResponseError:
-            pass  # the record is gone, or it was a unique id that looks like an offset id
+            pass  # The record is gone, or a unique id looks like an offset id.
         except RemotingError as error:
             unreachable = error
     if topic is not None:
@@ -77,7 +77,7 @@ async def find_message(
 
 
 def is_offset_id(msg_id: str) -> bool:
-    """Whether an id may be one that says where the record is."""
+    """Whether an id may be an offset id."""
     try:
         parse_offset_msg_id(msg_id)
     except ProtocolError:
@@ -88,7 +88,7 @@ def is_offset_id(msg_id: str) -> bool:
 async def consume_directly(
     admin: Admin, group: str, client_id: str, message: MessageExt
 ) -> ConsumeMessageDirectlyResult:
-    """Have the broker that holds a message hand it to a consumer, and wait for what that makes of it."""
+    """Deliver a message to a consumer through the broker that stores it, and wait for the result."""
     header = ConsumeMessageDirectlyResultRequestHeader(
         consumer_group=group, client_id=client_id, msg_id=message.offset_msg_id, topic=message.topic
     )
@@ -97,7 +97,7 @@ async def consume_directly(
 
 
 def copy_of(message: MessageExt) -> Message:
-    """A message to send that is like a stored one, its unique id included."""
+    """A copy of a stored message to send, with the same unique id."""
     copy = Message(message.topic, message.body, flag=message.flag)
     for name, value in message.properties.items():
         if name not in _OF_THE_FIRST_SEND:
@@ -106,7 +106,7 @@ def copy_of(message: MessageExt) -> Message:
 
 
 async def resend(admin: Admin, message: MessageExt, *, unit_name: str | None = None) -> SendResult:
-    """Send a stored message once more."""
+    """Send a copy of a stored message."""
     async with started_producer(admin, RESEND_GROUP, unit_name=unit_name) as producer:
         return await producer.send(copy_of(message))
 
@@ -115,7 +115,7 @@ async def resend(admin: Admin, message: MessageExt, *, unit_name: str | None = N
 async def started_producer(
     admin: Admin, group: str, *, unit_name: str | None = None, trace: bool = False
 ) -> AsyncIterator[AsyncProducer]:
-    """A producer that connects as an Admin does."""
+    """A started producer with the connection options of an Admin."""
     options: ClientOptions = {**admin.options}
     if unit_name:
         options["unit_name"] = unit_name

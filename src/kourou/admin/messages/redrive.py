@@ -55,17 +55,17 @@ from kourou.protocol.record import decode_record
 
 REDRIVE_GROUP: Final = "KOUROU_REDRIVE"
 """The producer group."""
-# Clocks of brokers differ; a copy may seem older than its dead letter by so much.
+# Tolerance for brokers' clocks: a copy may seem this much older than its dead letter.
 _CLOCK_SLACK_MS: Final = 600_000
 _FIRST_DELAY_LEVEL: Final = 1
 _RETURN_TIMEOUT_S: Final = 5.0
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
-"""The property of a copy: the offset ids of the dead letters that it comes from, the newest last."""
+"""The property of a copy: the offset ids of its dead letters, the newest last."""
 _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _ORIGIN_ID: Final = MessageConst.PROPERTY_ORIGIN_MESSAGE_ID
-# So often a message may be redriven until the oldest of its dead letters is forgotten.
+# Number of redrives after which the oldest dead letter of a message is forgotten.
 _MAX_ANCESTORS: Final = 100
-# What the first send, the broker and the attempts so far wrote.
+# Set by the first send, the broker and the attempts so far.
 _NOT_COPIED: Final = frozenset(
     {
         MessageConst.PROPERTY_DELAY_TIME_LEVEL,
@@ -103,7 +103,7 @@ _NOT_COPIED: Final = frozenset(
 
 
 class RedriveOutcome(enum.StrEnum):
-    """What became of a dead letter."""
+    """The outcome of redriving a dead letter."""
 
     SENT = "sent"
     FAILED = "failed"
@@ -113,33 +113,33 @@ class RedriveOutcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """One dead letter and what became of it."""
+    """One dead letter and its outcome."""
 
     number: int
-    """Counts those that are sent, or would be, from 1; 0 for others."""
+    """Number among those that are sent, or would be, from 1; 0 for others."""
     outcome: RedriveOutcome
     letter: DeadLetter
     target: str = ""
-    """The topic that it goes to."""
+    """The topic it is sent to."""
     reason: str = ""
     """Why it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedrivePlan:
-    """Which dead letters are to go back, and how. Those that come later are not among them."""
+    """The dead letters to send back, and how. Later ones are not included."""
 
     group: str
     selection: Selection
     spans: list[QueueSpan]
     to_topic: bool = False
-    """To the topic that each came from, and so to all groups of it."""
+    """Send to the original topic of each, and so to all its groups."""
     sends_back: bool = False
-    """The broker takes them back, as the group consumes in order."""
+    """The broker takes them back, because the group consumes in order."""
     again: bool = False
-    """Those too that were redriven before."""
+    """Include those that were redriven before."""
     limit: int | None = None
-    """At most so many are sent."""
+    """Maximum number to send."""
 
 
 async def plan_redrive(
@@ -151,7 +151,7 @@ async def plan_redrive(
     again: bool = False,
     limit: int | None = None,
 ) -> RedrivePlan:
-    """Look what there is. ResponseError TOPIC_NOT_EXIST if there is no such group."""
+    """Determine what to send. ResponseError TOPIC_NOT_EXIST if there is no such group."""
     selection = selection or Selection()
     spans = await dead_letter_spans(admin, group, selection)
     sends_back = bool(spans) and not to_topic and await _consumes_in_order(admin, group)
@@ -159,15 +159,15 @@ async def plan_redrive(
 
 
 async def _consumes_in_order(admin: Admin, group: str) -> bool:
-    """Whether a member that is online says so. ConfigError if the group reads another retry topic."""
+    """Whether an online member reports it. ConfigError if the group reads another retry topic."""
     try:
         connection = await consumer_connection(admin, group)
     except ResponseError:
-        return False  # nobody is online: locks are held for a minute at most
+        return False  # No member is online: locks last for a minute at most.
     if connection.consume_type is ConsumeType.CONSUME_POP:
         raise ConfigError(
             f"{group} consumes by POP, which has a retry topic for each topic; give --to-topic, "
-            "and all groups of the topic get the messages again"
+            "and all groups of the topic receive the messages again"
         )
     for member in connection.connection_set:
         try:
@@ -178,17 +178,17 @@ async def _consumes_in_order(admin: Admin, group: str) -> bool:
     return False
 
 
-# -- looking -----------------------------------------------------------------------------------------
+# -- preview -----------------------------------------------------------------------------------------
 
 
 async def preview(admin: Admin, plan: RedrivePlan) -> AsyncIterator[Redriven]:
-    """What `redrive` would do; nothing is sent."""
+    """What `redrive` would do, without sending."""
     async for _, _, found in _meant(admin, plan):
         yield found
 
 
 async def _meant(admin: Admin, plan: RedrivePlan) -> AsyncIterator[tuple[QueuePlace, MessageExt, Redriven]]:
-    """Every dead letter of the plan, with what is known before it is sent; up to the limit."""
+    """Every dead letter of the plan, with what is known before sending; up to the limit."""
     number = 0
     async for place, message in read_dead_letters(admin, plan.spans, plan.selection):
         if plan.limit is not None and number >= plan.limit:
@@ -201,20 +201,20 @@ async def _meant(admin: Admin, plan: RedrivePlan) -> AsyncIterator[tuple[QueuePl
 async def _assess(admin: Admin, plan: RedrivePlan, message: MessageExt, number: int) -> Redriven:
     letter = DeadLetter.of(message)
     if not letter.topic:
-        reason = "it does not say from which topic it came"
+        reason = "its original topic is not known"
         return Redriven(number, RedriveOutcome.FAILED, letter, reason=reason)
     target = letter.topic if plan.to_topic else retry_topic(plan.group)
     try:
         if not plan.again and await was_redriven(admin, plan.group, message):
             return Redriven(0, RedriveOutcome.ALREADY, letter, target)
     except (RemotingError, ResponseError) as error:
-        reason = f"it could not be found out whether it was redriven before: {error}"
+        reason = f"cannot determine whether it was redriven before: {error}"
         return Redriven(number, RedriveOutcome.FAILED, letter, target, reason)
     return Redriven(number, RedriveOutcome.WOULD_SEND, letter, target)
 
 
 async def was_redriven(admin: Admin, group: str, letter: MessageExt) -> bool:
-    """Whether there is a copy of a dead letter, in the retry topic or in the topic that it came from."""
+    """Whether a copy of a dead letter exists, in the retry topic or in its original topic."""
     for topic in (retry_topic(group), origin_topic(letter)):
         if topic is None:
             continue
@@ -234,7 +234,7 @@ async def was_redriven(admin: Admin, group: str, letter: MessageExt) -> bool:
 
 
 async def redrive(admin: Admin, plan: RedrivePlan) -> AsyncIterator[Redriven]:
-    """Send the dead letters of a plan, one after the other, and say of each what became of it."""
+    """Send the dead letters of a plan one after the other, and report the outcome of each."""
     async with AsyncProducer(REDRIVE_GROUP, retry_times=0, **admin.options) as producer:
         sender = _Sender(admin, producer, plan)
         async for place, message, found in _meant(admin, plan):
@@ -245,7 +245,7 @@ async def redrive(admin: Admin, plan: RedrivePlan) -> AsyncIterator[Redriven]:
 
 
 class _Sender:
-    """Sends copies, or has the broker make them."""
+    """Sends copies, or lets the broker create them."""
 
     def __init__(self, admin: Admin, producer: AsyncProducer, plan: RedrivePlan) -> None:
         self._admin = admin
@@ -257,7 +257,7 @@ class _Sender:
         self._last_returned: MessageExt | None = None
 
     async def send(self, place: QueuePlace, message: MessageExt, found: Redriven) -> Redriven:
-        """What became of it."""
+        """Send one dead letter back; returns it with its outcome."""
         try:
             if not self._sends_back:
                 result = await self._send_copy(place, message, found.target)
@@ -274,9 +274,9 @@ class _Sender:
         return await self._producer.send(copy, queue=await self._queue(place, target))
 
     async def _queue(self, place: QueuePlace, target: str) -> MessageQueue:
-        """One on the broker that has the dead letter, so that the copy is kept no shorter; else any."""
+        """A queue on the broker of the dead letter, so that the copy is kept as long; else any."""
         if target not in self._queues:
-            # A topic that is gone is said here; the producer would have it made again.
+            # A missing topic is an error here; the producer would create it again.
             await self._admin.route(target)
             self._queues[target] = await self._producer.queues(target)
         queues = self._queues[target]
@@ -285,7 +285,7 @@ class _Sender:
         return near[self._turn % len(near)]
 
     async def _has_arrived(self, place: QueuePlace, result: SendResult) -> bool:
-        """Whether a copy is where it was sent to, and not among the dead letters again."""
+        """Whether a copy is in its target topic, and not among the dead letters again."""
         if result.queue.broker_name != place.queue.broker_name:
             return True
         try:
@@ -294,7 +294,7 @@ class _Sender:
             answer = await self._admin.call(place.address, RequestCode.VIEW_MESSAGE_BY_ID, header)
             return not is_dlq_topic(decode_record(answer.body).topic)
         except (ProtocolError, RemotingError, ResponseError):
-            return True  # it is stored, the broker said so
+            return True  # The broker has confirmed that it is stored.
 
     async def _send_back(self, place: QueuePlace, message: MessageExt, topic: str) -> None:
         header = ConsumerSendMsgBackRequestHeader(
@@ -309,7 +309,7 @@ class _Sender:
         self._last_returned = message
 
     async def wait_returned(self) -> None:
-        """Until the last one that a broker took back can be found, so that the next run knows of it."""
+        """Wait until the last message taken back by a broker can be found, so that the next run skips it."""
         if self._last_returned is None:
             return
         try:
@@ -323,7 +323,7 @@ class _Sender:
 
 
 def copy_of_dead_letter(letter: MessageExt, target: str) -> Message:
-    """What is sent: the same message without traces of its first life, and where it comes from."""
+    """The copy to send: without the properties of its previous delivery, and with its origin."""
     copy = Message(target, letter.body, flag=letter.flag)
     for name, value in letter.properties.items():
         if name not in _NOT_COPIED:
@@ -346,7 +346,7 @@ def is_copy_of(message: MessageExt, letter: MessageExt) -> bool:
     is_later_retry = is_retry_topic(message.topic) and message.store_timestamp >= letter.store_timestamp
     if not is_later_retry or message.get_property(_ORIGIN_ID) != letter.get_property(_ORIGIN_ID):
         return False
-    # Taken back by the broker; or the letter is a copy that a broker took for given up at once.
+    # Taken back by the broker; or the letter is a copy that a broker gave up at once.
     is_rejected_copy = letter.reconsume_times == 0 and bool(_ancestors(letter))
     return is_rejected_copy or message.reconsume_times == letter.reconsume_times + 1
 

@@ -1,9 +1,8 @@
-"""Tail: the last messages of a topic, and those that come.
+"""Tail: the last messages of a topic, and new ones.
 
-Read by pulls of the tools' group, which every broker has: nothing is registered, no offset of any group is
-changed. First what is stored, in the order of storing over all queues; then each queue by pulls that brokers
-hold until a message comes. The route is asked for again every few seconds, so new queues and brokers are
-read too.
+Read by pulls of the tools' group, which every broker has: nothing is registered, and no offset of a group is
+changed. First the stored messages, in the order of storing over all queues; then each queue by held pulls.
+The route is refreshed every few seconds, so that new queues and brokers are read as well.
 """
 
 from __future__ import annotations
@@ -33,46 +32,45 @@ from kourou.protocol.tags import SUB_ALL
 from kourou.wording import counted
 
 LOOK_BACK: Final = 10_000
-"""How many messages of a queue are looked through for the last ones that a filter selects."""
+"""Maximum number of messages of a queue to search for the last ones that match a filter."""
 _HOLD_MS: Final = 15_000
 _ROUTE_INTERVAL_S: Final = 5.0
 _PAUSE_S: Final = 1.0
-# A pull that found nothing and was not held: without a pause the next one would follow at once.
+# After a pull that found nothing and was not held: without a pause the next one would follow at once.
 _NOT_HELD_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """Begin so many messages before the end; 0: with the next message that comes."""
+    """Start so many messages before the end; 0: at the end."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Begin with what was stored at or after a time; 0: with the first message."""
+    """Start with messages stored at or after a time; 0: with the first message."""
 
     timestamp_ms: int
 
 
 @dataclass(slots=True)
 class _Reading:
-    """One queue, and how far it is read."""
+    """One queue, and the current offset in it."""
 
     place: QueuePlace
     since_ms: int
-    """Messages that were stored before are left out."""
+    """Messages stored earlier are skipped."""
     next_offset: int | None = None
-    """None while the broker could not be asked for it."""
+    """None until the broker has reported it."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
 class Tail:
-    """Reads one topic and calls `emit` with each message; false from it ends the reading.
+    """Reads one topic and calls `emit` with each message, until it returns false.
 
-    `expression` selects tags at the broker, `keeps` anything here. `on_trouble` gets a line about a broker
-    that cannot be read from, once until it can be again; the others are read on. `on_note` gets what may be
-    surprising.
+    `expression` selects tags at the broker, `keeps` filters here. `on_trouble` gets a line about a broker
+    that cannot be read, once per outage; the others are still read. `on_note` gets hints.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class Tail:
         self._since_ms = 0  # for queues that appear later
 
     async def run(self, *, follows: bool) -> None:
-        """Read what is stored, then, if it follows, what comes, until `emit` has enough.
+        """Read stored messages, then with `follows` new ones, until `emit` returns false.
 
         ResponseError TOPIC_NOT_EXIST if there is no such topic, ConfigError if it may not be read.
         """
@@ -125,10 +123,10 @@ class Tail:
         if follows:
             await self._follow()
 
-    # -- what is stored --------------------------------------------------------------------------
+    # -- stored messages -------------------------------------------------------------------------
 
     async def _stored_span(self, reading: _Reading) -> QueueSpan | None:
-        """What a queue holds now, from where it is to be read; None if its broker does not answer."""
+        """The current range of a queue, from its start offset; None if its broker does not respond."""
         try:
             span = await queue_span(self._admin, reading.place, begin_ms=reading.since_ms or None)
         except (RemotingError, ResponseError) as error:
@@ -138,7 +136,7 @@ class Tail:
         return span
 
     async def _stored_messages(self, spans: list[QueueSpan]) -> AsyncGenerator[MessageExt, None]:
-        """The messages of all spans in the order of their storing."""
+        """The messages of all spans in the order of storing."""
         if isinstance(self._begin, Last):
             for message in await self._last_messages(spans, self._begin.count):
                 yield message
@@ -163,7 +161,7 @@ class Tail:
                 await queue.aclose()
 
     async def _messages_of(self, span: QueueSpan) -> AsyncGenerator[MessageExt, None]:
-        """The messages of a span that are wanted. It ends where its broker fails; `_follow` begins there."""
+        """The matching messages of a span. Ends where its broker fails; `_follow` continues there."""
         reading = self._readings[span.place.queue]
         next_offset = span.begin_offset
         try:
@@ -178,7 +176,7 @@ class Tail:
             self._report(span.place, error)
 
     def _is_wanted(self, message: MessageExt, reading: _Reading) -> bool:
-        # Brokers of RocketMQ 4 may begin one message before the time that they are asked for.
+        # Brokers of RocketMQ 4 may start one message before the requested time.
         return message.store_timestamp >= reading.since_ms and self._keeps(message)
 
     async def _last_messages(self, spans: list[QueueSpan], count: int) -> list[MessageExt]:
@@ -188,11 +186,11 @@ class Tail:
         last = sorted((message for queue in found for message in queue), key=_store_order)[-count:]
         if len(last) < count and any(_size(span) > self._look_back(count) for span in spans):
             matches = counted(len(last), "message matches", "messages match")
-            self._on_note(f"of the last {LOOK_BACK:,} of each queue {matches}; --from looks through more")
+            self._on_note(f"of the last {LOOK_BACK:,} of each queue {matches}; --from searches more")
         return last
 
     async def _last_of(self, span: QueueSpan, count: int) -> list[MessageExt]:
-        """The last messages of one queue. With a filter, larger and larger parts are read from its end on."""
+        """The last messages of one queue. With a filter, growing parts are read from its end."""
         found: list[MessageExt] = []
         begin, step = span.end_offset, count
         lowest = max(span.begin_offset, span.end_offset - self._look_back(count))
@@ -204,10 +202,10 @@ class Tail:
         return found[-count:]
 
     def _look_back(self, count: int) -> int:
-        """How many messages of a queue are looked through for so many that are wanted."""
+        """How many messages of a queue to search for that many matches."""
         return max(count, LOOK_BACK) if self._is_filtered else count
 
-    # -- what comes ------------------------------------------------------------------------------
+    # -- new messages ----------------------------------------------------------------------------
 
     async def _follow(self) -> None:
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -230,7 +228,7 @@ class Tail:
         reading.task.add_done_callback(self._on_end)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """A task ends only when `emit` has enough, or fails: with an output that was closed, for one."""
+        """A task ends only when `emit` returns false, or with an error such as a closed output."""
         if task.cancelled() or self._ended.done():
             return
         if (error := task.exception()) is not None:
@@ -266,13 +264,13 @@ class Tail:
             reading.next_offset = pulled.next_offset
 
     async def _follow_route(self) -> None:
-        """Begin to read queues that are new or back, and cease to read those that are gone."""
+        """Start reading new and returned queues, and stop reading those that are gone."""
         while True:
             await asyncio.sleep(self._route_interval_s)
             try:
                 places = {place.queue: place for place in await readable_queues(self._admin, self._topic)}
             except KourouError:
-                continue  # no name server, or all brokers are away for now: what is read goes on
+                continue  # No name server, or all brokers are down for now: current reads continue.
             for queue, place in places.items():
                 reading = self._readings.setdefault(queue, _Reading(place, self._since_ms))
                 reading.place = place
@@ -292,7 +290,7 @@ class Tail:
 
 
 def _described(error: KourouError, address: str) -> str:
-    """An error with the address that it comes from, once."""
+    """An error with the address of its server, once."""
     if isinstance(error, CallTimeoutError):
         return f"no answer from {address} within {error.timeout_ms} ms"
     text = str(error)

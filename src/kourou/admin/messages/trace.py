@@ -1,4 +1,4 @@
-"""Message trace: what producers and consumers reported of one message to the trace topic."""
+"""Message traces: what producers and consumers recorded about one message in the trace topic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True)
 class GroupTrace:
-    """What one group consumed."""
+    """Consumptions of a message by one group."""
 
     consumer_group: str
     events: list[TraceEvent]
@@ -40,7 +40,7 @@ class GroupTrace:
 
 @dataclass(frozen=True, slots=True)
 class MessageTraces:
-    """What is known of a message: sends, and consumption by group."""
+    """The traces of a message: sends, and consumption by group."""
 
     msg_id: str
     sent: list[TraceEvent]
@@ -56,7 +56,7 @@ async def message_traces(
     end_ms: int = FOR_EVER_MS,
     max_num: int = MAX_FOUND,
 ) -> MessageTraces:
-    """All that was reported of a message. ResponseError NO_MESSAGE if nothing was."""
+    """All traces of a message. ResponseError NO_MESSAGE if there are none."""
     found = await query_by_key(admin, trace_topic, msg_id, max_num=max_num, begin_ms=begin_ms, end_ms=end_ms)
     sent: list[TraceEvent] = []
     consumed: dict[str, list[TraceEvent]] = {}
@@ -77,7 +77,7 @@ async def message_traces(
 
 
 def _records(message: MessageExt) -> list[TraceRecord]:
-    """The records of a trace message; none of one that somebody else wrote to the topic."""
+    """The records of a trace message; empty if the topic contains something else."""
     try:
         return decode_trace(message.body.decode("utf-8", "replace"))
     except ProtocolError:
@@ -89,7 +89,7 @@ def _sent(record: PubTrace, host: str) -> TraceEvent:
 
 
 def _consumed(records: Iterable[TraceRecord], host: str, reported_ms: int) -> list[TraceEvent]:
-    """Consumptions that ended. One that does not say when and by whom may be told by its beginning."""
+    """Completed consumptions. One without time and client takes them from its start record."""
     begun = {record.request_id: record for record in records if isinstance(record, SubBeforeTrace)}
     events = []
     for record in records:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
-from kourou.protocol.properties import MessageConst, PropertyScanner, join_properties, remove_property
+from kourou.protocol.properties import (
+    MessageConst,
+    PropertyScanner,
+    join_properties,
+    property_pair,
+    remove_property,
+)
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
@@ -63,7 +69,7 @@ def delay(services: BrokerServices, message: InnerMessage) -> None:
 def wait_for_level(message: InnerMessage, level: int, levels: int) -> None:
     """Send `message` to the queue of its level, of which there are so many: none is above the last."""
     level = min(level, levels)
-    if f"{_DELAY}\x01{level}\x02" not in message.properties:
+    if property_pair(_DELAY, level) not in message.properties:
         message.set_property(_DELAY, str(level))
     _keep_target(message)
     message.topic, message.queue_id = RMQ_SYS_SCHEDULE_TOPIC, level - 1
@@ -73,7 +79,7 @@ def _keep_target(message: InnerMessage) -> None:
     properties = message.properties
     if "REAL_" in properties:  # not when it is delayed for the first time
         properties = remove_property(remove_property(properties, _REAL_TOPIC), _REAL_QID)
-    target = f"{_REAL_TOPIC}\x01{message.topic}\x02{_REAL_QID}\x01{message.queue_id}\x02"
+    target = property_pair(_REAL_TOPIC, message.topic) + property_pair(_REAL_QID, message.queue_id)
     message.properties = join_properties(properties, target)
 
 

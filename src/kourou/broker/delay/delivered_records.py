@@ -18,7 +18,7 @@ from kourou.errors import ProtocolError
 from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
-from kourou.protocol.properties import MessageConst
+from kourou.protocol.properties import MessageConst, property_start
 from kourou.protocol.record import decode_record
 from kourou.protocol.record_fields import record_mark, record_prepared_offset
 from kourou.store.log.commit_log import CommitLog
@@ -26,7 +26,7 @@ from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
 
 _TimerKey: TypeAlias = tuple[str, str]
 
-_TAKEN_OUT: Final = MessageConst.PROPERTY_TIMER_DEQUEUE_MS.encode() + b"\x01"
+_TAKEN_OUT: Final = property_start(MessageConst.PROPERTY_TIMER_DEQUEUE_MS).encode()
 
 
 @dataclass(slots=True)

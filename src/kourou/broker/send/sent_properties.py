@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from kourou.protocol.layout import MAX_PROPERTIES_BYTES
+from kourou.protocol.layout import MAX_PROPERTIES_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from kourou.protocol.properties import (
     MessageConst,
     PropertyScanner,
     encode_properties,
     properties_to_bytes,
+    property_pair,
     remove_property,
 )
 from kourou.protocol.tags import tags_code
@@ -78,9 +79,10 @@ class PropertyRewriter:
         uniq_key = tags = keys = ""
         waits = True
         noted = None
-        # Piece by piece: for the few properties of most messages nothing is faster.
-        for piece in properties.split("\x02"):
-            name, _, value = piece.partition("\x01")
+        # The loop of `decode_properties`, without its dictionary: with it this method takes 1.3 to 1.45 times
+        # as long, for each message that takes the slow path.
+        for piece in properties.split(PROPERTY_SEPARATOR):
+            name, _, value = piece.partition(NAME_VALUE_SEPARATOR)
             if name == _UNIQ_KEY:
                 uniq_key = value or uniq_key
             elif name == _TAGS:
@@ -93,12 +95,12 @@ class PropertyRewriter:
                 noted = {name} if noted is None else noted | {name}
         if noted is not None and not noted.isdisjoint(_OURS):
             properties = _without_ours(properties)
-        if properties and properties[-1] != "\x02":
-            properties += "\x02"
+        if properties and properties[-1] != PROPERTY_SEPARATOR:
+            properties += PROPERTY_SEPARATOR
         stored = properties.encode("utf-8", "replace") + self.own
         if not uniq_key and new_uniq_key is not None:
             uniq_key = new_uniq_key()
-            stored += f"{_UNIQ_KEY}\x01{uniq_key}\x02".encode()
+            stored += property_pair(_UNIQ_KEY, uniq_key).encode()
         return (
             stored,
             uniq_key,

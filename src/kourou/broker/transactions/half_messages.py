@@ -28,6 +28,8 @@ from kourou.protocol.properties import (
     is_prepared,
     properties_from_bytes,
     properties_to_bytes,
+    property_pair,
+    property_start,
     remove_property,
 )
 
@@ -61,7 +63,7 @@ _MAX_HALF_BYTES: Final = MAX_PROPERTIES_BYTES - 128
 _STARTS_OF_OURS: Final = (b"REAL_", b"__", b"TRAN_PREPARED_", b"TRANSACTION_")
 _scan: Final = PropertyScanner(_REAL_TOPIC, _REAL_QID).values
 _scan_group: Final = PropertyScanner(MessageConst.PROPERTY_PRODUCER_GROUP).values
-_RAW_REAL_TOPIC: Final = f"{_REAL_TOPIC}\x01".encode()
+_RAW_REAL_TOPIC: Final = property_start(_REAL_TOPIC).encode()
 
 
 # -- sent ------------------------------------------------------------------------------------------
@@ -141,8 +143,9 @@ def half_properties(stored: bytes, topic: str, queue_id: int, uniq_key: str) -> 
             text = remove_property(text, name)
         stored = properties_to_bytes(text)
     own = (
-        f"{MessageConst.PROPERTY_TRANSACTION_ID}\x01{uniq_key}\x02"
-        f"{_REAL_TOPIC}\x01{topic}\x02{_REAL_QID}\x01{queue_id}\x02"
+        property_pair(MessageConst.PROPERTY_TRANSACTION_ID, uniq_key)
+        + property_pair(_REAL_TOPIC, topic)
+        + property_pair(_REAL_QID, queue_id)
     )
     stored += properties_to_bytes(own)
     if len(stored) > _MAX_HALF_BYTES:

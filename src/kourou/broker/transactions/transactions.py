@@ -40,6 +40,7 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
+from kourou.protocol.properties import MessageConst, encode_properties, property_pair
 from kourou.protocol.record import decode_records
 from kourou.protocol.tags import tags_code
 from kourou.store.log.put_batch import PutDone
@@ -50,7 +51,9 @@ from kourou.store.queue.consume_queue import ConsumeQueue
 if TYPE_CHECKING:
     from kourou.broker.services import BrokerServices
 
-OP_PROPERTIES: Final = "WAIT\x01true\x02TAGS\x01d\x02"
+OP_PROPERTIES: Final = encode_properties(
+    {MessageConst.PROPERTY_WAIT_STORE_MSG_OK: "true", MessageConst.PROPERTY_TAGS: "d"}
+)
 
 _OP_RAW: Final = OP_PROPERTIES.encode()
 _OP_TAGS_CODE: Final = tags_code("d")
@@ -135,7 +138,7 @@ class Transactions:
         services = self._services
         properties = _OP_RAW
         if copy_queue_offset is not None:
-            properties += b"%s\x01%d\x02" % (MOVED_TO.encode(), copy_queue_offset)
+            properties += property_pair(MOVED_TO, copy_queue_offset).encode()
         services.cycles.open()
         self.table.begin(queue_offset, copy_queue_offset=copy_queue_offset)
         try:
@@ -247,7 +250,7 @@ def _put_missing_op(store: MessageStore, table: HalfMessageStates, store_host: b
     if table.state(half) != OPEN:
         return
     copy = last.queue_offset if last.topic == RMQ_SYS_TRANS_HALF_TOPIC else None
-    properties = OP_PROPERTIES if copy is None else f"{OP_PROPERTIES}{MOVED_TO}\x01{copy}\x02"
+    properties = OP_PROPERTIES if copy is None else OP_PROPERTIES + property_pair(MOVED_TO, copy)
     result = store.put_message(RMQ_SYS_TRANS_OP_HALF_TOPIC, 0, b"%d" % half, properties, born_host=store_host)
     if not result.status.is_stored:
         # The table knows; a broker that cannot write takes no end of a transaction either.

@@ -1,9 +1,9 @@
-"""`mqadmin` and `kourou admin`: reads options as Apache's, asks by `kourou.admin`, prints as Apache's.
+"""`mqadmin` and `kourou admin`: options and output of Apache's tools around `kourou.admin`.
 
-options.py      what a command takes, and how its words are read
-command.py      what a command is
-screen.py       where it prints: text, or JSON
-run.py          from words to exit code
+options.py      options of a command, and parsing
+command.py      the type of a command
+screen.py       output: text, or JSON
+run.py          from arguments to the exit code
 registry.py     all commands
 *_commands.py   the commands, by area
 """

@@ -1,6 +1,6 @@
 """Commands about brokers: their state and their configuration.
 
-What is done to them is in maintenance_commands.py, how 5.x brokers read in broker_reading.py.
+Not here: operations on brokers (maintenance_commands.py), read settings of 5.x (broker_reading.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kourou.cli.admin.broker_reading import BROKER_READING_COMMANDS
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
 from kourou.cli.admin.formatting import format_time, human_time, send_result
 from kourou.cli.admin.maintenance_commands import MAINTENANCE_COMMANDS
-from kourou.cli.admin.options import UsageError, required, value
+from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -36,6 +36,7 @@ from kourou.cli.admin.target_options import (
     chosen_replicas,
     show_outcomes,
 )
+from kourou.cli.problems import UsageError
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo, MessageQueue
 from kourou.protocol.message import Message
@@ -206,7 +207,7 @@ def _show_slave(status: HAClientRuntimeInfo, screen: Screen) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """A message that was sent to measure."""
+    """A message that was sent to measure the response time."""
 
     rt_ms: int
     status: str
@@ -221,10 +222,10 @@ async def _send_probes(call: Call) -> AsyncIterator[_Probe]:
     if count < 1 or size < 1:
         raise UsageError("-c and -s must be above 0")
     topic = await call.admin.broker_name(call.args.text("brokerName"))
-    await call.admin.route(topic)  # a broker that does not exist must not become a topic by itself
+    await call.admin.route(topic)  # A missing broker must not be created as a topic.
     body = (_PROBE_PHRASE * (size // len(_PROBE_PHRASE) + 1))[:size]
     async with prober(call.admin, _PROBE_GROUP) as producer:
-        # The first one looks up the route and connects; it is not told.
+        # The first one looks up the route and connects, and is not reported.
         await producer.send(Message(topic, _PROBE_PHRASE))
         for _ in range(count):
             rt_ms, result = await timed_send(producer, Message(topic, body))
@@ -268,9 +269,9 @@ BROKER_COMMANDS: Final = (
         example="updateBrokerConfig -n 127.0.0.1:9876 -b 127.0.0.1:10911 -k fileReservedTime -v 72",
         options=(
             *EITHER,
-            required("k", "key", "key of the configuration"),
-            required("v", "value", "its new value"),
-            value("a", "updateAllBroker", "given with any value: slaves of the cluster too"),
+            required("k", "key", "configuration key"),
+            required("v", "value", "new value"),
+            value("a", "updateAllBroker", "with any value: slaves of the cluster as well"),
         ),
         ask=_update_config,
         show=_show_config_update,
@@ -281,8 +282,8 @@ BROKER_COMMANDS: Final = (
         example="brokerConsumeStats -n 127.0.0.1:9876 -b 127.0.0.1:10911 -l 1000",
         options=(
             required("b", "brokerAddr", "broker, as host:port or by its name"),
-            value("t", "timeoutMillis", "milliseconds to wait for the answer, 50000 if not given"),
-            value("l", "level", "only queues with so many messages left, 0 if not given"),
+            value("t", "timeoutMillis", "milliseconds to wait for the response (default: 50000)"),
+            value("l", "level", "only queues with a lag of at least so many messages (default: 0)"),
             value("o", "order", "true: only groups that consume in order"),
         ),
         ask=_consume_stats,
@@ -292,7 +293,7 @@ BROKER_COMMANDS: Final = (
         name="haStatus",
         about="Show the replication state of a broker's slaves.",
         example="haStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911",
-        options=(*EITHER, value("i", "interval", "print again after so many seconds, for ever")),
+        options=(*EITHER, value("i", "interval", "repeat after so many seconds, until interrupted")),
         ask=_ha_status,
         show=_show_ha_status,
         interval_s=interval_of("interval"),
@@ -303,8 +304,8 @@ BROKER_COMMANDS: Final = (
         example="sendMsgStatus -n 127.0.0.1:9876 -b broker-a -c 10",
         options=(
             required("b", "brokerName", "broker, by its name or as host:port"),
-            value("s", "messageSize", "bytes of each message, 128 if not given"),
-            value("c", "count", "how many, 50 if not given"),
+            value("s", "messageSize", "size of each message in bytes (default: 128)"),
+            value("c", "count", "number of messages (default: 50)"),
         ),
         stream=_send_probes,
         show=_show_probe,

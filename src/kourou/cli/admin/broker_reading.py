@@ -1,4 +1,4 @@
-"""Commands about how 5.x brokers read: cold data, read-ahead, the engine of timers."""
+"""Commands about reads of 5.x brokers: cold data, read-ahead, the timer engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kourou.admin.targets import Outcome
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import format_time
 from kourou.cli.admin.java_json import pretty_json
-from kourou.cli.admin.options import UsageError, required
+from kourou.cli.admin.options import required
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -27,6 +27,7 @@ from kourou.cli.admin.target_options import (
     chosen_replicas,
     show_outcomes,
 )
+from kourou.cli.problems import UsageError
 
 _GROUP: Final = required("g", "consumerGroup", "consumer group")
 _READ_MODES: Final = ("0", "1")
@@ -107,7 +108,7 @@ def _show_no_limit(outcomes: list[Outcome], screen: Screen) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ReadMode:
-    """What one broker said to another read mode."""
+    """The response of one broker to a change of its read mode."""
 
     broker: Replica
     answer: str | None
@@ -141,7 +142,7 @@ def _show_read_mode(brokers: list[_ReadMode], screen: Screen) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _EngineSwitch:
-    """What became of another engine."""
+    """The result of switching the engine."""
 
     engine: str
     brokers: list[Outcome]
@@ -175,7 +176,7 @@ BROKER_READING_COMMANDS: Final = (
         name="updateColdDataFlowCtrGroupConfig",
         about="Limit how many bytes of cold data a group may read per second.",
         example="updateColdDataFlowCtrGroupConfig -n 127.0.0.1:9876 -c DefaultCluster -g Payments -v 3145728",
-        options=(*EITHER, _GROUP, required("v", "threshold", "bytes in a second")),
+        options=(*EITHER, _GROUP, required("v", "threshold", "bytes per second")),
         ask=_limit_cold_reads,
         show=_show_limit,
     ),
@@ -191,7 +192,7 @@ BROKER_READING_COMMANDS: Final = (
         name="setCommitLogReadAheadMode",
         about="Set the kernel's read-ahead mode for CommitLog files.",
         example="setCommitLogReadAheadMode -n 127.0.0.1:9876 -b 127.0.0.1:10911 -m 1",
-        options=(*EITHER, required("m", "commitLogReadAheadMode", "0 as by default, 1 for random reads")),
+        options=(*EITHER, required("m", "commitLogReadAheadMode", "0: default, 1: random reads")),
         ask=_read_mode,
         show=_show_read_mode,
     ),
@@ -201,7 +202,7 @@ BROKER_READING_COMMANDS: Final = (
         example="switchTimerEngine -n 127.0.0.1:9876 -b 127.0.0.1:10911 -e F",
         options=(
             *BROKER_OR_CLUSTER,
-            required("e", "engineType", "F the time wheel in files, R the timeline in RocksDB"),
+            required("e", "engineType", "F: time wheel in files, R: timeline in RocksDB"),
         ),
         ask=_switch_engine,
         show=_show_engine,

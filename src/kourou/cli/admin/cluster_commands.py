@@ -1,4 +1,4 @@
-"""Commands about clusters: the list of their brokers, and how fast those answer."""
+"""Commands about clusters: the list of brokers, and their response times."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from kourou.admin.session import BrokerAddress
 from kourou.admin.targets import brokers_of
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
 from kourou.cli.admin.formatting import truth
-from kourou.cli.admin.options import UsageError, flag, value
+from kourou.cli.admin.options import flag, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.client.producer.producer import AsyncProducer
 
-# The zone that Apache's tools write the log of clusterRT in, wherever they run.
+# The time zone of clusterRT's log in Apache's tools, on every machine.
 _LOG_ZONE: Final = timezone(timedelta(hours=8))
 
 _V5_HEAD: Final = (
@@ -40,7 +41,7 @@ _PLACE: Final = (
 
 
 def now_ms() -> int:
-    """The time, to tell how old messages are."""
+    """The current time, for the age of messages."""
     return time.time_ns() // 1_000_000
 
 
@@ -99,8 +100,8 @@ def _v5_cells(broker: BrokerSummary) -> tuple[object, ...]:
 
 
 def _load(broker: BrokerSummary, pool: str, unknown: str = "") -> str:
-    """How many requests wait for a pool, and how long the first has waited."""
-    # A broker that did not answer has no load to speak of, known or not.
+    """The length of a request queue, and how long its first request has waited."""
+    # A broker that did not respond has no load to report.
     unknown = "" if broker.problem else unknown
     size = broker.text(f"{pool}ThreadPoolQueueSize", unknown)
     return f"{size},{broker.text(f'{pool}ThreadPoolQueueHeadWaitTimeMills', unknown)}ms"
@@ -151,7 +152,7 @@ async def _measure_clusters(call: Call) -> AsyncIterator[_SendRound]:
     amount, size = args.number("amount", 100), args.number("size", 128)
     interval_s = args.number("interval", 10)
     if amount < 1 or size < 1 or interval_s < 0:
-        raise UsageError("-a and -s must be above 0, -i must not be below")
+        raise UsageError("-a and -s must be above 0, -i must not be negative")
     brokers = await _one_of_each_name(call)
     async with prober(call.admin, str(now_ms())) as producer:
         for number in itertools.count(1):
@@ -200,8 +201,8 @@ CLUSTER_COMMANDS: Final = (
         about="List all brokers with version, load, message age and disk space.",
         example="clusterList -n 127.0.0.1:9876",
         options=(
-            flag("m", "moreStats", "messages in and out, of yesterday and today"),
-            value("i", "interval", "print again after so many seconds, for ever"),
+            flag("m", "moreStats", "messages in and out, yesterday and today"),
+            value("i", "interval", "repeat after so many seconds, until interrupted"),
             value("c", "clusterName", "only this cluster"),
         ),
         ask=_cluster_list,
@@ -213,12 +214,12 @@ CLUSTER_COMMANDS: Final = (
         about="Measure repeatedly how long each broker takes to store a message.",
         example="clusterRT -n 127.0.0.1:9876 -a 100 -i 10",
         options=(
-            value("a", "amount", "messages for each broker, 100 if not given"),
-            value("s", "size", "bytes of each, 128 if not given"),
+            value("a", "amount", "messages per broker (default: 100)"),
+            value("s", "size", "size of each in bytes (default: 128)"),
             value("c", "cluster", "only this cluster"),
-            value("p", "print log", "true: as lines of a log"),
-            value("m", "machine room", "name for the log, noname if not given"),
-            value("i", "interval", "seconds between rounds, 10 if not given"),
+            value("p", "print log", "true: print log lines"),
+            value("m", "machine room", "name in the log lines (default: noname)"),
+            value("i", "interval", "seconds between rounds (default: 10)"),
         ),
         stream=_measure_clusters,
         show=_show_round,

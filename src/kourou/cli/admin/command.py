@@ -1,4 +1,4 @@
-"""AdminCommand: what a command takes, asks and prints."""
+"""AdminCommand: options, request and output of a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kourou.cli.admin.screen import Screen
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One run of a command: what was given, and whom to ask."""
+    """One run of a command: its arguments and the session."""
 
     args: ParsedArgs
     admin: Admin
@@ -21,7 +21,7 @@ class Call:
 
     @property
     def is_v4(self) -> bool:
-        """Whether it is to behave as RocketMQ 4.9's command."""
+        """Whether to behave like the command of RocketMQ 4.9."""
         return self.screen.is_v4
 
 
@@ -32,40 +32,40 @@ class AdminCommand:
     name: str
     about: str
     example: str
-    """A command line that can be pasted, without `mqadmin`."""
+    """An example that can be pasted, without `mqadmin`."""
     options: tuple[Option, ...] = ()
     ask: Callable[[Call], Awaitable[Any]] | None = None
-    """Returns everything at once."""
+    """Returns the whole result."""
     stream: Callable[[Call], AsyncIterator[Any]] | None = None
-    """Yields one result after the other; each is shown when it comes."""
+    """Yields results one at a time; each is shown at once."""
     show: Callable[[Any, Screen], None]
     aliases: tuple[str, ...] = ()
-    """Older and mistaken names; case never matters."""
+    """Old and misspelled names; case is ignored."""
     question: Callable[[ParsedArgs], str | None] | None = None
-    """Of a command that destroys something: what is asked before; None if these options destroy nothing."""
+    """For destructive commands: the confirmation question; None if these options destroy nothing."""
     interval_s: Callable[[ParsedArgs], float | None] | None = None
-    """After how many seconds it is repeated; None: it is not."""
+    """Seconds between repetitions; None: run once."""
     needs_cluster: bool = True
-    """Whether it asks anybody at all."""
+    """Whether it connects to a cluster."""
     changes_as_it_prints: bool = False
-    """Whether a closed output, as by `| head`, ends it before all is done; exit code 1 then."""
+    """Whether a closed output (`| head`) means that work was left undone; exit code 1 then."""
     is_only_kourou: bool = False
-    """Not a command of Apache's."""
+    """Not one of Apache's commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingCommand:
-    """A command of a part that Kourou does not have."""
+    """A command of a feature that Kourou does not have."""
 
     name: str
     about: str
     part: str
-    """Which part: ends the sentence `mqadmin NAME needs …`."""
+    """The feature, as in `mqadmin NAME needs …`."""
     aliases: tuple[str, ...] = ()
 
 
 def interval_of(name: str, default: float | None = None) -> Callable[[ParsedArgs], float | None]:
-    """The seconds between rounds by an option."""
+    """Reads the seconds between rounds from an option."""
 
     def interval_s(args: ParsedArgs) -> float | None:
         return float(args.number(name)) if name in args else default

@@ -1,8 +1,8 @@
-"""`mqadmin completion`: scripts by which shells complete commands, options, and names of a cluster.
+"""`mqadmin completion`: shell scripts that complete commands, options, and names of a cluster.
 
-Commands and options stand in the script, so that they come at once. Names of topics, groups, brokers and
-clusters are asked for by the hidden command `mqadmin __complete KIND -- WORDS`, which looks in the words for
-the name server and gives up after 300 ms: who waits for a shell would rather type.
+Commands and options are part of the script, so that they appear at once. Names of topics, groups, brokers and
+clusters come from the hidden command `mqadmin __complete KIND -- WORDS`, which takes the name server from the
+words and gives up after 300 ms, to keep the shell responsive.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, user_topic_names
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import client_options
-from kourou.cli.admin.options import Option, ParsedArgs, UsageError
+from kourou.cli.admin.options import Option, ParsedArgs
 from kourou.cli.admin.registry import all_commands, find
 from kourou.cli.admin.run import COMMON, COMPLETE
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import KourouError
 
 PROGRAM: Final = "mqadmin"
@@ -28,25 +29,25 @@ _KINDS: Final = {
     **dict.fromkeys(("topic", "topicName", "routeTopic", "traceTopic", "lmqParentTopic"), "topics"),
     **dict.fromkeys(("group", "groupName", "consumerGroup", "consumer", "srcGroup", "destGroup"), "groups"),
     **dict.fromkeys(("cluster", "clusterName"), "clusters"),
-    # Names and no addresses: a colon ends a word for bash, and commands take either.
+    # Names, not addresses: bash splits words at colons, and commands accept both.
     **dict.fromkeys(("broker", "brokerAddr", "brokerName"), "brokers"),
     **dict.fromkeys(("config", "acl", "tls-config", "filename", "filePath", "body-path"), "files"),
 }
-"""What the value of an option is, by its long name."""
+"""The kind of an option's value, by the long name of the option."""
 
 
 # -- names -------------------------------------------------------------------------------------------
 
 
 def print_names(words: Sequence[str]) -> None:
-    """Print the names of a kind, a line each; nothing if they cannot be had in time."""
+    """Print the names of a kind, one per line; nothing if the cluster does not respond in time."""
     kind, *line = words or [""]
     for name in _names_now(kind, line):
         print(name)
 
 
 def _connecting(line: Sequence[str]) -> ParsedArgs:
-    """The options of a line, which is not finished, that say where to connect."""
+    """The connection options of an unfinished command line."""
     by_word = {
         f"{dashes}{word}": option for option in COMMON for word in option.spellings for dashes in ("-", "--")
     }
@@ -65,7 +66,7 @@ def _connecting(line: Sequence[str]) -> ParsedArgs:
 
 
 def rejoined(line: Sequence[str]) -> list[str]:
-    """The words as they were written: bash takes them apart at every colon and equals sign."""
+    """The words as typed: bash splits them at every colon and equals sign."""
     words: list[str] = []
     is_open = False
     for word in line:
@@ -78,7 +79,8 @@ def rejoined(line: Sequence[str]) -> list[str]:
 
 
 async def cluster_names(kind: str, args: ParsedArgs, *, default_namesrv: str | None = None) -> list[str]:
-    """The names of a kind in the cluster that options name. TimeoutError if it does not answer in time."""
+    """The names of a kind in the cluster that the options select. TimeoutError if it does not respond in
+    time."""
     options = client_options(args, default_namesrv=default_namesrv)
     options["request_timeout_ms"] = options["connect_timeout_ms"] = NAMES_TIMEOUT_MS
     async with asyncio.timeout(NAMES_TIMEOUT_MS / 1000), Admin(**options) as admin:
@@ -94,8 +96,8 @@ async def cluster_names(kind: str, args: ParsedArgs, *, default_namesrv: str | N
 
 
 def next_words(words: Sequence[str]) -> tuple[str, list[str]]:
-    """What may follow the words of a line that begins with a command: the kind of a value (`files`, or one
-    that is not completed, `value`), or none and the words themselves."""
+    """What may follow the words of a line that begins with a command: the kind of a value (`files`, or
+    `value` if it cannot be completed), or an empty kind and the words themselves."""
     if not words or (len(words) == 1 and words[0] == "help"):
         return "", [*(command.name for command in _commands()), *([] if words else ["help"])]
     command = find(words[0])
@@ -170,13 +172,13 @@ compdef _{PROGRAM} {PROGRAM}
 
 
 def _table() -> str:
-    """A function that both shells read: for a command and the word before, `choices` for the next word, and
-    `kind`: what the value of the word before is, empty if it takes none."""
+    """A function for both shells: sets `choices` for the next word of a command, and `kind`, the kind of
+    value that the previous word takes (empty if none)."""
     commands = sorted((command.name for command in _commands()), key=str.lower)
     lines = [f"_{PROGRAM}_commands='{' '.join(commands)}'", f"_{PROGRAM}_table() {{"]
     lines += ["    choices='' kind=''", '    case "$1" in']
     for command in _commands():
-        # Any case is understood, but a shell completes what is written as in the list.
+        # Commands accept any case; the shell completes the spelling of the list.
         lines.append(f"    {'|'.join((command.name, *command.aliases))})")
         lines.append(f"        choices='{' '.join(_choices(command))}'")
         lines.append('        case "$2" in')
@@ -187,12 +189,12 @@ def _table() -> str:
 
 
 def _commands() -> Iterator[AdminCommand]:
-    """Those that do something."""
+    """Commands that are implemented."""
     return (command for command in all_commands() if not isinstance(command, MissingCommand))
 
 
 def _options(command: AdminCommand) -> Iterator[Option]:
-    # Names with a blank are Apache's mistakes, and cannot be written.
+    # Apache's option names with a space are mistakes and cannot be typed.
     return (option for option in (*command.options, *COMMON) if " " not in option.name)
 
 

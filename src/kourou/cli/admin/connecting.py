@@ -1,4 +1,4 @@
-"""How a command connects: name servers, keys of access control, TLS; by options, or by a saved context."""
+"""How a command connects: name servers, credentials, TLS; from options or a saved context."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from kourou.cli.admin.options import Option, ParsedArgs
 from kourou.cli.contexts import CLUSTER_VARIABLES, Context, chosen_context
+from kourou.cli.problems import UsageError
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.settings import ClientOptions
 from kourou.config.properties import properties_dict
@@ -17,19 +18,28 @@ from kourou.transport.settings import ClientTlsConfig
 
 CONNECTING: Final = (
     Option("", "config", "file with rocketmq.namesrv.addr or rocketmq.namesrv.domain", is_ours=True),
-    Option("", "context", "saved context to use (kourou context list); else KOUROU_CONTEXT", is_ours=True),
-    Option("", "acl", "file with accessKey and secretKey (conf/tools.yml of ROCKETMQ_HOME)", is_ours=True),
-    Option("", "tls", "encrypt; any certificate is trusted", takes_value=False, is_ours=True),
-    Option("", "tls-config", "encrypt as this file says (tls.client.trustCertPath …)", is_ours=True),
-    Option("", "timeout", "milliseconds for one request, 5000 if not given", is_ours=True),
+    Option(
+        "", "context", "saved context to use (kourou context list; default: KOUROU_CONTEXT)", is_ours=True
+    ),
+    Option(
+        "",
+        "acl",
+        "file with accessKey and secretKey (default: conf/tools.yml of ROCKETMQ_HOME)",
+        is_ours=True,
+    ),
+    Option("", "tls", "encrypt; accept any certificate", takes_value=False, is_ours=True),
+    Option(
+        "", "tls-config", "encrypt with the settings of this file (tls.client.trustCertPath …)", is_ours=True
+    ),
+    Option("", "timeout", "milliseconds for one request (default: 5000)", is_ours=True),
 )
-"""The options of ours that say how."""
+"""Connection options that Apache's tools do not have."""
 
 
 def client_options(args: ParsedArgs, *, default_namesrv: str | None = None) -> ClientOptions:
-    """The options of an Admin. ConfigError for files that cannot be read, or a context that is not there.
+    """The options of an Admin session. ConfigError for unreadable files and missing contexts.
 
-    `default_namesrv`: where neither options, environment nor a context name a cluster.
+    `default_namesrv` applies if neither options, environment nor a context name a cluster.
     """
     options: ClientOptions = {}
     namesrv, config = args.get("namesrvAddr"), args.get("config")
@@ -49,7 +59,7 @@ def client_options(args: ParsedArgs, *, default_namesrv: str | None = None) -> C
         options["tls"] = tls
     if "timeout" in args:
         if (timeout_ms := args.number("timeout")) <= 0:
-            raise ConfigError(f"--timeout {timeout_ms}: must be a number of milliseconds above 0")
+            raise UsageError(f"--timeout {timeout_ms}: must be a number of milliseconds above 0")
         options["request_timeout_ms"] = options["connect_timeout_ms"] = timeout_ms
     return options
 
@@ -88,7 +98,7 @@ def _read_tls(path: Path) -> ClientTlsConfig:
 
 
 def _credentials(args: ParsedArgs, context: Context | None) -> Credentials | None:
-    """The keys of tools.yml; None without such a file, as Apache's tools go on then."""
+    """The keys of tools.yml; None without such a file, like Apache's tools."""
     if acl := args.get("acl"):
         return read_tools_file(_existing(acl, "--acl"))
     if context is not None and context.acl:

@@ -134,7 +134,7 @@ def _show_group_status(status: GroupStatus, screen: Screen) -> None:
 
 
 def _write_file(status: GroupStatus, client: ClientStatus, is_v4: bool) -> str:
-    """Write what a client says under the working directory; the path of the file."""
+    """Write a client's report to a file under the working directory; returns its path."""
     assert client.info is not None
     path = Path(str(status.timestamp_ms), _file_name(client.client_id))
     try:
@@ -142,14 +142,14 @@ def _write_file(status: GroupStatus, client: ClientStatus, is_v4: bool) -> str:
         path.write_text(running_info_text(client.info, is_v4=is_v4), "utf-8")
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be written: {error.strerror}; change to a folder that can be, "
-            f"or use -i {client.client_id} to have it printed"
+            f"{path}: cannot be written: {error.strerror}; change to a writable folder, "
+            f"or use -i {client.client_id} to print it"
         ) from None
     return str(path)
 
 
 def _file_name(client_id: str) -> str:
-    """A client chooses its id: it must not choose another folder by it."""
+    """Client ids come from the network and must not select another folder."""
     name = client_id.replace("/", "_").replace("\0", "_")
     return name if name.strip(".") else f"_{name}"
 
@@ -193,7 +193,7 @@ CONNECTION_COMMANDS: Final = (
         example="consumerConnection -n 127.0.0.1:9876 -g OrderService",
         options=(
             required("g", "consumerGroup", "consumer group"),
-            value("b", "brokerAddr", "broker to ask; without it those of the group, until one knows it"),
+            value("b", "brokerAddr", "broker to query (default: the group's brokers, until one knows it)"),
         ),
         ask=_consumer_connection,
         show=_show_consumer_connection,
@@ -204,7 +204,7 @@ CONNECTION_COMMANDS: Final = (
         example="producerConnection -n 127.0.0.1:9876 -g OrderProducer -t Orders",
         options=(
             required("g", "producerGroup", "producer group"),
-            required("t", "topic", "topic that it sends to"),
+            required("t", "topic", "topic it sends to"),
         ),
         ask=_producer_connection,
         show=_show_producer_connection,
@@ -224,8 +224,8 @@ CONNECTION_COMMANDS: Final = (
         options=(
             required("g", "consumerGroup", "consumer group"),
             value("i", "clientId", "only this member, printed instead of written to a file"),
-            value("b", "brokerAddr", "broker to ask for the members"),
-            flag("s", "jstack", "with what the threads of each member are doing"),
+            value("b", "brokerAddr", "broker to query for the members"),
+            flag("s", "jstack", "include the threads of each member"),
         ),
         ask=_consumer_status,
         show=_show_consumer_status,
@@ -246,7 +246,7 @@ CONNECTION_COMMANDS: Final = (
 
 
 def running_info_text(info: RunningInfo, *, is_v4: bool = False) -> str:
-    """All sections, with two empty lines between them. RocketMQ 4.9 has fewer."""
+    """All sections, separated by two empty lines. RocketMQ 4.9 has fewer."""
     sections = [
         ["#Consumer Properties#", *_pairs(info.properties)],
         [
@@ -334,6 +334,6 @@ def _digits(timestamp_ms: int) -> str:
     """`yyyyMMddHHmmssSSS` in the local zone."""
     try:
         moment = time.localtime(timestamp_ms // 1000)
-    except (OverflowError, OSError, ValueError):  # what a client says need not be a time
+    except (OverflowError, OSError, ValueError):  # the client may have sent any number
         return str(timestamp_ms)
     return f"{time.strftime('%Y%m%d%H%M%S', moment)}{timestamp_ms % 1000:03d}"

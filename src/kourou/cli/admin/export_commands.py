@@ -1,4 +1,4 @@
-"""Commands that write what a cluster is to files: exportMetadata, exportConfigs, exportMetrics."""
+"""Commands that export a cluster's metadata, configuration and metrics to files."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from kourou.admin.exports import (
     cluster_metrics,
 )
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import UsageError, flag, required, value
+from kourou.cli.admin.options import flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.bodies.shape import Body
 from kourou.store import pretty_json
 
 DEFAULT_FOLDER: Final = "/tmp/rocketmq/export"
-"""Where Apache's tools export to."""
-_FOLDER: Final = value("f", "filePath", f"folder of the file, {DEFAULT_FOLDER} if not given")
+"""The default of Apache's tools."""
+_FOLDER: Final = value("f", "filePath", f"folder for the file (default: {DEFAULT_FOLDER})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class ExportedFile:
 
 
 def _write(call: Call, name: str, tree: dict[str, Any]) -> ExportedFile:
-    """Write a file. ConfigError if that is not possible."""
+    """Write the file. ConfigError if it cannot be written."""
     path = Path(call.args.text("filePath", DEFAULT_FOLDER)) / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,11 +177,11 @@ EXPORT_COMMANDS: Final = (
         example="exportMetadata -n 127.0.0.1:9876 -c DefaultCluster -f ./export",
         options=(
             value("c", "clusterName", "cluster"),
-            value("b", "brokerAddr", "address, or name, of one broker"),
+            value("b", "brokerAddr", "address or name of one broker"),
             _FOLDER,
             flag("t", "topic", "topics only, to topic.json"),
             flag("g", "subscriptionGroup", "groups only, to subscriptionGroup.json"),
-            flag("s", "specialTopic", "with the topics of retries and dead letters"),
+            flag("s", "specialTopic", "include retry and dead-letter topics"),
         ),
         ask=_export_metadata,
         show=_show_line,

@@ -1,7 +1,7 @@
-"""How objects and times are printed: the forms of Apache's tools, which scripts look for.
+"""How objects and times are printed: in the formats of Apache's tools, which scripts parse.
 
-Maps are printed sorted by key, where Java prints them in the order of a hash table.
-Not here: tables (screen.py), the text of a consumer's running info.
+Maps are printed sorted by key; Java prints them in the order of a hash table. Not here: tables (screen.py),
+the text of a consumer's running info (connection_commands.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from kourou.admin.messages.message_view import MessageView
-from kourou.cli.admin.options import UsageError
+from kourou.cli.problems import UsageError
 from kourou.client.producer.send_result import SendResult
 from kourou.protocol.bodies import (
     ConsumeMessageDirectlyResult,
@@ -46,7 +46,7 @@ def format_time(timestamp_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds, given as such or as `yyyy-MM-dd#HH:mm:ss:SSS` in the local zone; else UsageError."""
+    """Milliseconds from digits or `yyyy-MM-dd#HH:mm:ss:SSS` in the local time zone; else UsageError."""
     if _WHOLE_NUMBER.fullmatch(text):
         return int(text)
     for form in _TIME_FORMATS:
@@ -62,7 +62,7 @@ def parse_time(text: str) -> int:
 
 
 def cut(text: str, length: int) -> str:
-    """The beginning of a text, for a column."""
+    """At most the first `length` characters, for a column."""
     return text[:length]
 
 
@@ -72,22 +72,22 @@ def perm(bits: int) -> str:
 
 
 def truth(value: bool) -> str:
-    """`true` or `false`."""
+    """Java's spelling: `true` or `false`."""
     return "true" if value else "false"
 
 
 def or_null(value: object) -> str:
-    """A value, or `null` for none."""
+    """The value as text; `null` for None."""
     return "null" if value is None else str(value)
 
 
 def text_map(values: Mapping[str, object]) -> str:
-    """`{k=v, k2=v2}`, sorted."""
+    """A map as Java prints it, `{k=v, k2=v2}`, sorted."""
     return "{" + ", ".join(f"{name}={values[name]}" for name in sorted(values)) + "}"
 
 
 def signed_bytes(body: bytes) -> str:
-    """`[1, -2, 3]`."""
+    """Bytes as Java prints them, signed: `[1, -2, 3]`."""
     return str(list(memoryview(body).cast("b")))
 
 
@@ -99,12 +99,12 @@ def _listed(values: Sequence[object]) -> str:
 
 
 def java_message_queue(queue: MessageQueue) -> str:
-    """One queue of a topic."""
+    """Java's `MessageQueue.toString`."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 
 def topic_config(config: TopicConfig, *, is_v4: bool = False) -> str:
-    """The settings of a topic."""
+    """Java's `TopicConfig.toString`."""
     attributes = "" if is_v4 else f", attributes={text_map(config.attributes)}"
     return (
         f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
@@ -115,7 +115,7 @@ def topic_config(config: TopicConfig, *, is_v4: bool = False) -> str:
 
 
 def group_config(config: SubscriptionGroupConfig, *, is_v4: bool = False) -> str:
-    """The settings of a consumer group."""
+    """Java's `SubscriptionGroupConfig.toString`."""
     enabled = (
         f"groupName={config.group_name}, consumeEnable={truth(config.consume_enable)}, "
         f"consumeFromMinEnable={truth(config.consume_from_min_enable)}, "
@@ -140,7 +140,7 @@ def group_config(config: SubscriptionGroupConfig, *, is_v4: bool = False) -> str
 
 
 def retry_policy(policy: GroupRetryPolicy) -> str:
-    """How long failed messages of a group wait."""
+    """Java's `GroupRetryPolicy.toString`."""
     return (
         f"GroupRetryPolicy{{type={policy.type}, "
         f"exponentialRetryPolicy={_exponential(policy.exponential_retry_policy)}, "
@@ -168,7 +168,7 @@ def _simple_subscription(subscription: SimpleSubscriptionData) -> str:
 
 
 def send_result(result: SendResult, *, is_v4: bool = False) -> str:
-    """Where a message was stored."""
+    """Java's `SendResult.toString`."""
     handle = "" if is_v4 else f", recallHandle={or_null(result.recall_handle)}"
     return (
         f"SendResult [sendStatus={result.status.name}, msgId={result.msg_id}, "
@@ -178,7 +178,7 @@ def send_result(result: SendResult, *, is_v4: bool = False) -> str:
 
 
 def message_ext(message: MessageView) -> str:
-    """A stored message. Its `msgId` here is the offset id, as Apache's printed form has it."""
+    """Java's `MessageExt.toString`. Its `msgId` is the offset id."""
     return (
         f"MessageExt [brokerName={message.broker_name or 'null'}, queueId={message.queue_id}, "
         f"storeSize={message.store_size}, queueOffset={message.queue_offset}, sysFlag={message.sys_flag}, "
@@ -194,7 +194,7 @@ def message_ext(message: MessageView) -> str:
 
 
 def message_track(group: str, track_type: str, exception_desc: str | None) -> str:
-    """What became of a message in one group."""
+    """Java's `MessageTrack.toString`."""
     return (
         f"MessageTrack [consumerGroup={group}, trackType={track_type}, "
         f"exceptionDesc={or_null(exception_desc)}]"
@@ -202,7 +202,7 @@ def message_track(group: str, track_type: str, exception_desc: str | None) -> st
 
 
 def direct_result(result: ConsumeMessageDirectlyResult) -> str:
-    """What a consumer answered that was handed one message."""
+    """Java's `ConsumeMessageDirectlyResult.toString`."""
     return (
         f"ConsumeMessageDirectlyResult [order={truth(result.order)}, "
         f"autoCommit={truth(result.auto_commit)}, consumeResult={or_null(result.consume_result)}, "
@@ -211,7 +211,7 @@ def direct_result(result: ConsumeMessageDirectlyResult) -> str:
 
 
 def consume_queue_data(data: ConsumeQueueData) -> str:
-    """One unit of a ConsumeQueue."""
+    """Java's `ConsumeQueueData.toString`."""
     return (
         f"ConsumeQueueData{{physicOffset={data.physic_offset}, physicSize={data.physic_size}, "
         f"tagsCode={data.tags_code}, extendDataJson='{or_null(data.extend_data_json)}', "

@@ -19,10 +19,11 @@ from kourou.admin.targets import Outcome
 from kourou.admin.topics import TopicDeletion, delete_topic
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import group_config, retry_policy, text_map, truth
-from kourou.cli.admin.options import ParsedArgs, UsageError, required, value
+from kourou.cli.admin.options import ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import BROKER_OR_CLUSTER, EITHER, chosen_masters, show_outcomes
 from kourou.cli.admin.topic_changes import attribute_changes, show_deletion
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, ProtocolError
 from kourou.protocol.bodies import (
     GroupRetryPolicy,
@@ -103,7 +104,7 @@ async def _update_groups(call: Call) -> list[Outcome]:
 
 
 def _show_groups_change(outcomes: list[Outcome], screen: Screen) -> None:
-    # Apache's words differ between the two options.
+    # Apache's texts differ between the two options.
     what = "subscription group" if "clusterName" in screen.args else "group"
     show_outcomes(
         outcomes,
@@ -121,7 +122,7 @@ class _GroupDeletion:
     cluster: str | None
     brokers: list[Outcome]
     topics: list[TopicDeletion]
-    """Those of retries and dead letters: with a whole cluster they go, too."""
+    """Retry and dead-letter topics, which are deleted with the group from a whole cluster."""
 
 
 async def _delete_group(call: Call) -> _GroupDeletion:
@@ -258,15 +259,15 @@ GROUP_COMMANDS: Final = (
         options=(
             *EITHER,
             _GROUP,
-            value("s", "consumeEnable", "whether it gets messages; true if not given"),
-            value("m", "consumeFromMinEnable", "whether it may begin at the oldest message"),
+            value("s", "consumeEnable", "whether it may consume (default: true)"),
+            value("m", "consumeFromMinEnable", "whether it may start at the oldest message"),
             value("d", "consumeBroadcastEnable", "whether it may broadcast"),
             value("o", "consumeMessageOrderly", "whether it consumes in order"),
-            value("q", "retryQueueNums", "queues of its retry topic; 1 if not given"),
-            value("r", "retryMaxTimes", "retries before a message becomes a dead letter; 16 if not given"),
-            value("p", "groupRetryPolicy", "waits between retries, in JSON"),
-            value("i", "brokerId", "id of the broker that it reads from; 0, the master, if not given"),
-            value("w", "whichBrokerWhenConsumeSlowly", "id of the broker that it reads from when it lags"),
+            value("q", "retryQueueNums", "queues of its retry topic (default: 1)"),
+            value("r", "retryMaxTimes", "retries before a message becomes a dead letter (default: 16)"),
+            value("p", "groupRetryPolicy", "delays between retries, in JSON"),
+            value("i", "brokerId", "id of the broker it reads from (default: 0, the master)"),
+            value("w", "whichBrokerWhenConsumeSlowly", "id of the broker it reads from when it lags"),
             value("a", "notifyConsumerIdsChanged", "whether members are notified of each other at once"),
             value("", "attributes", "changes of attributes, +key=value,-key"),
         ),
@@ -288,7 +289,7 @@ GROUP_COMMANDS: Final = (
         name="deleteSubGroup",
         about="Delete a consumer group from a broker, or from a cluster with its retry and dead letters.",
         example="deleteSubGroup -n 127.0.0.1:9876 -c DefaultCluster -g OrderService",
-        options=(*EITHER, _GROUP, value("r", "removeOffset", "true: its offsets, too")),
+        options=(*EITHER, _GROUP, value("r", "removeOffset", "true: delete its offsets as well")),
         ask=_delete_group,
         show=_show_group_deletion,
         question=_delete_question,
@@ -310,7 +311,7 @@ GROUP_COMMANDS: Final = (
             required("t", "topicName", "topic"),
             _GROUP,
             required("m", "mode", "PULL or POP"),
-            value("q", "popShareQueueNum", "queues that members share; 0, all, if not given"),
+            value("q", "popShareQueueNum", "queues that members share (default: 0, all)"),
         ),
         ask=_set_consume_mode,
         show=_show_mode_change,

@@ -1,7 +1,7 @@
-"""JSON as the libraries of Apache's tools print it: indented by tabs, no blank after a colon, numbers as keys
-bare.
+"""JSON as Apache's tools print it: indented with tabs, no space after a colon, numeric keys without quotes.
 
-4.9's library begins no line before such a key, 5.x's does. Not here: JSON of `--json` (screen.py).
+The library of 4.9 does not start a new line before such a key, that of 5.x does. Not here: the JSON of
+`--json` (screen.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def pretty_json(tree: Any, *, is_v4: bool = False) -> str:
-    """Text of several lines, without the last line end. Names stay in their order."""
+    """JSON on several lines, without a final newline. The order of names is kept."""
     return _value(tree, "", is_v4)
 
 

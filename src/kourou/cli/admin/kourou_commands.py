@@ -11,4 +11,4 @@ from kourou.cli.admin.kourou.redrive import REDRIVE
 from kourou.cli.admin.kourou.top import TOP
 
 KOUROU_COMMANDS: Final[tuple[AdminCommand, ...]] = (TOP, DOCTOR, REDRIVE, COMPLETION)
-"""In the order of the list."""
+"""In the order of the command list."""

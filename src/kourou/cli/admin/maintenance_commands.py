@@ -1,4 +1,4 @@
-"""Commands that do something to brokers: whether they are written to, and what they clean up."""
+"""Operations on brokers: write permission, cleanup, flush offset."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WHERE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _PermChanges:
-    """What each name server did."""
+    """The result of each name server."""
 
     broker_name: str
     namesrvs: list[WritePermChange]
@@ -153,7 +153,7 @@ MAINTENANCE_COMMANDS: Final = (
         example="resetMasterFlushOffset -n 127.0.0.1:9876 -b 127.0.0.1:10911 -o 0",
         options=(
             required("b", "brokerAddr", "slave, as host:port"),
-            required("o", "offset", "byte of the CommitLog"),
+            required("o", "offset", "byte offset in the CommitLog"),
         ),
         ask=_reset_flush_offset,
         show=_show_flush_offset,

@@ -1,4 +1,4 @@
-"""Commands about messages, all of them."""
+"""All commands about messages, in the order of the command list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of Apache's that belong to parts which Kourou does not have yet."""
+"""Apache's commands for features that Kourou does not have yet."""
 
 from __future__ import annotations
 

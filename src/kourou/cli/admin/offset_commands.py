@@ -1,4 +1,4 @@
-"""Commands that move consumer groups."""
+"""Commands that change the offsets of consumer groups."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from kourou.admin.group_offsets import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, parse_time, truth
-from kourou.cli.admin.options import Option, ParsedArgs, UsageError, flag, required, value
+from kourou.cli.admin.options import Option, ParsedArgs, flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 
 _NOW: Final = "now"
 
 
 @dataclass(frozen=True, slots=True)
 class _Reset:
-    """Where a group was moved. `old_way` has rows instead of `queues` if it was moved the old way."""
+    """The result of a reset. After one by the old request `old_way` has the rows, and `queues` is empty."""
 
     group: str
     topic: str
@@ -38,7 +39,7 @@ class _Reset:
 
 @dataclass(frozen=True, slots=True)
 class _QueueReset:
-    """Where a group was moved in one queue."""
+    """The result of a reset in one queue."""
 
     group: str
     topic: str
@@ -63,7 +64,7 @@ async def _reset_queue(call: Call) -> _QueueReset:
     args = call.args
     group, topic, broker = args.text("group"), args.text("topic"), args.get("broker")
     if broker is None or "queue" not in args:
-        raise UsageError("-b, -q and -o move a group in one queue: -b and -q are both needed")
+        raise UsageError("-b, -q and -o reset one queue: -b and -q are both needed")
     timestamp_ms, queue_id = _timestamp_of(args, is_v4=call.is_v4), args.number("queue")
     queue_offset = await reset_queue(
         call.admin,
@@ -78,7 +79,7 @@ async def _reset_queue(call: Call) -> _QueueReset:
 
 
 async def _reset(call: Call, time_text: str, timestamp_ms: int) -> _Reset:
-    """Move a group; the old way where the new one needs members and there are none."""
+    """Reset a group; the old way if the new one needs online members and there are none."""
     args = call.args
     group, topic, is_force = args.text("group"), args.text("topic"), args.truth("force", True)
     route_of = args.get("cluster") or None
@@ -105,7 +106,8 @@ async def _reset_offset_by_time_old(call: Call) -> _Reset:
 
 
 def _timestamp_of(args: ParsedArgs, *, is_v4: bool) -> int:
-    """4.9 takes `now` for the end, messages that come meanwhile included; 5.x for the present time."""
+    """For `now`, 4.9 means the end of the queue, including messages that arrive meanwhile; 5.x the current
+    time."""
     text = args.text("timestamp")
     if text == _NOW:
         return TO_THE_END if is_v4 else time.time_ns() // 1_000_000
@@ -209,10 +211,10 @@ _GROUP_AND_TOPIC: Final = (
     required("g", "group", "consumer group"),
     required("t", "topic", "topic"),
 )
-_FORCE: Final = value("f", "force", "false: only backwards; true if not given")
+_FORCE: Final = value("f", "force", "false: only backwards (default: true)")
 _TIME: Final = required("s", "timestamp", "now, milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS; -1 for the end")
-_CPLUS: Final = flag("", "cplus", "the members are C++ clients of RocketMQ 4")
-_CLUSTER: Final = value("c", "cluster", "cluster or topic whose brokers are asked")
+_CPLUS: Final = flag("", "cplus", "members are C++ clients of RocketMQ 4")
+_CLUSTER: Final = value("c", "cluster", "cluster or topic whose brokers are queried")
 _CLUSTER_OR_CPLUS: Final = Option(
     "c", "cluster", f"{_CLUSTER.about}; without a value the same as --cplus", is_value_optional=True
 )
@@ -247,9 +249,9 @@ OFFSET_COMMANDS: Final = (
             _FORCE,
             _CLUSTER_OR_CPLUS,
             _CPLUS,
-            value("b", "broker", "address of the broker, to move the group in one queue"),
-            value("q", "queue", "the queue"),
-            value("o", "offset", "the offset to move to, instead of a time"),
+            value("b", "broker", "address of the broker, to reset one queue"),
+            value("q", "queue", "queue id"),
+            value("o", "offset", "offset to reset to, instead of a time"),
         ),
         ask=_reset_offset_by_time,
         show=_show_reset,
@@ -278,10 +280,10 @@ OFFSET_COMMANDS: Final = (
         about="Set a consumer group's offsets in a topic to those of another group.",
         example="cloneGroupOffset -n 127.0.0.1:9876 -s OrderService -d OrderServiceCopy -t Orders",
         options=(
-            required("s", "srcGroup", "consumer group to take the offsets of"),
-            required("d", "destGroup", "consumer group to move"),
+            required("s", "srcGroup", "consumer group to copy the offsets from"),
+            required("d", "destGroup", "consumer group to copy them to"),
             required("t", "topic", "topic"),
-            value("o", "offline", "ignored; accepted for scripts that give it"),
+            value("o", "offline", "ignored; accepted for compatibility"),
         ),
         ask=_clone,
         show=_show_clone,

@@ -1,7 +1,7 @@
-"""Options of a command, read as Apache's tools read them.
+"""Options of a command, parsed like Apache's tools do.
 
-`-t v`, `-t=v`, `-tv`, `--topic v`, `--topic=v`, `-topic v` and any beginning of a long name that only one
-option has. Words that are left over are ignored, values are trimmed.
+`-t v`, `-t=v`, `-tv`, `--topic v`, `--topic=v`, `-topic v` and any unambiguous prefix of a long name. Extra
+words are ignored, values are stripped.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.errors import ConfigError
+from kourou.cli.problems import UsageError
 from kourou.wording import nearest
 
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 
-class UsageError(ConfigError):
-    """The words of a command line do not fit the command."""
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `group`: of those with the same group one can be given, and one must if it is required."""
+    """One option. Options of the same `group` exclude each other; if required, one of them must be given."""
 
     letter: str
     name: str
@@ -32,30 +28,30 @@ class Option:
     is_required: bool = False
     group: str = ""
     aliases: tuple[str, ...] = ()
-    """Other spellings that are understood and not shown, without dashes."""
+    """Other accepted spellings, not shown in the help, without dashes."""
     is_ours: bool = False
-    """Not Apache's: its name has to be written out."""
+    """Not Apache's: its name cannot be abbreviated."""
     is_value_optional: bool = False
-    """It is a flag in one version of RocketMQ and has a value in another; without one the value is empty."""
+    """A flag in one version of RocketMQ, with a value in another; without one the value is empty."""
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """All words that mean it, without dashes."""
+        """All accepted names, without dashes."""
         return tuple(word for word in (self.letter, self.name, *self.aliases) if word)
 
     @property
     def shown(self) -> str:
-        """As it is spoken of: by its letter, if it has one."""
+        """The name in messages: the letter if it has one."""
         return self.letter or self.name
 
 
 def value(letter: str, name: str, about: str, *aliases: str) -> Option:
-    """An option with a value."""
+    """An optional option with a value."""
     return Option(letter, name, about, aliases=aliases)
 
 
 def required(letter: str, name: str, about: str, *aliases: str) -> Option:
-    """An option that must be given, with a value."""
+    """A required option with a value."""
     return Option(letter, name, about, is_required=True, aliases=aliases)
 
 
@@ -65,7 +61,7 @@ def flag(letter: str, name: str, about: str, *aliases: str) -> Option:
 
 
 def one_of(*options: Option) -> tuple[Option, ...]:
-    """Options of which exactly one must be given."""
+    """Options of which exactly one is required."""
     group = "|".join(option.shown for option in options)
     return tuple(
         Option(
@@ -76,29 +72,29 @@ def one_of(*options: Option) -> tuple[Option, ...]:
 
 
 class ParsedArgs:
-    """What was given, by the long names of the options."""
+    """The parsed arguments, by the long names of the options."""
 
     def __init__(
         self, values: Mapping[str, str], options: Sequence[Option] = (), words: Sequence[str] = ()
     ) -> None:
         self._values = dict(values)
         self.words = tuple(words)
-        """What was neither an option nor its value; most commands do not look at it."""
+        """Words that are neither options nor values; most commands ignore them."""
         self._shown = {option.name: option.shown for option in options}
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
     def get(self, name: str) -> str | None:
-        """A value; None if it was not given."""
+        """The value; None if the option was not given."""
         return self._values.get(name)
 
     def text(self, name: str, default: str = "") -> str:
-        """A value."""
+        """The value, or `default` if the option was not given."""
         return self._values.get(name, default)
 
     def number(self, name: str, default: int = 0) -> int:
-        """A whole number."""
+        """The value as an integer. UsageError if it is not one."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -110,17 +106,17 @@ class ParsedArgs:
             raise UsageError(f"{dashes}{shown} {text}: must be a whole number") from None
 
     def truth(self, name: str, default: bool = False) -> bool:
-        """`true` in any case is true, everything else false."""
+        """Whether the value is `true`, in any case; anything else is false."""
         text = self._values.get(name)
         return default if text is None else text.lower() == "true"
 
     def flag(self, name: str) -> bool:
-        """Whether an option without a value was given."""
+        """Whether a flag was given."""
         return name in self._values
 
 
 def parse(options: Sequence[Option], words: Sequence[str]) -> ParsedArgs:
-    """Read the words after a command. UsageError in the words of Apache's parser, with the nearest option."""
+    """Parse the words after a command. UsageError with the text of Apache's parser and the nearest option."""
     values: dict[str, str] = {}
     chosen: dict[str, Option] = {}
     left_over: list[str] = []
@@ -150,7 +146,7 @@ def parse(options: Sequence[Option], words: Sequence[str]) -> ParsedArgs:
 
 
 def check_required(options: Iterable[Option], args: ParsedArgs) -> None:
-    """UsageError names all options that are missing."""
+    """UsageError that names all missing options."""
     missing: dict[str, list[Option]] = {}
     for option in options:
         if option.is_required:
@@ -167,7 +163,7 @@ def check_required(options: Iterable[Option], args: ParsedArgs) -> None:
 
 
 def _option_of(options: Sequence[Option], word: str) -> tuple[Option, str | None]:
-    """The option that a word means, and the value that stands in the same word."""
+    """The option that a word names, and the value contained in the same word."""
     bare, equals, text = word.lstrip("-").partition("=")
     attached = text if equals else None
     for option in options:
@@ -196,7 +192,7 @@ def _by_beginning(options: Sequence[Option], bare: str) -> Option | None:
 
 
 def _is_option(options: Sequence[Option], word: str) -> bool:
-    """Whether a word is an option and no value; -1 is a value."""
+    """Whether a word is an option; -1 is a value."""
     if not word.startswith("-") or word == "-" or _NUMBER.fullmatch(word):
         return False
     bare = word.lstrip("-").partition("=")[0]

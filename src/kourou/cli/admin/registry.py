@@ -1,4 +1,4 @@
-"""All commands, by area. An area is imported when a command is looked for there: most need only a part."""
+"""All commands, by area. An area is imported on demand: most runs need only one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from kourou.cli.admin.command import AdminCommand, MissingCommand
 
-# In the order of the list: titles, and the areas below each. Module `topic_commands` has TOPIC_COMMANDS.
+# Titles, and the areas below each, in the order of the list. Module `topic_commands` has TOPIC_COMMANDS.
 _SECTIONS: Final = {
     "Topics": ("topic",),
     "Consumer groups": ("group", "offset", "stats"),
@@ -33,25 +33,25 @@ def _commands_of(area: str) -> tuple[Command, ...]:
 
 
 def sections() -> Iterator[tuple[str, list[Command]]]:
-    """The commands that there are, by what they are about, in the order of the list."""
+    """The available commands by topic, in the order of the list."""
     for title, areas in _SECTIONS.items():
         yield title, [command for area in areas for command in _commands_of(area)]
 
 
 def missing_commands() -> tuple[Command, ...]:
-    """Apache's commands that are not in this version."""
+    """Apache's commands that are not available in this version."""
     return _commands_of(_MISSING)
 
 
 def all_commands() -> Iterator[Command]:
-    """Every command, those that are not in this version last."""
+    """Every command, unavailable ones last."""
     for _, commands in sections():
         yield from commands
     yield from missing_commands()
 
 
 def find(name: str) -> Command | None:
-    """The command of a name or an alias, in any case."""
+    """The command with this name or alias, in any case; None if there is none."""
     small = name.lower()
     for command in all_commands():
         if small in (command.name.lower(), *map(str.lower, command.aliases)):

@@ -18,10 +18,10 @@ from kourou.admin.advice import advice_on
 from kourou.admin.session import Admin
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand
 from kourou.cli.admin.connecting import CONNECTING, client_options
-from kourou.cli.admin.options import Option, ParsedArgs, UsageError, check_required, flag, parse, value
+from kourou.cli.admin.options import Option, ParsedArgs, check_required, flag, parse, value
 from kourou.cli.admin.registry import all_commands, find, missing_commands, sections
 from kourou.cli.admin.screen import Screen
-from kourou.cli.problems import FAILURE, run_command
+from kourou.cli.problems import FAILURE, USAGE, UsageError, run_command
 from kourou.errors import ConfigError, KourouError, NameServerNotGivenError, ResponseError
 from kourou.wording import nearest
 
@@ -82,14 +82,13 @@ def _command(program: str, name: str) -> AdminCommand | MissingCommand:
     command = find(name)
     if command is not None:
         return command
-    print(f"The sub command {name} not exist.")
     hint = nearest(name, (known.name for known in all_commands()))
     print(
-        f"{program}: {name}: no such command; "
+        f"{program}: The sub command {name} not exist; "
         + (f"did you mean {hint}?" if hint else f"see {program} help"),
         file=sys.stderr,
     )
-    sys.exit(FAILURE)
+    sys.exit(USAGE)
 
 
 def _refuse(command: MissingCommand) -> None:
@@ -107,7 +106,7 @@ def _run(program: str, command: AdminCommand, words: list[str]) -> None:
         raise
     form = args.text("format", os.environ.get(FORMAT_VARIABLE, ""))
     if form and form[0] not in "45":
-        raise ConfigError(f"--format {form}: must be {_V4} or 5")
+        raise UsageError(f"--format {form}: must be {_V4} or 5")
     screen = Screen(args, is_v4=form.startswith("4"))
     question = command.question(args) if command.question is not None else None
     if question and not args.flag("yes"):

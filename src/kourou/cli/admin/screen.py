@@ -1,4 +1,4 @@
-"""Screen: where a command prints. Text as Apache's; on a terminal heads and troubles in colour."""
+"""Screen: the output of a command. Text in Apache's format; headings and errors in colour on a terminal."""
 
 from __future__ import annotations
 
@@ -32,34 +32,33 @@ class Screen:
     ) -> None:
         self.args = args or ParsedArgs({})
         self.is_v4 = is_v4
-        """Whether the forms of RocketMQ 4.9 were asked for; those of 5.x otherwise."""
+        """Whether to print like RocketMQ 4.9; like 5.x otherwise."""
         self._out = out or sys.stdout
         self._errors = errors or sys.stderr
         self.is_terminal = self._out.isatty()
         self._is_coloured = self.is_terminal and "NO_COLOR" not in os.environ
         self._has_progress = False
         self.has_trouble = False
-        """Whether a part went wrong: the exit code is 1 then."""
+        """Whether a part failed: the exit code is 1 then."""
 
     # -- text ------------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
-        """Print without a line end."""
+        """Print without a newline."""
         self._out.write(printable(text) if self.is_terminal else text)
 
     def line(self, text: str = "") -> None:
-        """Print a line."""
         self.write(text)
         self._out.write("\n")
 
     def head(self, text: str) -> None:
-        """Print the line above a table."""
+        """Print a heading."""
         self._out.write(f"{_HEAD}{text}{_PLAIN}\n" if self._is_coloured else f"{text}\n")
 
     def table(
         self, layout: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_layout: str = ""
     ) -> None:
-        """Print a head and rows; layouts are format strings, of which Apache often has two."""
+        """Print a heading and rows; layouts are format strings, of which Apache often has two."""
         self.head(layout.format(*names))
         for row in rows:
             self.line((rows_layout or layout).format(*row))
@@ -74,40 +73,40 @@ class Screen:
     # -- for people ------------------------------------------------------------------------------
 
     def progress(self, text: str) -> None:
-        """Show the progress of a long command, in one line on stderr, if it is a terminal."""
+        """Show the progress of a long command on one line of stderr, if that is a terminal."""
         if self._errors.isatty():
             self._errors.write(f"{_WHOLE_LINE}{text}")
             self._errors.flush()
             self._has_progress = True
 
     def end_progress(self) -> None:
-        """Take the line of progress away."""
+        """Erase the line of progress."""
         if self._has_progress:
             self._errors.write(_WHOLE_LINE)
             self._errors.flush()
             self._has_progress = False
 
     def next_round(self) -> None:
-        """Before a table is printed again: in place on a terminal, after an empty line in a file."""
+        """Prepare to print a table again: in place on a terminal, after an empty line in a file."""
         self._out.write(_FIRST_LINE if self.is_terminal else "\n")
 
     # -- JSON ------------------------------------------------------------------------------------
 
     def json(self, data: Any, *, is_line: bool = False) -> None:
-        """Print data as JSON: of several results each on a line, a single one indented."""
+        """Print data as JSON: one line for each of several results, a single one indented."""
         plain = msgspec.to_builtins(data, str_keys=True)
         self.has_trouble = self.has_trouble or _has_problem(plain)
         indent = None if is_line else 2
         self._out.write(json.dumps(plain, ensure_ascii=False, indent=indent) + "\n")
 
     def flush(self) -> None:
-        """Have everything written."""
+        """Write out what is buffered."""
         self._out.flush()
 
 
 def printable(text: str, kept: str = "\n\t") -> str:
-    """Text that may come from a message: nothing in it moves the cursor or changes colours. Of signs that are
-    not printable those in `kept` stay."""
+    """Make text from a message safe to print: no control characters that move the cursor or change colours.
+    Non-printable characters in `kept` stay."""
     if text.isprintable():
         return text
     return "".join(
@@ -117,7 +116,7 @@ def printable(text: str, kept: str = "\n\t") -> str:
 
 
 def _has_problem(plain: Any) -> bool:
-    """Whether some part of a result says what went wrong with it."""
+    """Whether a part of a result reports a problem."""
     if isinstance(plain, dict):
         return bool(plain.get("problem")) or any(map(_has_problem, plain.values()))
     return isinstance(plain, list) and any(map(_has_problem, plain))

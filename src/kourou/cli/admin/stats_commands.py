@@ -1,4 +1,4 @@
-"""Commands about progress: lag of consumer groups, traffic of topics, a watch over both."""
+"""Commands about progress: lag of consumer groups, traffic of topics, monitoring of both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kourou.cli.admin.screen import Screen
 from kourou.protocol.bodies import ConsumeType, MessageQueue
 
 _AT_ONCE: Final = 8
-"""Groups asked about at the same time."""
+"""Groups queried in parallel."""
 _QUEUE_NAMES: Final = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
 _QUEUE_LAYOUT: Final = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}"
 
@@ -80,7 +80,7 @@ def _show_groups(groups: list[GroupSummary], screen: Screen) -> None:
                 _type_of(group),
                 group.message_model if group.consume_type == ConsumeType.CONSUME_PASSIVELY else "",
                 int(group.consume_tps),
-                group.diff_total or 0,  # as Apache prints what is not known
+                group.diff_total or 0,  # Apache's text for an unknown value
             )
             for group in groups
         ),
@@ -101,7 +101,7 @@ def _show_progress(progress: GroupProgress, screen: Screen) -> None:
     ip = ("#Client IP",) if has_ip else ()
     fields = _QUEUE_LAYOUT + " {:<20}" + (" {:<20}" if has_ip else "")
     screen.table(
-        # As Apache's: there is no blank before the last name, and one before the last field.
+        # As in Apache's output: no space before the last heading, and one before the last field.
         fields + "{}",
         (*_QUEUE_NAMES, *ip, "#Diff", "#Inflight", "#LastTime"),
         (
@@ -203,12 +203,12 @@ def _start_monitoring(call: Call) -> AsyncIterator[MonitorEvent]:
 
 
 def _show_event(event: MonitorEvent, screen: Screen) -> None:
-    """As Apache's, nothing goes to stdout."""
+    """Like Apache's, prints nothing to stdout."""
     screen.trouble(event_text(event))
 
 
 def event_text(event: MonitorEvent) -> str:
-    """The line of a log that Apache's monitor writes."""
+    """The log line of Apache's monitor."""
     match event:
         case RoundBegin():
             return f"{_MONITOR}{'=' * 41}beginRound"
@@ -242,11 +242,11 @@ STATS_COMMANDS: Final = (
         about="Show consumer progress and lag: all groups, a line each, or one group queue by queue.",
         example="consumerProgress -n 127.0.0.1:9876 -g OrderService",
         options=(
-            value("g", "groupName", "consumer group; without it all"),
+            value("g", "groupName", "consumer group (default: all)"),
             value("t", "topicName", "only this topic"),
-            value("s", "showClientIP", "true: with the address of the member that holds each queue"),
+            value("s", "showClientIP", "true: include the address of each queue's owner"),
             value(
-                "c", "cluster", "cluster or topic whose brokers are asked, for a group without retry topic"
+                "c", "cluster", "cluster or topic whose brokers are queried, for a group without retry topic"
             ),
         ),
         ask=_consumer_progress,

@@ -1,4 +1,4 @@
-"""`-b` and `-c`: which brokers a command is for, and telling what became of it on each."""
+"""`-b` and `-c`: the brokers that a command applies to, and the result of each."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Final
 
 from kourou.admin.targets import Outcome, brokers_of, master_addresses
 from kourou.cli.admin.command import Call
-from kourou.cli.admin.options import Option, UsageError, one_of, value
+from kourou.cli.admin.options import Option, one_of, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 
 BROKER: Final = value("b", "brokerAddr", "broker, as host:port or by its name")
 CLUSTER: Final = value("c", "clusterName", "all masters of this cluster")
 BROKER_OR_CLUSTER: Final[tuple[Option, ...]] = one_of(BROKER, CLUSTER)
 """Exactly one of them."""
 EITHER: Final[tuple[Option, ...]] = (BROKER, CLUSTER)
-"""One of them; if both are given, the broker counts."""
+"""One of them; the broker takes precedence."""
 
 
 def check_either(call: Call) -> None:
@@ -26,14 +27,14 @@ def check_either(call: Call) -> None:
 
 
 async def chosen_masters(call: Call) -> list[str]:
-    """The addresses of the broker, or of the masters of the cluster."""
+    """The address of the broker, or those of the cluster's masters."""
     check_either(call)
     args = call.args
     return await master_addresses(call.admin, broker=args.get("brokerAddr"), cluster=args.get("clusterName"))
 
 
 async def chosen_brokers(call: Call) -> list[str]:
-    """The same with slaves, each after its master."""
+    """Like `chosen_masters`, with slaves, each after its master."""
     check_either(call)
     broker = call.args.get("brokerAddr")
     if broker is not None:
@@ -43,14 +44,14 @@ async def chosen_brokers(call: Call) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A broker, and who its master is: None if that was not asked, itself if it is one."""
+    """A broker and its master: itself for a master, None if not looked up."""
 
     address: str
     master: str | None
 
     @property
     def head(self) -> str:
-        """The line above what is told of it."""
+        """The heading of its output."""
         if self.master is None:
             return f"============{self.address}============"
         if self.master == self.address:
@@ -59,7 +60,7 @@ class Replica:
 
 
 async def chosen_replicas(call: Call) -> list[Replica]:
-    """The broker, or all of the cluster, each slave after its master."""
+    """The broker, or all brokers of the cluster, each slave after its master."""
     check_either(call)
     broker = call.args.get("brokerAddr")
     if broker is not None:
@@ -70,7 +71,7 @@ async def chosen_replicas(call: Call) -> list[Replica]:
 
 
 def show_outcomes(outcomes: Iterable[Outcome], screen: Screen, line: Callable[[str], str]) -> None:
-    """A line for each server that did it, and a trouble for each that did not."""
+    """Print a line for each server that succeeded, and an error for each that did not."""
     for outcome in outcomes:
         if outcome.is_done:
             screen.line(line(outcome.address))

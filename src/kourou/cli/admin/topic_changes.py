@@ -1,4 +1,4 @@
-"""Commands that change topics: make, delete, permissions, order."""
+"""Commands that change topics: create, delete, permissions, order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kourou.admin.topics import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import topic_config
-from kourou.cli.admin.options import ParsedArgs, UsageError, required, value
+from kourou.cli.admin.options import ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -31,6 +31,7 @@ from kourou.cli.admin.target_options import (
     chosen_masters,
     show_outcomes,
 )
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, ProtocolError
 from kourou.protocol.bodies import TopicConfig, decode_body
 
@@ -44,7 +45,7 @@ _UNIT_SUB: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class _TopicChange:
-    """A topic that was made or changed."""
+    """A topic that was created or changed."""
 
     config: TopicConfig
     brokers: list[Outcome]
@@ -64,7 +65,7 @@ def _config_of(args: ParsedArgs) -> TopicConfig:
 
 
 def _perm_of(args: ParsedArgs) -> int:
-    """The permission, 6 if none is given. UsageError in Apache's words."""
+    """The permission, 6 by default. UsageError in Apache's wording."""
     perm = args.number("perm", 6)
     if not 0 <= perm < 8:
         raise UsageError(
@@ -74,7 +75,7 @@ def _perm_of(args: ParsedArgs) -> int:
 
 
 def attribute_changes(text: str) -> dict[str, str]:
-    """Changes of attributes, `+key=value,-key`. UsageError in Apache's words."""
+    """Changes of attributes, `+key=value,-key`. UsageError in Apache's wording."""
     changes: dict[str, str] = {}
     for change in text.split(",") if text else ():
         key, equals, new = change.partition("=")
@@ -151,7 +152,7 @@ async def _delete_topic(call: Call) -> TopicDeletion:
 
 
 def show_deletion(deletion: TopicDeletion, screen: Screen) -> None:
-    """What became of a topic on the brokers of a cluster and on the name servers."""
+    """Print the result of a deletion on each broker and name server."""
     for outcomes, where in (
         (deletion.brokers, f"cluster [{deletion.cluster}]"),
         (deletion.namesrvs, "NameServer"),
@@ -186,7 +187,7 @@ def _show_perm_change(change: PermChange, screen: Screen) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _OrderConf:
-    """The order configuration of a topic, and what was done with it."""
+    """The order configuration of a topic, and the operation on it."""
 
     topic: str
     method: str
@@ -228,10 +229,10 @@ TOPIC_CHANGE_COMMANDS: Final = (
         options=(
             *BROKER_OR_CLUSTER,
             _TOPIC,
-            value("r", "readQueueNums", "queues to read from, 8 if not given"),
-            value("w", "writeQueueNums", "queues to write to, 8 if not given"),
-            value("p", "perm", "2 writing, 4 reading, 6 both (if not given)"),
-            value("o", "order", "true: its queues stay the same whichever brokers live"),
+            value("r", "readQueueNums", "queues to read from (default: 8)"),
+            value("w", "writeQueueNums", "queues to write to (default: 8)"),
+            value("p", "perm", "2: write, 4: read, 6: both (default)"),
+            value("o", "order", "true: its queues stay the same when brokers fail"),
             value("u", "unit", "true: a topic of a unit"),
             value("s", "hasUnitSub", "true: other units subscribe to it"),
             value("a", "attributes", "changes of attributes, such as +message.type=FIFO,-reserve.time"),
@@ -270,7 +271,7 @@ TOPIC_CHANGE_COMMANDS: Final = (
         name="updateTopicPerm",
         about="Change the read and write permission of a topic.",
         example="updateTopicPerm -n 127.0.0.1:9876 -c DefaultCluster -t Orders -p 4",
-        options=(*EITHER, _TOPIC, required("p", "perm", "2 writing, 4 reading, 6 both")),
+        options=(*EITHER, _TOPIC, required("p", "perm", "2: write, 4: read, 6: both")),
         ask=_change_perm,
         show=_show_perm_change,
     ),
@@ -281,7 +282,7 @@ TOPIC_CHANGE_COMMANDS: Final = (
         options=(
             _TOPIC,
             required("m", "method", "get, put or delete"),
-            value("v", "orderConf", "for put: queues by broker, such as 'broker-a:4;broker-b:4'"),
+            value("v", "orderConf", "for put: queues per broker, such as 'broker-a:4;broker-b:4'"),
         ),
         ask=_order_conf,
         show=_show_order_conf,

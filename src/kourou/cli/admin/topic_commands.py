@@ -1,4 +1,4 @@
-"""Commands about topics. Those that change them are in topic_changes.py."""
+"""Commands about topics. Not here: those that change topics (topic_changes.py)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from kourou.admin.topics import (
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, human_time
 from kourou.cli.admin.java_json import pretty_json
-from kourou.cli.admin.options import UsageError, flag, required, value
+from kourou.cli.admin.options import flag, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.topic_changes import TOPIC_CHANGE_COMMANDS
+from kourou.cli.problems import UsageError
 from kourou.protocol.bodies import MessageQueue, TopicRouteData, encode_body
 
 _TOPIC: Final = required("t", "topic", "name of the topic")
@@ -150,7 +151,7 @@ TOPIC_COMMANDS: Final = (
         name="topicRoute",
         about="Show the brokers and queues of a topic.",
         example="topicRoute -n 127.0.0.1:9876 -t Orders -l",
-        options=(_TOPIC, flag("l", "list", "as a table")),
+        options=(_TOPIC, flag("l", "list", "print a table")),
         ask=_topic_route,
         show=_show_topic_route,
     ),
@@ -160,7 +161,7 @@ TOPIC_COMMANDS: Final = (
         example="topicStatus -n 127.0.0.1:9876 -t Orders",
         options=(
             _TOPIC,
-            value("c", "cluster", "cluster or topic whose brokers are asked instead of the topic's"),
+            value("c", "cluster", "cluster or topic whose brokers are queried instead of the topic's"),
         ),
         ask=_topic_status,
         show=_show_topic_status,
@@ -178,7 +179,7 @@ TOPIC_COMMANDS: Final = (
         name="topicList",
         about="List all topics registered with the name server.",
         example="topicList -n 127.0.0.1:9876",
-        options=(flag("c", "clusterModel", "with cluster and consumer groups of each topic"),),
+        options=(flag("c", "clusterModel", "include cluster and consumer groups of each topic"),),
         ask=_topic_list,
         show=_show_topic_list,
     ),

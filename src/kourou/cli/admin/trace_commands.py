@@ -1,4 +1,4 @@
-"""Commands about message trace."""
+"""Commands about message traces: queryMsgTraceById."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ TRACE_COMMANDS: Final = (
         example="queryMsgTraceById -n 127.0.0.1:9876 -i 7F00000159805FFD2B2748C1FF0207A2",
         options=(
             required("i", "msgId", "unique id of the message"),
-            value("t", "traceTopic", f"topic of the reports, {RMQ_SYS_TRACE_TOPIC} if not given"),
-            value("b", "beginTimestamp", "reported at or after this time, milliseconds; 0 if not given"),
-            value("e", "endTimestamp", "reported before this time, milliseconds; no end if not given"),
-            value("c", "maxNum", "reports at most, of each broker; 64 if not given"),
+            value("t", "traceTopic", f"topic of the traces (default: {RMQ_SYS_TRACE_TOPIC})"),
+            value("b", "beginTimestamp", "recorded at or after this time, milliseconds (default: 0)"),
+            value("e", "endTimestamp", "recorded before this time, milliseconds (default: no limit)"),
+            value("c", "maxNum", "maximum number of records per broker (default: 64)"),
         ),
         ask=_traces,
         show=_show_traces,

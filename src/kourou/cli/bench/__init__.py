@@ -1,1 +1,1 @@
-"""`kourou bench`: load for a cluster."""
+"""`kourou bench`: load generators for a cluster."""

@@ -1,4 +1,4 @@
-"""`kourou bench batch`: batches of messages, from threads that wait for each batch."""
+"""`kourou bench batch`: threads send batches of messages and wait for each response."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from kourou.cli.bench.messages import MessageMaker, Shape, Target
 from kourou.cli.bench.run import Span, percentiles, shown
-from kourou.cli.bench.send_load import RESPONSE_FAILED, SEND_FAILED, ProducerLife, SendLoad
+from kourou.cli.bench.send_load import RESPONSE_FAILED, SEND_FAILED, ProducerLifecycle, SendLoad
 from kourou.cli.bench.workers import share_of
 from kourou.client.sync.producer import Producer
 from kourou.errors import KourouError
@@ -18,7 +18,7 @@ GROUP: Final = "benchmark_batch_producer"
 
 @dataclass(frozen=True, kw_only=True)
 class BatchBench:
-    """What is asked for; `quantity` are messages."""
+    """Options; `quantity` counts messages, 0 is unlimited."""
 
     target: Target
     shape: Shape = field(default_factory=Shape)
@@ -28,8 +28,8 @@ class BatchBench:
     report_interval_ms: int = 1_000
 
 
-class BatchLoad(ProducerLife, SendLoad):
-    """Threads that share one plain Producer."""
+class BatchLoad(ProducerLifecycle, SendLoad):
+    """Threads that share one sync Producer."""
 
     def __init__(self, bench: BatchBench) -> None:
         super().__init__(bench.threads, self._work)
@@ -41,7 +41,6 @@ class BatchLoad(ProducerLife, SendLoad):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What it was asked to do."""
         return {
             "command": "batch",
             **self._bench.target.shown(),
@@ -52,7 +51,6 @@ class BatchLoad(ProducerLife, SendLoad):
         }
 
     def head(self) -> Sequence[str]:
-        """The lines before all others."""
         shape = self._bench.shape
         return [
             shown(
@@ -80,7 +78,7 @@ class BatchLoad(ProducerLife, SendLoad):
         }
 
     def line(self, span: Span) -> str:
-        """Progress in the words of Apache's BatchProducer."""
+        """A progress line in the format of Apache's BatchProducer."""
         times, messages = span.times["rt"], span.counts["messages"]
         message_ms = times.sum_us / messages / 1000 if messages else 0.0
         return (
@@ -91,11 +89,9 @@ class BatchLoad(ProducerLife, SendLoad):
         )
 
     def last_line(self, total: Span) -> str:
-        """The line at the end."""
         return f"Send Total: {total.counts['messages']} | {self.line(total)}"
 
     def failed(self, error: KourouError, messages: int = 1) -> None:
-        """A batch was not sent."""
         super().failed(error, messages)
         self.failures.add("batches_failed", error)
 

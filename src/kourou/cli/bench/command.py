@@ -1,7 +1,7 @@
-"""`kourou bench`: load for a cluster, with the options of Apache's benchmark programs.
+"""`kourou bench`: load generators with the options of Apache's benchmark programs.
 
-Parses options; the work is in run.py and the load's own module, imported when it is asked for. Switches
-take `true` or `false`, as Apache's do.
+Parses options; run.py and the module of each load do the work and are imported on demand. Switches take
+`true` or `false`, like Apache's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kourou.cli.option_types import Command, FloatRange, IntRange, choice_option
-from kourou.cli.problems import run_command
+from kourou.cli.problems import UsageError, run_command
 from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError
 
@@ -31,12 +31,12 @@ bench_app = OneLineGroup(
 )
 
 TOPIC: Final = "BenchmarkTest"
-# Apache's BatchProducer has this, its other programs have none.
+# The default of Apache's BatchProducer; the other programs have none.
 _BATCH_NAMESRV: Final = "127.0.0.1:9876"
 
 
 class Switch(enum.StrEnum):
-    """A switch of Apache's programs."""
+    """A `true` or `false` option of Apache's programs."""
 
     TRUE = "true"
     FALSE = "false"
@@ -46,7 +46,7 @@ class Switch(enum.StrEnum):
 
 
 class CompressType(enum.StrEnum):
-    """How bodies are compressed."""
+    """Values of `--compressType`, in Apache's spelling."""
 
     ZLIB = "ZLIB"
     LZ4 = "LZ4"
@@ -54,14 +54,14 @@ class CompressType(enum.StrEnum):
 
 
 class FilterType(enum.StrEnum):
-    """What a subscription's expression is."""
+    """The language of a subscription's expression."""
 
     TAG = "TAG"
     SQL92 = "SQL92"
 
 
 class ConsumeFrom(enum.StrEnum):
-    """Where a new group begins."""
+    """Where a group without offsets starts."""
 
     LAST = "last"
     FIRST = "first"
@@ -69,7 +69,7 @@ class ConsumeFrom(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Shared:
-    """The options that every load has."""
+    """The options common to all loads."""
 
     namesrv: str | None
     topic: str
@@ -82,16 +82,16 @@ class Shared:
     warm_up: float
     as_json: bool
 
-    def target(self, or_else: str | None = None) -> Target:
-        """Where to, and as whom. `or_else`: the name server where none is given, nor NAMESRV_ADDR."""
+    def target(self, default_namesrv: str | None = None) -> Target:
+        """Topic, name servers and credentials; `default_namesrv` applies without `-n` and NAMESRV_ADDR."""
         from kourou.cli.bench.messages import Target
         from kourou.client.core.credentials import Credentials
 
         if self.acl and not (self.access_key and self.secret_key):
-            raise ConfigError("-a true needs -ak and -sk")
+            raise UsageError("-a true needs -ak and -sk")
         namesrv = self.namesrv
-        if or_else is not None:
-            namesrv = namesrv or os.environ.get("NAMESRV_ADDR") or or_else
+        if default_namesrv is not None:
+            namesrv = namesrv or os.environ.get("NAMESRV_ADDR") or default_namesrv
         return Target(
             topic=self.topic,
             namesrv=namesrv,
@@ -101,7 +101,7 @@ class Shared:
 
     @property
     def limits(self) -> Limits:
-        """For how long, and what is printed."""
+        """Duration, warm-up and reporting of a run."""
         from kourou.cli.bench.run import Limits
 
         return Limits(
@@ -131,7 +131,7 @@ def _threads(default: int, help: str = "Threads.") -> Callable[[Command], Comman
 
 
 def _size(default: int) -> Callable[[Command], Command]:
-    return _number("size", "-s", "--messageSize", default=default, min=1, help="Bytes of a body.")
+    return _number("size", "-s", "--messageSize", default=default, min=1, help="Body size in bytes.")
 
 
 def _compress(help: str) -> Callable[[Command], Command]:
@@ -152,13 +152,13 @@ def _compress_over(help: str) -> Callable[[Command], Command]:
 
 
 def _target_options(command: Command) -> Command:
-    """Where to; every load has these first."""
+    """Options that come first in every load's help."""
     return _namesrv(_topic(command))
 
 
 def _run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """As whom, for how long, what is printed; every load has these last. They come as `shared`, with those of
-    `_target_options`."""
+    """Options that come last in every load's help. Together with those of `_target_options` they are passed
+    as `shared`."""
 
     @wraps(command)
     def gathered(**options: Any) -> None:
@@ -174,22 +174,22 @@ def _run_options(command: Callable[..., None]) -> Callable[..., None]:
 _namesrv = click.option(
     "namesrv", "-n", "--namesrvAddr", metavar="LIST", help="Name servers, host:port;host:port."
 )
-_topic = click.option("-t", "--topic", default=TOPIC, help="Where to.")
-_key = _switch("key", "-k", "--keyEnable", help="Whether messages have a key: the second.")
-_tags = _number("tags", "-l", "--tagCount", default=0, min=0, help="How many tags there are.")
+_topic = click.option("-t", "--topic", default=TOPIC, help="Topic.")
+_key = _switch("key", "-k", "--keyEnable", help="Set a key on messages: the current second.")
+_tags = _number("tags", "-l", "--tagCount", default=0, min=0, help="Number of different tags.")
 _quantity = _number(
-    "quantity", "-q", "--messageQuantity", default=0, min=0, help="Messages in all; 0: without end."
+    "quantity", "-q", "--messageQuantity", default=0, min=0, help="Total number of messages; 0: unlimited."
 )
-_trace = _switch("trace", "-m", "--msgTraceEnable", help="Whether to write traces.")
-_acl = _switch("acl", "-a", "--aclEnable", help="Whether to sign requests.")
+_trace = _switch("trace", "-m", "--msgTraceEnable", help="Write message traces.")
+_acl = _switch("acl", "-a", "--aclEnable", help="Sign requests.")
 _access_key = click.option("access_key", "-ak", "--accessKey", default="rocketmq2", help="With -a true.")
 _secret_key = click.option("secret_key", "-sk", "--secretKey", default="12345678", help="With -a true.")
 _interval = _number(
-    "interval", "-ri", "--reportInterval", default=1_000, min=10, help="Milliseconds from line to line."
+    "interval", "-ri", "--reportInterval", default=1_000, min=10, help="Milliseconds between progress lines."
 )
-_seconds = click.option("--seconds", type=FloatRange(0), default=0.0, help="For how long; 0: without end.")
+_seconds = click.option("--seconds", type=FloatRange(0), default=0.0, help="Duration; 0: unlimited.")
 _warm_up = click.option(
-    "--warm-up", type=FloatRange(0), default=0.0, metavar="SECONDS", help="At first, and not counted."
+    "--warm-up", type=FloatRange(0), default=0.0, metavar="SECONDS", help="Run this long before measuring."
 )
 _json = click.option(
     "as_json", "--json", is_flag=True, help="Print the result as JSON; progress goes to stderr."
@@ -203,14 +203,14 @@ _json = click.option(
 @_key
 @_tags
 @_quantity
-@_switch("is_async", "-y", "--asyncEnable", help="Whether one thread keeps many sends in flight.")
-@_number("--in-flight", default=10_000, min=1, help="With -y true: how many sends.")
-@_switch("delay", "-d", "--delayEnable", help="Whether to delay messages.")
+@_switch("is_async", "-y", "--asyncEnable", help="Keep many sends in flight from one thread.")
+@_number("--in-flight", default=10_000, min=1, help="With -y true: number of sends in flight.")
+@_switch("delay", "-d", "--delayEnable", help="Delay messages.")
 @_number("delay_level", "-e", "--delayLevel", default=1, min=1, help="With -d true.")
-@_compress("Whether to compress bodies.")
+@_compress("Compress bodies.")
 @_compress_type("With -c true.")
 @_compress_level("With -c true.")
-@_compress_over("With -c true: from this size on.")
+@_compress_over("With -c true: minimum size in bytes.")
 @_run_options
 def producer(
     *,
@@ -229,9 +229,9 @@ def producer(
     compress_level: int,
     compress_over: int,
 ) -> None:
-    """Send messages one by one; Ctrl-C sums up.
+    """Send messages one at a time; Ctrl-C stops and prints a summary.
 
-    Each thread waits for its answer before it sends again; with `-y true` many sends are in flight.
+    Each thread waits for a response before its next send; with `-y true` many sends are in flight.
     """
     from kourou.cli.bench.messages import Shape
     from kourou.cli.bench.producer import ProducerBench, producer_load
@@ -260,23 +260,23 @@ def producer(
 
 @bench_app.command()
 @_target_options
-@_threads(20, "Messages handled at once.")
+@_threads(20, "Messages handled in parallel.")
 @click.option("-g", "--group", default="benchmark_consumer", help="Consumer group.")
-@_switch("group_suffix", "-p", "--groupPrefixEnable", help="Whether to add _0 to _99, by time, to the group.")
+@_switch("group_suffix", "-p", "--groupPrefixEnable", help="Append _0 to _99, chosen by time, to the group.")
 @choice_option(
     "filter_type",
     "-f",
     "--filterType",
     default=FilterType.TAG,
     case_sensitive=False,
-    help="What -e holds.",
+    help="Language of the expression in -e.",
 )
-@click.option("-e", "--expression", type=Path, metavar="FILE", help="File with the expression.")
-@_share("fail_rate", "-r", "--failRate", help="Share to send back.")
+@click.option("-e", "--expression", type=Path, metavar="FILE", help="File that contains the expression.")
+@_share("fail_rate", "-r", "--failRate", help="Share of messages to send back.")
 @_quantity
-@choice_option("--consume-from", default=ConsumeFrom.LAST, help="Where a new group begins.")
-@_number("--batch-size", default=1, min=1, max=1024, help="Messages to a handler at once.")
-@click.option("--in-threads", is_flag=True, help="Handle in threads, not on the event loop.")
+@choice_option("--consume-from", default=ConsumeFrom.LAST, help="Where a group without offsets starts.")
+@_number("--batch-size", default=1, min=1, max=1024, help="Maximum messages per handler call.")
+@click.option("--in-threads", is_flag=True, help="Run the handler in threads, not on the event loop.")
 @_run_options
 def consumer(
     *,
@@ -292,7 +292,7 @@ def consumer(
     batch_size: int,
     in_threads: bool,
 ) -> None:
-    """Consume messages as fast as they come; Ctrl-C sums up."""
+    """Consume messages at full speed; Ctrl-C stops and prints a summary."""
     from kourou.cli.bench.consumer import ConsumerBench, ConsumerLoad
 
     def make() -> Load:
@@ -321,14 +321,12 @@ def consumer(
 @_threads(32)
 @_size(2048)
 @_quantity
-@_share("send_rollback", "-sr", "--sendRollbackRate", help="Share that rolls back.")
-@_share("send_unknown", "-su", "--sendUnknownRate", help="Share left to checks.")
-@_share("check_rollback", "-cr", "--checkRollbackRate", help="Of checks: rolled back.")
-@_share("check_unknown", "-cu", "--checkUnknownRate", help="Of checks: asked again.")
-@click.option("batch_id", "-b", "--testBatchId", type=int, help="Name of this run; the time if not given.")
-@_number(
-    "send_interval", "-i", "--sendInterval", default=0, min=0, help="Milliseconds from message to message."
-)
+@_share("send_rollback", "-sr", "--sendRollbackRate", help="Share of sends that roll back.")
+@_share("send_unknown", "-su", "--sendUnknownRate", help="Share of sends left to checks.")
+@_share("check_rollback", "-cr", "--checkRollbackRate", help="Share of checks that roll back.")
+@_share("check_unknown", "-cu", "--checkUnknownRate", help="Share of checks that stay unknown.")
+@click.option("batch_id", "-b", "--testBatchId", type=int, help="Id of this run; default: the time.")
+@_number("send_interval", "-i", "--sendInterval", default=0, min=0, help="Milliseconds between sends.")
 @_run_options
 def transaction(
     *,
@@ -343,7 +341,7 @@ def transaction(
     batch_id: int | None,
     send_interval: int,
 ) -> None:
-    """Send messages in transactions; Ctrl-C sums up."""
+    """Send transactional messages; Ctrl-C stops and prints a summary."""
     from kourou.cli.bench.transaction import TransactionBench, TransactionLoad
 
     def make() -> Load:
@@ -370,17 +368,15 @@ def transaction(
 @_target_options
 @_threads(64)
 @_size(128)
-@_number("batch_size", "-b", "--batchSize", default=16, min=1, help="Messages in a batch.")
+@_number("batch_size", "-b", "--batchSize", default=16, min=1, help="Messages per batch.")
 @_key
 @_tags
-@_number(
-    "property_size", "-p", "--propertySize", default=0, min=0, help="Bytes of properties in each message."
-)
+@_number("property_size", "-p", "--propertySize", default=0, min=0, help="Bytes of properties per message.")
 @_quantity
-@_compress("Taken, without effect: batches are not compressed.")
-@_compress_type("As -c.")
-@_compress_level("As -c.")
-@_compress_over("As -c.")
+@_compress("Accepted, no effect: batches are not compressed.")
+@_compress_type("Like -c.")
+@_compress_level("Like -c.")
+@_compress_over("Like -c.")
 @_run_options
 def batch(
     *,
@@ -397,14 +393,14 @@ def batch(
     compress_level: int,
     compress_over: int,
 ) -> None:
-    """Send messages in batches; Ctrl-C sums up."""
+    """Send messages in batches; Ctrl-C stops and prints a summary."""
     from kourou.cli.bench.batch import BatchBench, BatchLoad
     from kourou.cli.bench.messages import Shape
 
     def make() -> Load:
         return BatchLoad(
             BatchBench(
-                target=shared.target(or_else=_BATCH_NAMESRV),
+                target=shared.target(default_namesrv=_BATCH_NAMESRV),
                 shape=Shape(
                     size_bytes=size, with_key=bool(key), tag_count=tags, property_bytes=property_size
                 ),
@@ -420,7 +416,7 @@ def batch(
 
 @bench_app.command()
 @_target_options
-@_number("-r", "--rate", default=1_000, min=1, help="Messages a second.")
+@_number("-r", "--rate", default=1_000, min=1, help="Messages per second.")
 @_size(128)
 @_quantity
 @_run_options
@@ -431,10 +427,10 @@ def latency(
     size: int,
     quantity: int,
 ) -> None:
-    """Time messages from end to end; Ctrl-C sums up.
+    """Measure end-to-end latency; Ctrl-C stops and prints a summary.
 
-    They are sent at a steady rate and consumed in this process; a message that is sent late counts
-    from when it was due.
+    Messages are sent at a constant rate and consumed in this process; the latency of a late send is measured
+    from the time at which it was due.
     """
     from kourou.cli.bench.latency import LatencyBench, LatencyLoad
 

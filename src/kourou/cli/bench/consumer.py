@@ -1,6 +1,6 @@
-"""`kourou bench consumer`: takes messages as fast as they come, and says how old they are.
+"""`kourou bench consumer`: consumes messages at full speed and reports their age.
 
-B2C is the age by the producer's clock (born), S2C by the broker's (stored); both are milliseconds.
+B2C is the age by the producer's clock (born), S2C by the broker's (stored); both in milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP: Final = "benchmark_consumer"
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerBench:
-    """What is asked for."""
+    """Options; `quantity` 0 is unlimited."""
 
     target: Target
     group: str = GROUP
@@ -41,7 +41,6 @@ class ConsumerBench:
     report_interval_ms: int = 1_000
 
     def shown(self) -> dict[str, object]:
-        """For the result and the first line."""
         return {
             "threadCount": self.threads,
             "group": self.group,
@@ -57,7 +56,7 @@ class ConsumerBench:
 
 
 class ConsumerLoad:
-    """One AsyncPushConsumer on a loop of its own."""
+    """One AsyncPushConsumer on an event loop of its own."""
 
     def __init__(self, bench: ConsumerBench) -> None:
         self._bench = bench
@@ -68,45 +67,41 @@ class ConsumerLoad:
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What it was asked to do."""
         return {"command": "consumer", **self._bench.target.shown(), **self._bench.shown()}
 
     @property
     def last_error(self) -> KourouError | None:
-        """A consumer tries again by itself, and logs that."""
+        """Always None: a consumer retries by itself and logs its errors."""
         return None
 
     def head(self) -> Sequence[str]:
-        """The lines before all others."""
         return [shown(topic=self._bench.target.topic, **self._bench.shown())]
 
     def open(self) -> None:
-        """Connect; nothing is pulled yet."""
+        """Connect, without pulling yet."""
         self._workers.start()
         self._workers.wait_ready()
 
     def begin(self) -> None:
-        """Pull."""
         self._workers.go()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether all were consumed that were asked for."""
+        """Whether the requested number of messages was consumed within that time."""
         return self._workers.wait(timeout_s)
 
     def close(self) -> None:
-        """End and disconnect."""
         self._workers.finish()
 
     def counts(self) -> Mapping[str, int]:
-        """Messages, and those of them that were sent back."""
+        """Messages consumed, and how many of them were sent back."""
         return {"messages": self._born.count, "failed": self._failed}
 
     def tallies(self) -> Mapping[str, Sequence[Tally]]:
-        """How old messages were."""
+        """Ages of messages, by both clocks."""
         return {"born_to_consumed": [self._born], "stored_to_consumed": [self._stored]}
 
     def line(self, span: Span) -> str:
-        """Progress in the words of Apache's Consumer."""
+        """A progress line in the format of Apache's Consumer."""
         born, stored = span.times["born_to_consumed"], span.times["stored_to_consumed"]
         return (
             f"Consume TPS: {span.per_s('messages'):.0f} | AVG(B2C) RT(ms): {born.average_ms:7.3f} "
@@ -116,7 +111,6 @@ class ConsumerLoad:
         )
 
     def last_line(self, total: Span) -> str:
-        """The line at the end."""
         return f"Consume Total: {total.counts['messages']} | {self.line(total)}"
 
     # -- on its loop -----------------------------------------------------------------------------

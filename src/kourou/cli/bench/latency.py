@@ -1,8 +1,8 @@
-"""`kourou bench latency`: how long a message takes from producer to consumer, at a steady rate.
+"""`kourou bench latency`: the time from producer to consumer, at a constant rate.
 
-Producer and consumer run in this process, so that one clock times both ends. Each time is counted from when
-the message was due by the rate, not from when it was sent: a pause, of ours or the broker's, counts for all
-messages that it kept waiting. Only what the event loop's timers are late by, a millisecond or so, does not.
+Producer and consumer run in this process, so that one clock measures both ends. Each latency starts when the
+message was due, not when it was sent: a pause, here or in the broker, counts for all messages that it
+delayed. Only the imprecision of the event loop's timers, about a millisecond, is not included.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from kourou.cli.bench.run import Span, percentiles, shown
 from kourou.cli.bench.send_load import SEND_FAILED, SendLoad
 from kourou.cli.bench.tally import Tally
 from kourou.cli.bench.workers import now_us, run_on_loop, share_of
+from kourou.cli.problems import UsageError
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
 from kourou.client.push.push_consumer import AsyncPushConsumer
-from kourou.errors import ConfigError, KourouError, TooManyRequestsError
+from kourou.errors import KourouError, TooManyRequestsError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 
@@ -32,14 +33,14 @@ _DUE: Final = struct.Struct(">q")
 _PROBE: Final = -1
 _PROBE_EVERY_S: Final = 0.2
 _PROBES_S: Final = 30.0
-# What is on its way when the last was sent.
+# Time for messages in flight to arrive after the last send.
 _LAST_MESSAGES_S: Final = 5.0
 _TIMER_US: Final = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyBench:
-    """What is asked for."""
+    """Options of one run."""
 
     target: Target
     rate: int = 1_000
@@ -47,14 +48,15 @@ class LatencyBench:
     quantity: int = 0
     report_interval_ms: int = 1_000
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    """The tag of all messages: what others send to the topic is left out."""
+    """The tag of all messages; other messages of the topic are ignored."""
 
     def __post_init__(self) -> None:
         if self.size_bytes < _DUE.size:
-            raise ConfigError(f"-s {self.size_bytes}: must be {_DUE.size} or more; each body carries a time")
+            raise UsageError(
+                f"-s {self.size_bytes}: must be {_DUE.size} or more; each body carries a timestamp"
+            )
 
     def shown(self) -> dict[str, object]:
-        """For the result and the first line."""
         return {
             "rate": self.rate,
             "messageSize": self.size_bytes,
@@ -64,7 +66,7 @@ class LatencyBench:
 
 
 class LatencyLoad(SendLoad):
-    """An AsyncProducer and an AsyncPushConsumer on one loop."""
+    """An AsyncProducer and an AsyncPushConsumer on one event loop."""
 
     def __init__(self, bench: LatencyBench) -> None:
         super().__init__(1, self._work)
@@ -76,37 +78,33 @@ class LatencyLoad(SendLoad):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What it was asked to do."""
         return {"command": "latency", **self._bench.target.shown(), **self._bench.shown()}
 
     def head(self) -> Sequence[str]:
-        """The lines before all others."""
         return [shown(topic=self._bench.target.topic, **self._bench.shown())]
 
     def open(self) -> None:
-        """Connect both, and let a message through each queue."""
+        """Connect both, and pass a probe through each queue."""
         self.workers.start()
         self.workers.wait_ready()
 
     def begin(self) -> None:
-        """Send."""
         self.workers.go()
 
     def close(self) -> None:
-        """End and disconnect."""
         self.workers.finish()
 
     def counts(self) -> Mapping[str, int]:
-        """Messages that arrived, and those that were sent."""
+        """Messages that arrived, and messages that were sent."""
         counts = dict(super().counts())
         return {**counts, "sent": counts["messages"], "messages": self._arrived.count}
 
     def tallies(self) -> Mapping[str, Sequence[Tally]]:
-        """From due to sent, from due to consumed."""
+        """Times from due to sent, and from due to consumed."""
         return {**super().tallies(), "end_to_end": [self._arrived]}
 
     def line(self, span: Span) -> str:
-        """Progress: how fast, and how long it took."""
+        """A progress line: rates and end-to-end latency."""
         times = span.times["end_to_end"]
         return (
             f"Send TPS: {span.per_s('sent'):.0f} | Consume TPS: {span.per_s('messages'):.0f} "
@@ -115,7 +113,6 @@ class LatencyLoad(SendLoad):
         )
 
     def last_line(self, total: Span) -> str:
-        """The line at the end."""
         return f"Consume Total: {total.counts['messages']} | {self.line(total)}"
 
     # -- on its loop -----------------------------------------------------------------------------
@@ -128,18 +125,18 @@ class LatencyLoad(SendLoad):
         options = target.client_options()
         consumer = AsyncPushConsumer(GROUP, trace=target.trace, **options)
         async with AsyncProducer(GROUP, trace=target.trace, **options) as producer:
-            # The first message makes a topic that is not there; the consumer could not find it else.
+            # The first message creates a missing topic, which the consumer could not find otherwise.
             await producer.send(self._message(_PROBE))
             await consumer.subscribe(target.topic, self._bench.run_id, self._arrive)
             async with consumer:
-                await self._let_through(producer)
+                await self._probe_queues(producer)
                 self.workers.ready()
                 await self.workers.wait_go()
                 await self._send_all(producer)
                 await self._wait_last(producer)
 
-    async def _let_through(self, producer: AsyncProducer) -> None:
-        """A queue that is not pulled yet would lose its first messages, or delay them."""
+    async def _probe_queues(self, producer: AsyncProducer) -> None:
+        """A queue that is not pulled yet would lose or delay its first messages."""
         queues = await producer.queues(self._bench.target.topic)
         deadline_us = now_us() + round(_PROBES_S * 1e6)
         while missing := [
@@ -147,8 +144,8 @@ class LatencyLoad(SendLoad):
         ]:
             if now_us() > deadline_us:
                 raise KourouError(
-                    f"topic {self._bench.target.topic}: nothing came through queues {_names(missing)} within "
-                    f"{_PROBES_S:.0f} s; is another consumer of group {GROUP} running?"
+                    f"topic {self._bench.target.topic}: no probe arrived through queues {_names(missing)} "
+                    f"within {_PROBES_S:.0f} s; is another consumer of group {GROUP} running?"
                 )
             if self.workers.is_stopping:
                 return
@@ -175,7 +172,9 @@ class LatencyLoad(SendLoad):
             if left is not None:
                 left -= 1
             if number % 64 == 0:
-                await asyncio.sleep(0)  # late as we may be, answers and messages come in between
+                await asyncio.sleep(
+                    0
+                )  # Responses and messages are handled between sends, even when sends are late.
 
     def _send_one(self, producer: AsyncProducer, due_us: int) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What the loads of `kourou bench` share: where they connect to, and the messages that they send."""
+"""Shared by the loads of `kourou bench`: the connection options and the messages they send."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kourou.client.producer.producer_options import ProducerKeywords
 from kourou.protocol.compression import CompressionType
 from kourou.protocol.message import Message
 
-# No body is that large: the way to say that none is compressed.
+# No body is this large, so none is compressed.
 _NEVER_BYTES: Final = 2**31 - 1
 _SIGNS: Final = string.ascii_letters + string.digits
-# One property of this size each, as Apache's programs make them.
+# The size of one property, as in Apache's programs.
 _PROPERTY_BYTES: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where a load goes, and as whom."""
+    """Topic, name servers and credentials of a load."""
 
     topic: str
     namesrv: str | None = None
@@ -32,11 +32,11 @@ class Target:
     trace: bool = False
 
     def client_options(self) -> ClientOptions:
-        """What every client is told."""
+        """Options of every client."""
         return {"namesrv": self.namesrv, "credentials": self.credentials}
 
     def shown(self) -> dict[str, object]:
-        """For the result; no secrets."""
+        """For the result, without secrets."""
         return {
             "topic": self.topic,
             "namesrvAddr": self.namesrv,
@@ -47,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Compression:
-    """Whether and how bodies are compressed."""
+    """Compression of bodies."""
 
     enabled: bool = False
     kind: CompressionType = CompressionType.ZLIB
@@ -55,7 +55,7 @@ class Compression:
     over_bytes: int = 4096
 
     def producer_options(self) -> ProducerKeywords:
-        """As a producer is told."""
+        """The options of a producer for it."""
         if not self.enabled:
             return {"compress_over_bytes": _NEVER_BYTES}
         return {
@@ -67,7 +67,7 @@ class Compression:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What each message looks like."""
+    """The form of each message."""
 
     size_bytes: int = 128
     with_key: bool = False
@@ -78,7 +78,7 @@ class Shape:
 
 @dataclass
 class MessageMaker:
-    """Makes messages of one shape; all have the same body."""
+    """Makes messages of one shape, all with the same body."""
 
     topic: str
     shape: Shape
@@ -90,7 +90,6 @@ class MessageMaker:
         self._properties = _properties_of(self.shape.property_bytes)
 
     def make(self) -> Message:
-        """One more message."""
         shape = self.shape
         if not (shape.with_key or shape.tag_count or shape.delay_level or self._properties):
             return Message(self.topic, self._body)
@@ -98,7 +97,7 @@ class MessageMaker:
         return Message(
             self.topic,
             self._body,
-            # Seconds, so that many messages share a key, as those of Apache's program do.
+            # Seconds, so that many messages share a key, as in Apache's program.
             keys=str(now_ms // 1000) if shape.with_key else (),
             tags=f"tag{now_ms % shape.tag_count}" if shape.tag_count else None,
             delay_time_level=shape.delay_level,
@@ -107,12 +106,12 @@ class MessageMaker:
 
 
 def random_text(size: int) -> str:
-    """Letters and digits."""
+    """`size` random letters and digits."""
     return "".join(random.choices(_SIGNS, k=size))
 
 
 def _properties_of(size_bytes: int) -> dict[str, str]:
-    """Properties that have so many bytes together, names and values."""
+    """Properties whose names and values have this size in total."""
     properties: dict[str, str] = {}
     left = size_bytes
     while left > 0:

@@ -1,4 +1,4 @@
-"""`kourou bench producer`: messages one by one, from threads that wait for each, or many in flight."""
+"""`kourou bench producer`: messages one at a time, from waiting threads or with many in flight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from kourou.cli.bench.messages import Compression, MessageMaker, Shape, Target
 from kourou.cli.bench.run import Span, shown
-from kourou.cli.bench.send_load import PAUSE_AFTER_FAILURE_S, ProducerLife, SendLoad, send_line
+from kourou.cli.bench.send_load import PAUSE_AFTER_FAILURE_S, ProducerLifecycle, SendLoad, send_line
 from kourou.cli.bench.workers import now_us, run_on_loop, share_of
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.producer_options import ProducerKeywords
@@ -25,7 +25,7 @@ _LARGEST_BYTES: Final = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerBench:
-    """What is asked for."""
+    """Options; `quantity` 0 is unlimited."""
 
     target: Target
     shape: Shape = field(default_factory=Shape)
@@ -37,18 +37,18 @@ class ProducerBench:
     report_interval_ms: int = 1_000
 
     def client_options(self) -> ProducerKeywords:
-        """What the producer is told."""
+        """The options of the producer."""
         return {
             **self.target.client_options(),
             **self.compression.producer_options(),
             "trace": self.target.trace,
             "max_in_flight": max(self.in_flight, self.threads),
-            # The number in flight is the bound here.
+            # The number of sends in flight is the limit here.
             "max_in_flight_bytes": _LARGEST_BYTES,
         }
 
     def head(self) -> Sequence[str]:
-        """The parameters, as Apache's Producer prints them."""
+        """The parameters in the format of Apache's Producer."""
         shape, delay = self.shape, self.shape.delay_level
         first = shown(
             topic=self.target.topic,
@@ -68,7 +68,6 @@ class ProducerBench:
         return [first, f" {second}"]
 
     def shown(self) -> dict[str, object]:
-        """For the result."""
         return {
             "command": "producer",
             **self.target.shown(),
@@ -82,7 +81,7 @@ class ProducerBench:
 
 
 class _ProducerLoad(SendLoad, ABC):
-    """What both ways to send have in common."""
+    """Common to threaded and pipelined sends."""
 
     def __init__(self, bench: ProducerBench, workers: int) -> None:
         super().__init__(workers, self._work)
@@ -91,28 +90,24 @@ class _ProducerLoad(SendLoad, ABC):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What it was asked to do."""
         return self._bench.shown()
 
     def head(self) -> Sequence[str]:
-        """The lines before all others."""
         return self._bench.head()
 
     def line(self, span: Span) -> str:
-        """One line of progress."""
         return send_line(span)
 
     def last_line(self, total: Span) -> str:
-        """The line at the end."""
         return f"Send Total: {total.counts['messages']} | {send_line(total)}"
 
     @abstractmethod
     def _work(self, number: int) -> None:
-        """Send, as worker `number`, until all is sent or it is to stop."""
+        """Send as worker `number` until all is sent or the run stops."""
 
 
-class ThreadedProducerLoad(ProducerLife, _ProducerLoad):
-    """Threads that share one plain Producer; each waits for its answer before it sends again."""
+class ThreadedProducerLoad(ProducerLifecycle, _ProducerLoad):
+    """Threads that share one sync Producer; each waits for a response before its next send."""
 
     def __init__(self, bench: ProducerBench) -> None:
         super().__init__(bench, bench.threads)
@@ -129,7 +124,7 @@ class ThreadedProducerLoad(ProducerLife, _ProducerLoad):
 
 
 class PipelinedProducerLoad(_ProducerLoad):
-    """One loop with one AsyncProducer, and always so many sends in flight."""
+    """One event loop with one AsyncProducer and a constant number of sends in flight."""
 
     def __init__(self, bench: ProducerBench) -> None:
         super().__init__(bench, 1)
@@ -139,16 +134,14 @@ class PipelinedProducerLoad(_ProducerLoad):
         self._broken: BaseException | None = None
 
     def open(self) -> None:
-        """Connect; a topic that nobody has, and nobody makes, is an error here."""
+        """Connect. A missing topic that is not created automatically is an error."""
         self.workers.start()
         self.workers.wait_ready()
 
     def begin(self) -> None:
-        """Send."""
         self.workers.go()
 
     def close(self) -> None:
-        """End and disconnect."""
         self.workers.finish()
 
     def _work(self, number: int) -> None:
@@ -160,7 +153,7 @@ class PipelinedProducerLoad(_ProducerLoad):
             self.workers.ready()
             await self.workers.wait_go()
             await self._keep_full(producer)
-            # What is in flight still counts, within its own timeout.
+            # Sends in flight still count, within their own timeout.
             await producer.flush()
 
     async def _keep_full(self, producer: AsyncProducer) -> None:
@@ -170,7 +163,7 @@ class PipelinedProducerLoad(_ProducerLoad):
             if self._in_flight >= window:
                 self._room = asyncio.get_running_loop().create_future()
                 await self._room
-                await self._wait_out_failure()
+                await self._back_off()
                 continue
             if self._broken is not None:
                 raise self._broken
@@ -195,12 +188,12 @@ class PipelinedProducerLoad(_ProducerLoad):
         else:
             self._broken = error
 
-    async def _wait_out_failure(self) -> None:
-        """A broker that is gone fails all sends at once: not as fast as we can, then."""
+    async def _back_off(self) -> None:
+        """With a broker down all sends fail at once: do not retry at full speed."""
         if (left_us := self._pause_until_us - now_us()) > 0:
             await asyncio.to_thread(self.workers.pause, left_us / 1e6)
 
 
 def producer_load(bench: ProducerBench) -> ThreadedProducerLoad | PipelinedProducerLoad:
-    """The load that was asked for."""
+    """Threaded, or pipelined with `-y true`."""
     return PipelinedProducerLoad(bench) if bench.is_async else ThreadedProducerLoad(bench)

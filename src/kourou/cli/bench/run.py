@@ -1,7 +1,7 @@
-"""The frame of every `kourou bench`: start the load, a line each second, stop it, sum it up.
+"""One run of `kourou bench`: start the load, print a line each second, stop it, print a summary.
 
-Lines have the words of Apache's benchmark programs, so that what reads those reads ours; percentiles follow.
-Not here: what the loads do (producer.py and its neighbours).
+Lines have the format of Apache's benchmark programs, so that the same parsers read them; percentiles are
+appended. Not here: the loads themselves (producer.py and its siblings).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PERCENTS: Final = (50, 95, 99, 99.9)
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long to go on, and how to report. 0 seconds: without end."""
+    """Duration and reporting. 0 seconds: unlimited."""
 
     seconds: float = 0.0
     warm_up_s: float = 0.0
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Span:
-    """What was done over some while. `peaks` are the longest times since the start, in microseconds."""
+    """Counts and times of an interval. `peaks` are the longest times since the start, in microseconds."""
 
     seconds: float
     cpu_s: float
@@ -44,55 +44,55 @@ class Span:
     peaks: Mapping[str, int]
 
     def per_s(self, name: str) -> float:
-        """The rate of a count."""
+        """A count per second."""
         return self.counts[name] / self.seconds if self.seconds > 0 else 0.0
 
     def peak_ms(self, name: str) -> int:
-        """The longest time since the start, in whole milliseconds as Apache's programs print it."""
+        """The longest time since the start, in whole milliseconds, as Apache's programs print it."""
         return round(self.peaks[name] / 1000)
 
 
 class Load(Protocol):
-    """Something that can be measured."""
+    """A load that can be measured."""
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What it was asked to do."""
+        """The options of the run, for the result."""
 
     @property
     def last_error(self) -> KourouError | None:
-        """The last of the failures that are only counted."""
+        """The last failure that was only counted; None without one."""
 
     def head(self) -> Sequence[str]:
-        """The lines before all others."""
+        """The lines printed first."""
 
     def open(self) -> None:
-        """Connect; on return it can begin at once."""
+        """Connect; on return the load can begin at once."""
 
     def begin(self) -> None:
-        """Begin."""
+        """Start sending or consuming."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it has ended by itself within that time."""
+        """Whether the load ended by itself within that time."""
 
     def close(self) -> None:
-        """End and disconnect. What made it fail is raised."""
+        """Stop and disconnect; raises the error that made it fail."""
 
     def counts(self) -> Mapping[str, int]:
         """Counts since the start; `messages` is among them."""
 
     def tallies(self) -> Mapping[str, Sequence[Tally]]:
-        """Times since the start."""
+        """Times since the start, by name."""
 
     def line(self, span: Span) -> str:
-        """One line of progress."""
+        """A line of progress."""
 
     def last_line(self, total: Span) -> str:
-        """The line at the end."""
+        """The summary line."""
 
 
 class Meter:
-    """Reads a load now and then: what was done since the last time, and since the start."""
+    """Reads a load periodically: the interval since the last reading, and since the start."""
 
     def __init__(self, load: Load, clock: Callable[[], float], cpu_clock: Callable[[], float]) -> None:
         self._load = load
@@ -101,12 +101,12 @@ class Meter:
         self.restart()
 
     def restart(self) -> None:
-        """Count from here on."""
+        """Discard everything before now."""
         self._begin = self._last = self._read()
         self._peaks = dict.fromkeys(self._take_peaks(), 0)
 
     def since_last(self) -> Span:
-        """What was done since this was asked last."""
+        """The interval since the last call."""
         before, self._last = self._last, self._read()
         peaks = self._take_peaks()
         for name, peak_us in peaks.items():
@@ -114,7 +114,7 @@ class Meter:
         return self._span(before, self._last, peaks)
 
     def total(self) -> Span:
-        """What was done since the start, up to the last reading."""
+        """The interval from the start to the last reading."""
         return self._span(self._begin, self._last, self._peaks)
 
     def _span(self, before: _Reading, after: _Reading, peaks: Mapping[str, int]) -> Span:
@@ -145,7 +145,7 @@ class _Reading:
 
 
 class BenchRun:
-    """One run of one load."""
+    """One run of one load, from connecting to the printed result."""
 
     def __init__(
         self,
@@ -159,13 +159,13 @@ class BenchRun:
         self._clock = clock
         self._cpu_clock = cpu_clock
         self._spans: list[Span] = []
-        # With --json stdout is for the result alone.
+        # With --json stdout carries the result only.
         self._out = sys.stderr if limits.as_json else sys.stdout
 
     def run(self) -> None:
-        """Measure until the end that was asked for, or Ctrl-C; print the result."""
+        """Measure until the limit or Ctrl-C; print the result."""
         for text in self._load.head():
-            self._say(text)
+            self._print(text)
         meter: Meter | None = None
         with _terminated_as_interrupted():
             try:
@@ -174,12 +174,12 @@ class BenchRun:
                 self._load.begin()
                 with contextlib.suppress(KeyboardInterrupt):
                     self._watch(meter)
-                self._note(meter)
+                self._report(meter)
             finally:
                 try:
                     self._load.close()
                 finally:
-                    # What was done before a failure is told as well; the failure comes after it.
+                    # The result up to a failure is printed before the failure is raised.
                     if meter is not None:
                         self._sum_up(meter.total())
 
@@ -195,19 +195,19 @@ class BenchRun:
             if left_s <= 0 or self._load.wait(min(max(number * interval_s - age_s, 0.0), left_s)):
                 return
             if self._clock() - began >= number * interval_s:
-                self._note(meter)
+                self._report(meter)
                 number += 1
 
-    def _note(self, meter: Meter) -> None:
+    def _report(self, meter: Meter) -> None:
         span = meter.since_last()
         if self._spans and span.seconds < self._limits.report_interval_ms / 2000:
-            return  # the rest of the last second; the total has it
+            return  # The end of the last second is in the total.
         self._spans.append(span)
         now = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
-        self._say(f"Current Time: {now} | {self._load.line(span)}")
+        self._print(f"Current Time: {now} | {self._load.line(span)}")
 
     def _sum_up(self, total: Span) -> None:
-        self._say(f"[Complete] {self._load.last_line(total)}")
+        self._print(f"[Complete] {self._load.last_line(total)}")
         if self._load.last_error is not None:
             print(f"last failure: {self._load.last_error}", file=sys.stderr)
         if self._limits.as_json:
@@ -220,7 +220,7 @@ class BenchRun:
             "intervals": [_span_json(span) for span in self._spans],
         }
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
 
@@ -241,12 +241,12 @@ def _times_json(times: Times) -> dict[str, float]:
 
 
 def percentiles(times: Times, of: str = "") -> str:
-    """The end of a line."""
+    """Percentiles, for the end of a line."""
     return " | ".join(f"P{percent}{of}(ms): {times.percentile_ms(percent):.3f}" for percent in PERCENTS)
 
 
 def shown(**values: object) -> str:
-    """Parameters as Apache's programs print them."""
+    """Parameters in the format of Apache's programs."""
     return ", ".join(f"{name}: {_java_text(value)}" for name, value in values.items())
 
 
@@ -256,7 +256,7 @@ def _java_text(value: object) -> str:
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Within it SIGTERM is what Ctrl-C is: `timeout 60 kourou bench …` sums up too."""
+    """Treat SIGTERM like Ctrl-C inside the block: `timeout 60 kourou bench …` prints a summary, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

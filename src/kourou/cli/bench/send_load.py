@@ -1,4 +1,4 @@
-"""SendLoad: what the loads share that send in threads, one message or batch after the other."""
+"""SendLoad: common to all loads that send."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kourou.client.sync.producer import Producer
 from kourou.client.sync.transaction_producer import TransactionProducer
 from kourou.errors import ClientStateError, KourouError, MessageRefusedError, ResponseError
 
-# A thread that failed waits, as those of Apache's program do; else a broker that is gone is all one hears of.
+# A failed thread pauses, as in Apache's program; otherwise a missing broker floods the output.
 PAUSE_AFTER_FAILURE_S: Final = 3.0
 SEND_FAILED: Final = "send_failed"
 RESPONSE_FAILED: Final = "response_failed"
 
 
 class SendLoad:
-    """Counts and times of sends, whoever makes them."""
+    """Counts and times of sends."""
 
     def __init__(self, workers: int, run: Callable[[int], None]) -> None:
         self.failures = Failures()
@@ -28,15 +28,14 @@ class SendLoad:
 
     @property
     def last_error(self) -> KourouError | None:
-        """The last of the failures that are only counted."""
+        """The last failure that was only counted; None without one."""
         return self.failures.last
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether all has been sent within that time."""
+        """Whether all messages were sent within that time."""
         return self.workers.wait(timeout_s)
 
     def counts(self) -> Mapping[str, int]:
-        """Counts since the start."""
         return {
             "messages": self.sends(),
             SEND_FAILED: self.failures.count(SEND_FAILED),
@@ -44,20 +43,20 @@ class SendLoad:
         }
 
     def sends(self) -> int:
-        """How many sends have gone well."""
+        """The number of successful sends."""
         return sum(tally.count for tally in self._tallies)
 
     def tallies(self) -> Mapping[str, Sequence[Tally]]:
-        """How long sends took."""
+        """Response times of sends."""
         return {"rt": self._tallies}
 
     def send(self, number: int, action: Callable[[], object], messages: int = 1) -> None:
-        """Do one send as worker `number`, and count what comes of it."""
+        """Execute one send as worker `number` and count the outcome."""
         began_us = now_us()
         try:
             action()
         except (MessageRefusedError, ClientStateError):
-            raise  # so would be all others
+            raise  # all other sends would fail the same way
         except KourouError as error:
             self.failed(error, messages)
             self.workers.pause(PAUSE_AFTER_FAILURE_S)
@@ -65,33 +64,32 @@ class SendLoad:
             self._tallies[number].add(now_us() - began_us)
 
     def sent(self, time_us: int, number: int = 0) -> None:
-        """A send has gone well."""
+        """Count a successful send."""
         self._tallies[number].add(time_us)
 
     def failed(self, error: KourouError, messages: int = 1) -> None:
-        """A send has not."""
+        """Count a failed send."""
         kind = RESPONSE_FAILED if isinstance(error, ResponseError) else SEND_FAILED
         self.failures.add(kind, error, messages)
 
 
-class ProducerLife:
-    """For a load whose threads share one plain producer: connects it, has them send, disconnects it."""
+class ProducerLifecycle:
+    """For a load whose threads share one sync producer: connect, send, disconnect."""
 
     workers: Workers
     _producer: Producer | TransactionProducer
     _topic: str
 
     def open(self) -> None:
-        """Connect; a topic that nobody has, and nobody makes, is an error here."""
+        """Connect. A missing topic that is not created automatically is an error."""
         self._producer.start()
         self._producer.queues(self._topic)
 
     def begin(self) -> None:
-        """Send."""
         self.workers.start()
 
     def close(self) -> None:
-        """End and disconnect. Transactions whose end is unknown stay so: brokers ask the next run."""
+        """Stop and disconnect. Unresolved transactions remain: brokers check them with the next run."""
         try:
             self.workers.finish()
         finally:
@@ -99,7 +97,7 @@ class ProducerLife:
 
 
 def send_line(span: Span) -> str:
-    """Progress in the words of Apache's Producer."""
+    """A progress line in the format of Apache's Producer."""
     times = span.times["rt"]
     return (
         f"Send TPS: {span.per_s('messages'):.0f} | Max RT(ms): {span.peak_ms('rt')} "

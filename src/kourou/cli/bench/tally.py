@@ -1,7 +1,7 @@
-"""Tally: how often something was done and how long it took, for `kourou bench`.
+"""Tally: counts and durations for `kourou bench`.
 
-Times are microseconds in buckets of at most 1/64 of their value, which is what percentiles are off by.
-A worker has a tally of its own, so that nobody waits for a lock; readers add them up.
+Times are microseconds in buckets no wider than 1/64 of their value, which bounds the error of percentiles.
+Each worker has its own tally, without a lock; readers add them up.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-# Values below are buckets of their own; from there on 64 buckets for each power of two.
+# Smaller values have a bucket each; larger ones 64 buckets per power of two.
 _EXACT_BELOW: Final = 128
 _SIGNIFICANT_BITS: Final = 7
 _HALF_BITS: Final = _SIGNIFICANT_BITS - 1
 
 
 def bucket_of(time_us: int) -> int:
-    """The bucket that a time belongs to."""
+    """The bucket of a time."""
     if time_us < _EXACT_BELOW:
         return time_us
     shift = time_us.bit_length() - _SIGNIFICANT_BITS
     return (shift << _HALF_BITS) + (time_us >> shift)
 
 
-def middle_of(bucket: int) -> float:
+def midpoint(bucket: int) -> float:
     """The time in the middle of a bucket."""
     if bucket < _EXACT_BELOW:
         return bucket
@@ -33,7 +33,7 @@ def middle_of(bucket: int) -> float:
 
 
 class Tally:
-    """What one worker did. Only that worker adds; `take_peak` is the reader's."""
+    """The counts of one worker, the only writer; `take_peak` is for the reader."""
 
     __slots__ = ("_buckets", "_peak_us", "_sum_us", "count")
 
@@ -44,7 +44,7 @@ class Tally:
         self._peak_us = 0
 
     def add(self, time_us: int) -> None:
-        """Something took that long. A clock that went backwards counts as no time."""
+        """Count one duration. Negative ones, after a clock step, count as 0."""
         if time_us < 0:
             time_us = 0
         bucket = bucket_of(time_us)
@@ -55,19 +55,19 @@ class Tally:
             self._peak_us = time_us
 
     def times(self) -> Times:
-        """All so far, without the peak."""
-        # A copy is made in one step, whatever the worker does meanwhile.
+        """All durations so far, without the peak."""
+        # The copy is atomic, even while the worker adds.
         return Times(self._buckets.copy(), self._sum_us)
 
     def take_peak(self) -> int:
-        """The longest time since this was asked last."""
+        """The longest time since the last call."""
         peak_us, self._peak_us = self._peak_us, 0
         return peak_us
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long things took, over some while."""
+    """The distribution of durations in an interval."""
 
     buckets: Mapping[int, int] = field(default_factory=dict)
     sum_us: int = 0
@@ -79,7 +79,7 @@ class Times:
 
     @property
     def average_ms(self) -> float:
-        """The mean; 0 of nothing."""
+        """The mean; 0 if empty."""
         count = self.count
         return self.sum_us / count / 1000 if count else 0.0
 
@@ -88,18 +88,18 @@ class Times:
         return self.peak_us / 1000
 
     def percentile_ms(self, percent: float) -> float:
-        """The time that this share of all did not exceed; 0 of nothing."""
+        """The duration that `percent` of all do not exceed; 0 if empty."""
         wanted = self.count * percent / 100
         seen = 0
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]
             if seen >= wanted:
-                # The middle of the last bucket may lie beyond the longest time.
-                return min(middle_of(bucket), self.peak_us) / 1000
+                # The middle of the last bucket may exceed the longest time.
+                return min(midpoint(bucket), self.peak_us) / 1000
         return 0.0
 
     def since(self, before: Times, peak_us: int) -> Times:
-        """What came after `before`."""
+        """The durations that were added after `before`."""
         buckets = {
             bucket: left
             for bucket, count in self.buckets.items()
@@ -109,7 +109,7 @@ class Times:
 
 
 def add_up(parts: Iterable[Times]) -> Times:
-    """The times of several workers."""
+    """The durations of several workers together."""
     buckets: dict[int, int] = {}
     sum_us = peak_us = 0
     for part in parts:

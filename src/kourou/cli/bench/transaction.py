@@ -1,7 +1,7 @@
-"""`kourou bench transaction`: messages in transactions, whose ends are planned and looked after.
+"""`kourou bench transaction`: transactional messages with planned outcomes.
 
-Each message carries how its transaction ends and what its checks will answer, so that a check that should
-not have come, or came twice, is found whichever process is asked.
+Each message carries the outcome of its transaction and the answers to its checks, so that unexpected and
+duplicate checks are detected in any process that receives them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from kourou.cli.bench.messages import Target, random_text
 from kourou.cli.bench.run import Span, percentiles, shown
-from kourou.cli.bench.send_load import RESPONSE_FAILED, SEND_FAILED, ProducerLife, SendLoad
+from kourou.cli.bench.send_load import RESPONSE_FAILED, SEND_FAILED, ProducerLifecycle, SendLoad
 from kourou.cli.bench.workers import share_of
 from kourou.client.sync.transaction_producer import TransactionProducer
 from kourou.client.transactions.transaction_state import TransactionState
@@ -36,7 +36,7 @@ _LETTERS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class TransactionBench:
-    """What is asked for; rates are from 0 to 1."""
+    """Options; rates are from 0 to 1."""
 
     target: Target
     batch_id: int
@@ -51,23 +51,23 @@ class TransactionBench:
     report_interval_ms: int = 1_000
 
 
-def make_plan(bench: TransactionBench, dice: random.Random) -> str:
-    """How a transaction ends, a letter, then what each of its checks answers."""
-    plan = _outcome(bench.send_rollback_rate, bench.send_unknown_rate, dice)
+def make_plan(bench: TransactionBench, rng: random.Random) -> str:
+    """The outcome of a transaction, one letter, then the answer to each check."""
+    plan = _outcome(bench.send_rollback_rate, bench.send_unknown_rate, rng)
     while plan[-1] == "U" and len(plan) <= _MAX_CHECKS:
-        plan += _outcome(bench.check_rollback_rate, bench.check_unknown_rate, dice)
+        plan += _outcome(bench.check_rollback_rate, bench.check_unknown_rate, rng)
     return plan
 
 
-def _outcome(rollback_rate: float, unknown_rate: float, dice: random.Random) -> str:
-    drawn = dice.random()
+def _outcome(rollback_rate: float, unknown_rate: float, rng: random.Random) -> str:
+    drawn = rng.random()
     if drawn < rollback_rate:
         return "R"
     return "U" if drawn < rollback_rate + unknown_rate else "C"
 
 
 class Checks:
-    """Answers checks by the plan that a message carries, and finds those that should not have come."""
+    """Answers checks by the plan in the message, and detects unexpected ones."""
 
     def __init__(self, batch_id: int) -> None:
         self._batch_id = str(batch_id)
@@ -76,18 +76,18 @@ class Checks:
         self.count = self.unexpected = self.duplicated = 0
 
     def answer(self, message: MessageExt) -> TransactionState:
-        """What becomes of the transaction."""
+        """The state of the transaction by its plan."""
         plan = message.get_property(PLAN)
         if plan is None or message.get_property(BATCH) != self._batch_id:
-            return TransactionState.ROLLBACK  # of an earlier run, that nobody looks at any more
+            return TransactionState.ROLLBACK  # of an earlier run that has ended
         times = int(message.get_property(MessageConst.PROPERTY_TRANSACTION_CHECK_TIMES) or 1)
         with self._lock:
             self.count += 1
-            self._look_at(message, plan, times)
-        # Brokers may ask more often than is planned for; then the plan's end holds.
+            self._verify(message, plan, times)
+        # Brokers may check more often than planned; then the last letter of the plan applies.
         return _LETTERS[plan[min(times, len(plan) - 1)]]
 
-    def _look_at(self, message: MessageExt, plan: str, times: int) -> None:
+    def _verify(self, message: MessageExt, plan: str, times: int) -> None:
         if times >= len(plan):
             self.unexpected += 1
             print(
@@ -101,8 +101,8 @@ class Checks:
         self._seen.add(asked)
 
 
-class TransactionLoad(ProducerLife, SendLoad):
-    """Threads that share one plain TransactionProducer."""
+class TransactionLoad(ProducerLifecycle, SendLoad):
+    """Threads that share one sync TransactionProducer."""
 
     _producer: TransactionProducer
 
@@ -119,11 +119,9 @@ class TransactionLoad(ProducerLife, SendLoad):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What it was asked to do."""
         return {"command": "transaction", **self._bench.target.shown(), **self._parameters()}
 
     def head(self) -> Sequence[str]:
-        """The lines before all others."""
         return [shown(topic=self._bench.target.topic, **self._parameters())]
 
     def _parameters(self) -> dict[str, object]:
@@ -151,7 +149,7 @@ class TransactionLoad(ProducerLife, SendLoad):
         }
 
     def line(self, span: Span) -> str:
-        """Progress in the words of Apache's TransactionProducer."""
+        """A progress line in the format of Apache's TransactionProducer."""
         times, counts = span.times["rt"], span.counts
         return (
             f"Send TPS: {span.per_s('messages'):.0f} | Max RT(ms): {span.peak_ms('rt')} "
@@ -162,14 +160,13 @@ class TransactionLoad(ProducerLife, SendLoad):
         )
 
     def last_line(self, total: Span) -> str:
-        """The line at the end."""
         return f"Send Total: {total.counts['messages']} | {self.line(total)}"
 
     def _work(self, number: int) -> None:
         left = share_of(self._bench.quantity, self._bench.threads, number)
-        dice = random.Random()
+        rng = random.Random()
         while left != 0 and not self.workers.is_stopping:
-            self._send_one(number, make_plan(self._bench, dice))
+            self._send_one(number, make_plan(self._bench, rng))
             if left is not None:
                 left -= 1
             if self._bench.interval_ms:

@@ -1,4 +1,4 @@
-"""Workers: the threads that make the load of `kourou bench`, and how they are told to end."""
+"""Workers: the threads that generate the load of `kourou bench`, and their start and stop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kourou.transport.event_loop import loop_factory
 
 
 class Workers:
-    """Threads that all do the same until they are done, or told to stop, or one of them fails."""
+    """Threads that run the same function until it returns, they are stopped, or one of them fails."""
 
     def __init__(self, count: int, work: Callable[[int], None]) -> None:
         self.stopping = threading.Event()
-        """Set when they are to end; who pauses waits for it."""
+        """Set to stop the workers; pauses end with it."""
         self._work = work
         self._left = count
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class Workers:
         self._ready = threading.Event()
         self._going = threading.Event()
         self._errors: list[BaseException] = []
-        # Daemons: a second Ctrl-C ends the process, whatever they wait for.
+        # Daemons: a second Ctrl-C ends the process whatever they wait for.
         self._threads = [
             threading.Thread(target=self._run, args=(number,), name=f"bench-{number}", daemon=True)
             for number in range(count)
@@ -33,42 +33,41 @@ class Workers:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether they are to end."""
+        """Whether workers should return."""
         return self.stopping.is_set()
 
     def start(self) -> None:
-        """Start them all."""
         for thread in self._threads:
             thread.start()
 
     def ready(self) -> None:
-        """Of a worker that has to connect first: now it has."""
+        """Called by a worker when it has connected."""
         self._ready.set()
 
     def wait_ready(self) -> None:
-        """Wait until a worker has said so; what it failed of instead is raised."""
+        """Wait until a worker is ready; raises the error of one that failed instead."""
         self._ready.wait()
         if self._errors:
             self.finish()
 
     def go(self) -> None:
-        """Have a worker that is ready begin."""
+        """Let ready workers begin."""
         self._going.set()
 
     async def wait_go(self) -> None:
-        """Of a worker that is ready: wait for its turn."""
+        """Called by a ready worker: wait for `go`."""
         await asyncio.to_thread(self._going.wait)
 
     async def wait_stopping(self) -> None:
-        """Of a worker: wait until it is to end."""
+        """Called by a worker: wait for the stop."""
         await asyncio.to_thread(self.stopping.wait)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether all have ended within that time."""
+        """Whether all workers ended within that time."""
         return self._done.wait(timeout_s)
 
     def finish(self) -> None:
-        """Have them end and wait for it; what made one fail is raised."""
+        """Stop the workers and wait for them; raises the first error."""
         self.stopping.set()
         self._going.set()
         for thread in self._threads:
@@ -78,7 +77,7 @@ class Workers:
             raise self._errors[0]
 
     def pause(self, seconds: float) -> None:
-        """Of a worker: do nothing for that long, or until all are to end."""
+        """Called by a worker: sleep that long, or until the stop."""
         self.stopping.wait(seconds)
 
     def _run(self, number: int) -> None:
@@ -97,25 +96,25 @@ class Workers:
 
 
 def share_of(quantity: int, workers: int, number: int) -> int | None:
-    """How many of `quantity` one of the workers does; None, without end, where there is no quantity."""
+    """The share of `quantity` for one worker; None is unlimited, without a quantity."""
     if not quantity:
         return None
     return quantity // workers + (number < quantity % workers)
 
 
 def run_on_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in this thread, on the fastest event loop there is."""
+    """Run a coroutine in this thread, on the fastest event loop available."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(work)
 
 
 def now_us() -> int:
-    """A clock that goes forward."""
+    """A monotonic clock in microseconds."""
     return time.perf_counter_ns() // 1000
 
 
 class Failures:
-    """What went wrong while a load ran: counted, and the last one remembered."""
+    """Failures of a load: counts, and the last error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -123,11 +122,11 @@ class Failures:
         self.last: KourouError | None = None
 
     def add(self, kind: str, error: KourouError, count: int = 1) -> None:
-        """One more of a kind."""
+        """Count failures of one kind."""
         with self._lock:
             self._counts[kind] = self._counts.get(kind, 0) + count
             self.last = error
 
     def count(self, kind: str) -> int:
-        """How many of a kind there were."""
+        """The number of failures of one kind."""
         return self._counts.get(kind, 0)

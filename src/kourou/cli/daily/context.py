@@ -28,7 +28,7 @@ from kourou.cli.daily.cluster_command import (
     aligned,
 )
 from kourou.cli.daily.names import complete_contexts
-from kourou.cli.problems import run_command
+from kourou.cli.problems import UsageError, run_command
 from kourou.cli.usage import OneLineGroup, program_name
 from kourou.errors import ConfigError
 
@@ -74,7 +74,7 @@ def add(
 
     def action(screen: Screen) -> None:
         if namesrv is None:
-            raise ConfigError("no name server given; use -n host:9876")
+            raise UsageError("no name server given; use -n host:9876")
         context = Context(namesrv, _absolute("--acl", acl), tls, _absolute("--tls-config", tls_config))
         contexts = read_contexts(os.environ).add(name, context, is_current=is_current, replaces=replace)
         write_contexts(os.environ, contexts)
@@ -131,7 +131,7 @@ def use(*, name: str | None, is_none: bool, as_json: bool) -> None:
 
     def action(screen: Screen) -> None:
         if (name is None) != is_none:
-            raise ConfigError("give the name of a context, or --none")
+            raise UsageError("give the name of a context, or --none")
         write_contexts(os.environ, read_contexts(os.environ).use(name))
         _show(screen, as_json, {"current": name}, f"current context: {name or 'none'}")
 

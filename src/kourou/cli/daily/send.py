@@ -23,7 +23,7 @@ from kourou.cli.daily.names import complete_topics
 from kourou.cli.daily.standard_input import all_of, lines_of, stdin_chunks
 from kourou.cli.option_types import IntRange, parse_duration_ms
 from kourou.cli.pairs import parse_pairs
-from kourou.cli.problems import drop_output
+from kourou.cli.problems import UsageError, drop_output
 from kourou.cli.usage import OneLineCommand
 from kourou.errors import ConfigError, KourouError, MessageRefusedError, SendFailedError
 from kourou.protocol.message import Message
@@ -76,7 +76,7 @@ async def send(
     The topic must exist. Bytes are sent unchanged; --lines removes line ends.
     """
     if body is not None and file is not None:
-        raise ConfigError("give the body as an argument or by --file, not both")
+        raise UsageError("give the body as an argument or by --file, not both")
     delay_ms = 0 if delay is None else parse_duration_ms("--delay", delay)
     pairs = parse_pairs("--property", properties, form="NAME=VALUE")
 

@@ -23,9 +23,8 @@ from kourou.cli.daily.missing_names import existing_route
 from kourou.cli.daily.names import complete_topics
 from kourou.cli.daily.times import EARLIEST, LATEST, format_time, parse_time_ms
 from kourou.cli.option_types import IntRange
-from kourou.cli.problems import drop_output
+from kourou.cli.problems import UsageError, drop_output
 from kourou.cli.usage import OneLineCommand
-from kourou.errors import ConfigError
 from kourou.protocol.filter import compile_filter
 from kourou.protocol.message import MessageExt
 from kourou.protocol.properties import KEY_SEPARATOR, RESERVED_PROPERTIES
@@ -88,7 +87,7 @@ async def tail(
     offset is changed. The broker filters by tag; all other filters run here, so any broker will do.
     """
     if raw and session.is_json:
-        raise ConfigError("give --raw or --json, not both")
+        raise UsageError("give --raw or --json, not both")
     where = _begin(begin, last)
     keeps = _filter(keys, properties, sql, grep)
     await existing_route(session.admin, topic, may_create=True)
@@ -110,7 +109,7 @@ async def tail(
 
 def _begin(begin: str | None, last: int | None) -> Last | Since:
     if begin is not None and last is not None:
-        raise ConfigError("give --from or --last, not both")
+        raise UsageError("give --from or --last, not both")
     if begin is None:
         return Last(10 if last is None else last)
     if begin == LATEST:
@@ -131,7 +130,7 @@ def _filter(
     for text in properties:
         name, _, value = text.partition("=")
         if not name:
-            raise ConfigError(f"--property {text!r}: must be NAME or NAME=VALUE")
+            raise UsageError(f"--property {text!r}: must be NAME or NAME=VALUE")
         checks.append(_property_check(name, value))
     if sql is not None:
         program = compile_filter(sql)

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from kourou.cli.option_types import parse_duration_ms
+from kourou.cli.problems import UsageError
 from kourou.clock import seconds_hint
-from kourou.errors import ConfigError
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -16,7 +16,7 @@ _DAY: Final = "20261117"  # a date in ISO 8601's basic format, not milliseconds
 
 
 def parse_time_ms(option: str, text: str, now_ms: int | None = None) -> int:
-    """Milliseconds since 1970 of a time. ConfigError if it is not a time.
+    """Milliseconds since 1970 of a time. UsageError if it is not a time.
 
     `-10m` is ten minutes ago; otherwise ISO 8601, in local time without a zone, or milliseconds.
 
@@ -32,11 +32,11 @@ def parse_time_ms(option: str, text: str, now_ms: int | None = None) -> int:
         if text.isascii() and text.isdigit() and len(text) != len(_DAY):
             format_time(int(text))  # raises if the year is out of range
             if hint := seconds_hint(int(text)):
-                raise ConfigError(f"{option} {text}: must be in milliseconds since 1970: {hint}")
+                raise UsageError(f"{option} {text}: must be in milliseconds since 1970: {hint}")
             return int(text)
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        raise ConfigError(
+        raise UsageError(
             f"{option} {text}: must be {EARLIEST}, {LATEST}, a time before now such as -10m, a time such as "
             "2026-11-17T12:30, or milliseconds since 1970"
         ) from None

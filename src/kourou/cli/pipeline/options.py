@@ -10,7 +10,8 @@ from typing import Final
 import click
 
 from kourou.cli.option_types import Command
-from kourou.errors import ConfigError, NameServerNotGivenError
+from kourou.cli.problems import UsageError
+from kourou.errors import NameServerNotGivenError
 
 namesrv_option = click.option(
     "namesrv",
@@ -51,8 +52,8 @@ def namesrv_missing() -> NameServerNotGivenError:
 
 
 def parse_size_bytes(option: str, text: str) -> int:
-    """`4096`, `64k`, `128m`, `1g`. ConfigError if it is not a size, or 0."""
+    """`4096`, `64k`, `128m`, `1g`. UsageError if it is not a size, or 0."""
     match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
     if match is None or not int(match[1]):
-        raise ConfigError(f"{option} {text}: must be a size such as 64m or 1g")
+        raise UsageError(f"{option} {text}: must be a size such as 64m or 1g")
     return int(match[1]) * _SIZE_BYTES[match[2]]

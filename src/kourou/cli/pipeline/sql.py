@@ -16,7 +16,7 @@ from kourou.cli.pipeline.options import (
     pairs_option,
     resolved_namesrv,
 )
-from kourou.cli.problems import run_command
+from kourou.cli.problems import UsageError, run_command
 from kourou.cli.usage import OneLineCommand
 from kourou.errors import ConfigError
 
@@ -170,7 +170,7 @@ def printer_of(as_json: bool, as_csv: bool, is_stream: bool) -> RowPrinter:
     from kourou.cli.pipeline.row_printers import CsvPrinter, JsonPrinter, TablePrinter
 
     if as_json and as_csv:
-        raise ConfigError("--json and --csv are mutually exclusive")
+        raise UsageError("--json and --csv are mutually exclusive")
     if as_json:
         return JsonPrinter()
     return CsvPrinter() if as_csv else TablePrinter(skip_empty=is_stream)

@@ -17,9 +17,8 @@ from kourou.cli.pipeline.options import (
     resolved_namesrv,
 )
 from kourou.cli.pipeline.sql import printer_of, source_options
-from kourou.cli.problems import run_command
+from kourou.cli.problems import UsageError, run_command
 from kourou.cli.usage import OneLineCommand
-from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
     from kourou.spark.pipelines.sql.sql import RowPrinter
@@ -111,7 +110,7 @@ def stats(
         from kourou.spark.pipelines.sql.stats import StatsRequest, run_stats
 
         if once and follow:
-            raise ConfigError("--once and --follow are mutually exclusive")
+            raise UsageError("--once and --follow are mutually exclusive")
         where = resolved_namesrv(namesrv)
         if not where:
             raise namesrv_missing()

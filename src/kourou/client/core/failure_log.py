@@ -29,7 +29,7 @@ class _Repeated:
 
 
 class FailureLog:
-    """The failures of one consumer. All calls are made on its loop."""
+    """The failures of one client. All calls are made on its loop."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from kourou.client.core.api import ClientApi
@@ -44,6 +45,8 @@ class BrokerFeatures:
         self._api = api
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self._connected: set[str] = set()
+        """Brokers that have responded, over this connection or an earlier one."""
 
     async def of(self, address: str, max_timeout_ms: int | None = None) -> frozenset[Feature]:
         """What the broker at `address` offers; valid for a request that is sent before the next `await`.
@@ -63,7 +66,7 @@ class BrokerFeatures:
                     connection = await self._api.remoting.connection(address)
                     known = connection.state
                     if known is None:
-                        known = connection.state = self._request(connection)
+                        known = connection.state = self._request(address, connection)
                     if isinstance(known, frozenset):
                         return known
                     # Shielded: others wait for the same answer.
@@ -73,22 +76,21 @@ class BrokerFeatures:
         except TimeoutError:
             raise CallTimeoutError(address, RequestCode.HEART_BEAT, timeout_ms) from None
 
-    def _request(self, connection: Connection) -> Answer:
+    def _request(self, address: str, connection: Connection) -> Answer:
         body = encode_body(HeartbeatData(client_id=self._client_id))
         command = self._api.command(RequestCode.HEART_BEAT, body=body)
         answer = connection.call_nowait(command, self._request_timeout_ms)
-        answer.add_done_callback(_answered(connection))
+        answer.add_done_callback(partial(self._answered, address, connection))
         return answer
 
-
-def _answered(connection: Connection) -> Callable[[Answer], None]:
-    def note(answer: Answer) -> None:
+    def _answered(self, address: str, connection: Connection, answer: Answer) -> None:
         if answer.cancelled() or answer.exception() is not None:
             connection.state = None  # the next caller sends the request again
-        else:
-            connection.state = _announced(answer.result())
-
-    return note
+            return
+        connection.state = _announced(answer.result())
+        if address in self._connected:
+            _log.info("%s: connected to %s again", self._client_id, address)
+        self._connected.add(address)
 
 
 def _announced(command: RemotingCommand) -> frozenset[Feature]:

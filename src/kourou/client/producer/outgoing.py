@@ -25,6 +25,7 @@ from kourou.protocol.properties import (
     MessageConst,
     encode_properties,
     properties_to_bytes,
+    property_pair,
 )
 
 # Overhead of a batch entry, besides body and properties.
@@ -185,8 +186,9 @@ class Outgoing:
         return topic
 
     def _batch_properties(self, first: Message) -> str:
-        wait = "" if first.wait_store_msg_ok else f"{MessageConst.PROPERTY_WAIT_STORE_MSG_OK}\x01false\x02"
-        return wait + self._instance_id
+        if first.wait_store_msg_ok:
+            return self._instance_id
+        return property_pair(MessageConst.PROPERTY_WAIT_STORE_MSG_OK, "false") + self._instance_id
 
 
 def _encoded(message: Message) -> str:

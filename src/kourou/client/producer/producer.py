@@ -14,6 +14,7 @@ from typing import Final, Self, Unpack
 
 from kourou.argument_types import check_int, wrong_type
 from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
+from kourou.client.core.failure_log import REPORT_INTERVAL_MS, FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.message_checks import check_group
 from kourou.client.core.namespaces import Namespace
@@ -86,6 +87,7 @@ class AsyncProducer(AsyncBlockOnly):
         self._now: Callable[[], float] = time.monotonic
         self._trace: TraceDispatcher | None = None
         self._hooks = checked_hooks(self._options.hooks)
+        self._failures = FailureLog()
         self._is_stopping = False
         self._stop_once = StopOnce(f"producer {group}")
 
@@ -97,10 +99,12 @@ class AsyncProducer(AsyncBlockOnly):
         await self._instance.start()
         try:
             await self._start_trace()
-            self._sends = Sends(self._instance, self._wire_group, self._options, self._hooks)
+            self._sends = Sends(self._instance, self._wire_group, self._options, self._hooks, self._failures)
         except BaseException:
             await self._close_connections()
             raise
+        if self._hooks:
+            self._instance.every(REPORT_INTERVAL_MS, self._failures.report, "failures")
         enter_group(self._wire_group, transactional=self._is_transactional)
 
     async def _start_trace(self) -> None:
@@ -124,6 +128,7 @@ class AsyncProducer(AsyncBlockOnly):
             if self._is_ours():
                 await self._finish_work(self._sends)
         finally:
+            await self._failures.report()
             leave_group(self._wire_group, transactional=self._is_transactional)
             try:
                 await self._close_connections()

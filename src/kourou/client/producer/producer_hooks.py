@@ -1,25 +1,22 @@
 """ProducerHook: lets an application observe what its producer sends.
 
 A hook's methods are called on the producer's loop, once per attempt, and must be quick. Their exceptions are
-logged and change nothing. Not here: trace and telemetry, which are hooks (producer_trace.py, otel.py).
+logged at a bounded rate and change nothing. Not here: trace and telemetry, which are hooks
+(producer_trace.py, otel.py).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from kourou.client.core.failure_log import FailureLog, kind_of
 from kourou.client.core.settings import check_hooks
 from kourou.client.producer.send_result import SendResult
 from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.message import Message, MessageExt
-
-_log = logging.getLogger(__name__)
-
-ContextT = TypeVar("ContextT")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +57,14 @@ class EndTransactionContext:
     state: TransactionState
     from_transaction_check: bool
 
+    @property
+    def topic(self) -> str:
+        """The topic of the message, without namespace."""
+        return self.message.topic
+
+
+ContextT = TypeVar("ContextT", SendContext, EndTransactionContext)
+
 
 class ProducerHook:
     """Base class of hooks; override the methods that you need.
@@ -88,10 +93,14 @@ def checked_hooks(hooks: Sequence[ProducerHook]) -> tuple[ProducerHook, ...]:
     return tuple(hooks)
 
 
-def call_hooks(methods: Sequence[Callable[[ContextT], None]], context: ContextT) -> None:
-    """Call each; exceptions are logged."""
+def call_hooks(
+    methods: Sequence[Callable[[ContextT], None]], context: ContextT, failures: FailureLog
+) -> None:
+    """Call each; exceptions are logged at a bounded rate."""
     for method in methods:
         try:
             method(context)
-        except Exception:
-            _log.exception("hook %r failed", method)
+        except Exception as error:
+            failures.warn(
+                (method, kind_of(error)), f"hook {method!r} failed", f"topic {context.topic}", error
+            )

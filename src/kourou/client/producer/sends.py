@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.routes import TopicRoute
 from kourou.client.producer.pending_send import (
@@ -63,6 +64,7 @@ class Sends:
         group: str,
         options: ProducerOptions,
         hooks: Sequence[ProducerHook],
+        failures: FailureLog,
     ) -> None:
         self._instance = instance
         self._loop = asyncio.get_running_loop()
@@ -70,6 +72,7 @@ class Sends:
         self._group = group
         self._before = [hook.before_send for hook in hooks]
         self._after = [hook.after_send for hook in hooks]
+        self._failures = failures
         self._frames = SendFrames(
             group, options.create_topic_key, options.default_topic_queue_nums, instance.settings.credentials
         )
@@ -324,13 +327,13 @@ class Sends:
         if self._before:
             context = self._context(messages, queue, send_queue.address, attempt=1)
             context.is_oneway = True
-            call_hooks(self._before, context)
+            call_hooks(self._before, context, self._failures)
             _encode_again(request, messages)
         head = self._frames.head(request, queue, connection.calls.next_opaque(), ONEWAY)
         connection.send_parts((head, request.body), len(head) + len(request.body))
         self.counters.oneway += 1
         if context is not None:
-            call_hooks(self._after, context)
+            call_hooks(self._after, context, self._failures)
 
     # -- stop ------------------------------------------------------------------------------------
 
@@ -375,14 +378,14 @@ class Sends:
         attempt = 1 + len(send.attempts or ())
         send.context = self._context(send.messages, queue, address, attempt=attempt)
         send.context.is_half = bool(send.request.sys_flag & _PREPARED)
-        call_hooks(self._before, send.context)
+        call_hooks(self._before, send.context, self._failures)
         _encode_again(send.request, send.messages)
 
     def _call_after(self, send: PendingSend, result: SendResult | None, error: Exception | None) -> None:
         context, send.context = send.context, None
         if context is not None:
             context.result, context.error = result, error
-            call_hooks(self._after, context)
+            call_hooks(self._after, context, self._failures)
 
 
 def _close_if_silent(send: PendingSend, error: CallTimeoutError) -> None:

@@ -175,6 +175,7 @@ class AsyncTransactionProducer(AsyncProducer):
             TransactionListener(self._check, check_threads, self._check_concurrency),
             self._sends.counters,
             self._hooks,
+            self._failures,
         )
 
     async def stop(self) -> None:

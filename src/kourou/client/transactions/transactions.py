@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
 from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, call_hooks
@@ -113,6 +114,7 @@ class Transactions:
         listener: TransactionListener,
         counters: ProducerCounters,
         hooks: Sequence[ProducerHook],
+        failures: FailureLog,
     ) -> None:
         self._instance = instance
         self._namespace = namespace
@@ -120,6 +122,7 @@ class Transactions:
         self._listener = listener
         self._counters = counters
         self._hooks = [hook.end_transaction for hook in hooks]
+        self._failures = failures
         self._open: set[str] = set()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
@@ -237,7 +240,7 @@ class Transactions:
                 state=state,
                 from_transaction_check=header.from_transaction_check,
             )
-            call_hooks(self._hooks, context)
+            call_hooks(self._hooks, context, self._failures)
 
     # -- checks ----------------------------------------------------------------------------------
 

@@ -15,12 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kourou.protocol.layout import BATCH_ENTRY, MAX_PROPERTIES_BYTES, MIN_BATCH_ENTRY_BYTES, PROPERTIES_LENGTH
+from kourou.protocol.layout import (
+    BATCH_ENTRY,
+    MAX_PROPERTIES_BYTES,
+    MIN_BATCH_ENTRY_BYTES,
+    NAME_VALUE_SEPARATOR,
+    PROPERTIES_LENGTH,
+    PROPERTY_SEPARATOR,
+)
 from kourou.protocol.properties import (
     KEY_SEPARATOR,
     MAX_SENT_PROPERTIES_BYTES,
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
     RESERVED_PROPERTIES,
     MessageConst,
 )

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kourou.protocol.properties import KEY_SEPARATOR, RAW_PROPERTY_SEPARATOR
+from kourou.protocol.property_columns import NAME_END, PAIR_END, PropertyColumns
 from kourou.protocol.record_spans import RecordSpans
 from kourou.spark.source.property_table import PropertyTable
 
 Bytes = NDArray[np.uint8]
 
-_NAME_END: Final = 1
-_PAIR_END: Final = 2
-_BLANK: Final = 0x20
+_BLANK: Final = ord(KEY_SEPARATOR)
 _ASCII: Final = 0x80
 
 
@@ -53,7 +53,7 @@ class UniformProperties:
         is_value = np.zeros(len(low), np.bool_)
         for begin, end in blocks.values():
             is_value[begin:end] = True
-        if bool(((low != high) & ~is_value).any()) or bool((low[is_value] <= _PAIR_END).any()):
+        if bool(((low != high) & ~is_value).any()) or bool((low[is_value] <= PAIR_END).any()):
             return None
         return None if int(high.max()) >= _ASCII else cls(records, rows, blocks)
 
@@ -96,19 +96,14 @@ class UniformProperties:
 
 def _blocks(string: bytes) -> dict[bytes, _Block] | None:
     """The values of a property string; None unless it consists of unique names with values."""
-    blocks: dict[bytes, _Block] = {}
-    at = 0
-    while at < len(string):
-        end = string.find(_PAIR_END, at)
-        end = len(string) if end < 0 else end
-        name, mark, value = string[at:end].partition(b"\x01")
-        if not name or not mark or not value or name in blocks:
-            return None
-        if min(string[at:end].replace(b"\x01", b"", 1)) <= _PAIR_END:
-            return None
-        blocks[name] = _Block(at + len(name) + 1, end)
-        at = end + 1
-    return blocks or None
+    pairs = PropertyColumns.of([string])
+    spans = zip(pairs.begins.tolist(), pairs.name_ends.tolist(), pairs.ends.tolist(), strict=True)
+    # In the joined string a separator precedes this one.
+    blocks = {string[begin - 1 : mark - 1]: _Block(mark, end - 1) for begin, mark, end in spans}
+    # Two separators per pair, but for the last: others are in names or values, or delimit what is no pair.
+    separators = 2 * len(pairs.begins) - (not string.endswith(RAW_PROPERTY_SEPARATOR))
+    is_regular = string.count(NAME_END) + string.count(PAIR_END) == separators
+    return blocks if is_regular and len(blocks) == len(pairs.begins) > 0 else None
 
 
 def _offsets(count: int, lengths: list[int]) -> NDArray[np.int32]:

@@ -126,7 +126,7 @@ class CheckWindow:
     def add(self, columns: RecordColumns) -> None:
         """Take records, which follow those of before."""
         self._records += len(columns)
-        properties = PropertyColumns(columns.properties)
+        properties = PropertyColumns.of(columns.properties)
         hashes = SpanHashes(properties.joined)
         topics = self._topics.numbers(columns.topics)
         tags = properties.spans(MessageConst.PROPERTY_TAGS)
@@ -194,7 +194,7 @@ class CheckWindow:
         tags_codes: HashCodes,
     ) -> None:
         uniq_keys = properties.spans(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
-        keys = properties.words(properties.spans(MessageConst.PROPERTY_KEYS))
+        keys = properties.word_spans(properties.spans(MessageConst.PROPERTY_KEYS))
         rows = np.concatenate((uniq_keys.rows, keys.rows, tags.rows))
         kinds = np.repeat([0, 1, 2], [len(uniq_keys.rows), len(keys.rows), len(tags.rows)])
         prefixes = self._topics.key_prefixes[topics]

@@ -22,7 +22,9 @@ from kourou.protocol.layout import (
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
     MESSAGE_MAGIC_CODES,
+    NAME_VALUE_SEPARATOR,
     PROPERTIES_LENGTH,
+    PROPERTY_SEPARATOR,
     RECORD,
     RECORD_HEADS,
     TOPIC_LENGTH_V1,
@@ -122,7 +124,8 @@ class _Cursor:
 
     def _text(self, name: str, length: int) -> RecordField:
         field = self._field(name, length, "")
-        text = field.raw.decode("utf-8", "replace").replace("\x01", "=").replace("\x02", " ")
+        text = field.raw.decode("utf-8", "replace")
+        text = text.replace(NAME_VALUE_SEPARATOR, "=").replace(PROPERTY_SEPARATOR, " ")
         return RecordField(field.name, field.position, field.raw, field.text or text)
 
 

@@ -20,7 +20,12 @@ from kourou.protocol.layout import (
     TRANSACTION_ROLLBACK,
     Buffer,
 )
-from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
+from kourou.protocol.properties import (
+    RAW_PROPERTY_SEPARATOR,
+    MessageConst,
+    PropertyScanner,
+    properties_from_bytes,
+)
 from kourou.protocol.record import decode_record
 from kourou.protocol.record_fields import RecordError, record_mark
 from kourou.protocol.tags import tags_code
@@ -95,7 +100,7 @@ def read_dispatch_request(
     or a stored physical offset that is not where it lies (old bytes of a file used before).
     """
     try:
-        record = decode_record(buffer, position, verify_body_crc=check_crc)
+        record = decode_record(buffer, position, verify_body_crc=check_crc, with_body=False)
     except RecordError as error:
         return _blank_at(buffer, position, error)
     if record.phy_offset != phy_offset:
@@ -143,7 +148,7 @@ def _is_long(topic: str) -> bool:
 def close_properties(properties: bytes) -> bytes:
     """Properties as they may be stored: with a zero at their end they would pass for cut off. The
     separator behind it means nothing."""
-    return properties + b"\x02" if properties[-1:] == b"\0" else properties
+    return properties + RAW_PROPERTY_SEPARATOR if properties[-1:] == b"\0" else properties
 
 
 def _is_cut(raw: bytes, phy_offset: int) -> bool:

@@ -24,10 +24,10 @@ from kourou.protocol.layout import (
     TRANSACTION_ROLLBACK,
 )
 from kourou.protocol.properties import (
-    NAME_VALUE_SEPARATOR,
     MessageConst,
     PropertyScanner,
     properties_from_bytes,
+    property_start,
 )
 from kourou.protocol.record import RecordEncoder, encode_blank
 from kourou.protocol.tags import tags_code as code_of_tags
@@ -66,7 +66,7 @@ _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # How the properties begin that most messages of batches have: an id, and nothing else.
 _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
-_ID_ONLY: Final = (_UNIQ_KEY + NAME_VALUE_SEPARATOR).encode()
+_ID_ONLY: Final = property_start(_UNIQ_KEY).encode()
 _ID_ONLY_BYTES: Final = len(_ID_ONLY)
 
 _pack_unit = UNIT.pack

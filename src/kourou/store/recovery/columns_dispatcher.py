@@ -59,7 +59,7 @@ class ColumnsDispatcher:
         groups = self._groups(columns) if first >= queued else []
         if groups is None:
             return None
-        properties = PropertyColumns(columns.properties)
+        properties = PropertyColumns.of(columns.properties)
         self._append_units(groups, columns, properties)
         self._collect_keys(columns, properties)
         self._dispatcher.dispatched_phy_offset = int(columns.phy_offsets[-1] + columns.sizes[-1])
@@ -119,7 +119,7 @@ def keys_of(
     columns: RecordColumns, properties: PropertyColumns | None = None
 ) -> Iterator[tuple[str, tuple[str, ...], int, int]]:
     """What is to be indexed: topic, keys, phy_offset and store time of each record that has keys."""
-    properties = PropertyColumns(columns.properties) if properties is None else properties
+    properties = PropertyColumns.of(columns.properties) if properties is None else properties
     is_indexed = (columns.sys_flags & TRANSACTION_MASK) != TRANSACTION_ROLLBACK
     uniq_keys = _texts(properties, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
     keys = _texts(properties, MessageConst.PROPERTY_KEYS)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from functools import lru_cache
 from threading import Lock, local
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,8 @@ from numpy.typing import NDArray
 from kourou.errors import ProtocolError
 from kourou.protocol.layout import MAX_TOPIC_BYTES_V1, MIN_RECORD_BYTES
 from kourou.protocol.names import is_lmq
-from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
+from kourou.protocol.properties import MessageConst, properties_from_bytes
+from kourou.protocol.property_columns import PropertyColumns
 from kourou.protocol.record_fields import record_phy_offset
 from kourou.protocol.record_spans import Bools, Int64s, RecordSpans
 from kourou.protocol.tags import tags_code
@@ -60,7 +60,6 @@ _SCRATCH_BYTES: Final = 8 * 1024 * 1024
 _FIRST_PIECE_BYTES: Final = 128 * 1024
 _EXT_ADDRESS_END: Final = -(1 << 31)
 """Below are Apache's addresses in `consumequeue_ext`, no tags codes."""
-_tags = PropertyScanner(MessageConst.PROPERTY_TAGS).values
 
 
 class _Scratch(local):
@@ -304,14 +303,15 @@ class _QueueCheck:
         begins, ends = records.property_begins[rows].tolist(), records.ends[rows].tolist()
         topic = self._raw_topic
         is_short = len(topic) <= MAX_TOPIC_BYTES_V1
+        stored = [bytes(raw[begin:end]) for begin, end in zip(begins, ends, strict=True)]
+        tags = PropertyColumns.of(stored).values(MessageConst.PROPERTY_TAGS)
         found: list[int | None] = []
-        spans = zip(topic_begins, topic_ends, begins, ends, rows.tolist(), strict=True)
-        for topic_begin, topic_end, begin, end, row in spans:
-            properties = bytes(raw[begin:end])
+        spans = zip(topic_begins, topic_ends, stored, rows.tolist(), strict=True)
+        for at, (topic_begin, topic_end, properties, row) in enumerate(spans):
             if is_short and raw[topic_begin:topic_end] == topic and b"\0" not in properties:
-                found.append(_code_of(properties))
+                found.append(tags_code(properties_from_bytes(tags[at])) if at in tags else 0)
             else:
-                record = bytes(raw[int(records.starts[row]) : end])
+                record = bytes(raw[int(records.starts[row]) : ends[at]])
                 found.append(self._code_of_uncommon(record, record_phy_offset(record)))
         if not self._has_codes:
             return [code is not None for code in found]
@@ -447,24 +447,6 @@ class _QueueCheck:
     def _is_mine(self, request: DispatchRequest) -> bool:
         queue = self._queue
         return (request.topic, request.queue_id) == (queue.topic, queue.queue_id) and request.in_consume_queue
-
-
-def _code_of(properties: bytes) -> int:
-    """The tags code of plain properties."""
-    at = properties.rfind(b"TAGS\x01")
-    if at < 0:
-        return 0
-    end = properties.find(b"\x02", at)
-    tags = properties[at + 5 : end if end >= 0 else len(properties)]
-    if not tags or (at and properties[at - 1] != 2):  # the end of another name, or a pair that is none
-        (text,) = _tags(properties_from_bytes(properties))
-        return tags_code(text)
-    return _code_of_tags(tags)
-
-
-@lru_cache(maxsize=4096)
-def _code_of_tags(tags: bytes) -> int:
-    return tags_code(properties_from_bytes(tags))
 
 
 def _unit_of(request: DispatchRequest) -> bytes:

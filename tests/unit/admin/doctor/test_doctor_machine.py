@@ -151,13 +151,13 @@ def test_a_fenced_store_is_a_problem_with_its_reason() -> None:
 def test_damage_known_from_before_the_start_is_not_called_nothing_lost() -> None:
     (found,) = damage_findings(broker(damagedLogStretches="1", damagedLogBytes="4096", lostMessages="0"))
     assert found.what == (
-        "known damage of its CommitLog: 1 stretch, 4096 bytes; messages found lost since its start: 0"
+        "known damage in its CommitLog: 1 range, 4096 bytes; messages found lost since its start: 0"
     )
-    assert "also those found lost before its start" in found.meaning
+    assert "including those found lost before its start" in found.meaning
     assert "quarantine/damages.json" in found.cure
     assert "replica" not in found.meaning + found.cure
     (found,) = damage_findings(broker(damagedLogStretches="2", damagedLogBytes="9", lostMessages="3"))
-    assert "2 stretches, 9 bytes; messages found lost since its start: 3" in found.what
+    assert "2 ranges, 9 bytes; messages found lost since its start: 3" in found.what
 
 
 async def test_a_brokers_clock_that_is_days_ahead_is_named_in_days() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kourou.cli.bench.tally import Tally, Times, add_up, bucket_of, middle_of
+from kourou.cli.bench.tally import Tally, Times, add_up, bucket_of, midpoint
 
 
 def times_of(values: list[int]) -> Times:
@@ -24,7 +24,7 @@ def test_buckets_follow_each_other_without_a_gap() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 129, 1_000, 65_535, 1_000_003, 86_400_000_000])
 def test_the_middle_of_a_bucket_is_near_all_its_values(value: int) -> None:
-    assert abs(middle_of(bucket_of(value)) - value) <= value / 64
+    assert abs(midpoint(bucket_of(value)) - value) <= value / 64
 
 
 def test_percentiles_are_those_of_the_sorted_list() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kourou.client.core.failure_log import REPORT_INTERVAL_MS, FailureLog, kind_of
+from kourou.client.producer.producer_hooks import ProducerHook, SendContext, call_hooks
 from kourou.client.push.handler_calls import HandlerCalls
 from kourou.client.push.handler_threads import HandlerThreads
 from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook, call_after, call_before, handler_of
-from kourou.protocol.message import MessageExt
+from kourou.protocol.message import Message, MessageExt
 from kourou.testing.clock import FakeClock
 from tests.unit.client.push.test_push_parts import QUEUE, messages
 
@@ -101,3 +102,30 @@ async def test_a_hook_that_fails_for_every_message_is_logged_once_and_counted(
     assert before.startswith("hook Broken() failed before consuming: message ")
     assert after.startswith("hook Broken() failed after consuming: message ")
     assert ["99 more times" in text for text in sums] == [True, True]
+
+
+async def test_a_producers_hook_that_fails_for_every_send_is_logged_once_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(ProducerHook):
+        def __repr__(self) -> str:
+            return "Broken()"
+
+        def before_send(self, context: SendContext) -> None:
+            raise ValueError("before")
+
+    failures, methods = FailureLog(FakeClock(0)), [Broken().before_send]
+    for _ in range(100):
+        context = SendContext(
+            producer_group="g",
+            client_id="c",
+            messages=[Message("Orders", b"x")],
+            queue=QUEUE,
+            broker_address="",
+            attempt=1,
+        )
+        call_hooks(methods, context, failures)
+    await failures.report()
+    first, total = [record.getMessage() for record in caplog.records]
+    assert first.endswith("before_send of Broken()> failed: topic Orders")
+    assert "failed 99 more times in 1 s; the last: topic Orders" in total

@@ -117,6 +117,17 @@ async def test_behind_a_new_connection_the_broker_is_asked_again() -> None:
     assert await asking == frozenset()
 
 
+async def test_a_connection_after_a_loss_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client()
+    with caplog.at_level("INFO", "kourou.client"):
+        for _ in range(2):
+            client.remoting.now = FakeConnection()
+            askings = [await client.ask() for _ in range(2)]
+            client.remoting.now.answer(LARGE)
+            assert all(await asyncio.gather(*askings))
+    assert caplog.messages == [f"c1: connected to {ADDRESS} again"]
+
+
 async def test_a_question_without_answer_is_an_error_and_is_asked_again() -> None:
     client = Client()
     asking = await client.ask()

@@ -1,4 +1,4 @@
-"""`mqadmin doctor`: what an expert would say of a cluster."""
+"""`mqadmin doctor`: problems of a cluster, and how to fix them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 from kourou.admin.doctor.doctor import DEFAULT_WATCH_S, diagnose
 from kourou.admin.doctor.findings import DoctorReport, Finding, Severity
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import ParsedArgs, UsageError, value
+from kourou.cli.admin.options import ParsedArgs, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import KourouError
 from kourou.wording import counted
 
@@ -27,7 +28,7 @@ async def _doctor(call: Call) -> AsyncIterator[DoctorReport]:
     )
     yield report
     if report.problems:
-        raise KourouError(f"{counted(report.problems, 'problem')} found; each is shown with its cure")
+        raise KourouError(f"{counted(report.problems, 'problem')} found; each is shown with its fix")
 
 
 def _watch_s(args: ParsedArgs) -> float:
@@ -43,7 +44,7 @@ def _watch_s(args: ParsedArgs) -> float:
 
 def _show(report: DoctorReport, screen: Screen) -> None:
     screen.line(
-        f"Looked at {counted(report.brokers, 'broker')}, {counted(report.topics, 'topic')} and "
+        f"Checked {counted(report.brokers, 'broker')}, {counted(report.topics, 'topic')} and "
         f"{counted(report.groups, 'group')}."
     )
     for finding in report.findings:
@@ -75,7 +76,7 @@ def _show_finding(finding: Finding, screen: Screen) -> None:
         ):
             screen.line(line)
     for command in finding.commands:
-        screen.line("  " + _LABEL.format("run") + command)  # in one line, so that it can be copied
+        screen.line("  " + _LABEL.format("run") + command)  # on one line, so that it can be copied
 
 
 DOCTOR: Final = AdminCommand(
@@ -83,8 +84,8 @@ DOCTOR: Final = AdminCommand(
     about="Check a whole cluster for problems, and print how to fix each one",
     example="doctor -n 127.0.0.1:9876",
     options=(
-        value("c", "clusterName", "only this cluster; all if not given"),
-        value("w", "watch", f"seconds between the two looks, {DEFAULT_WATCH_S:g} if not given"),
+        value("c", "clusterName", "only this cluster (default: all)"),
+        value("w", "watch", f"seconds between the two measurements (default: {DEFAULT_WATCH_S:g})"),
     ),
     stream=_doctor,
     show=_show,

@@ -1,4 +1,4 @@
-"""`mqadmin redrive`: dead letters back to the group that gave them up."""
+"""`mqadmin redrive`: sends dead letters back to their consumer group."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from kourou.admin.messages.redrive import (
 )
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, format_time, parse_time
-from kourou.cli.admin.options import ParsedArgs, UsageError, flag, required, value
+from kourou.cli.admin.options import ParsedArgs, flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, FilterSyntaxError, KourouError
 from kourou.protocol.filter import FilterProgram, compile_filter
 from kourou.wording import counted
@@ -52,7 +53,7 @@ async def _redrive(call: Call) -> AsyncIterator[Redriven]:
     if failed:
         raise KourouError(
             f"{failed} dead letter{'s' if failed > 1 else ''} of {plan.group} could not be sent back and "
-            "stay where they are; run it again when the reasons above are mended"
+            "stay in the dead-letter topic; run the command again when the causes above are fixed"
         )
 
 
@@ -83,7 +84,7 @@ def _limit(args: ParsedArgs) -> int | None:
 
 
 async def _with_progress(call: Call, rows: AsyncIterator[Redriven]) -> AsyncIterator[Redriven]:
-    """The rows, with a head before and a sum after them where people read."""
+    """The rows, with a heading and a total for interactive use."""
     is_text = not call.args.flag("json")
     counts: Counter[RedriveOutcome] = Counter()
     if is_text:
@@ -104,7 +105,7 @@ def _sum(counts: Counter[RedriveOutcome]) -> str:
 
 
 def _show(row: Redriven, screen: Screen) -> None:
-    # Those of earlier runs may be many; the sum tells of them.
+    # Messages of earlier runs may be many; the total includes them.
     if row.outcome is RedriveOutcome.ALREADY:
         return
     letter = row.letter
@@ -132,7 +133,7 @@ def _is_interactive(call: Call) -> bool:
 
 
 async def _confirm(call: Call, plan: RedrivePlan) -> bool:
-    """Show what would be sent, and ask. ConfigError if it is not wanted; False if there is nothing."""
+    """Show what would be sent and ask for confirmation. ConfigError if declined; False if nothing matches."""
     count = 0
     async for row in preview(call.admin, plan):
         count += row.outcome is RedriveOutcome.WOULD_SEND
@@ -154,7 +155,7 @@ async def _confirm(call: Call, plan: RedrivePlan) -> bool:
 
 
 async def _answer() -> str:
-    """A line of the terminal; Control-C is heard meanwhile, which `input` on the loop would keep away."""
+    """Read a line from the terminal. Ctrl-C still works, which `input` on the loop would block."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[str] = loop.create_future()
 
@@ -178,16 +179,16 @@ REDRIVE: Final = AdminCommand(
     about="Send a group's dead letters back to it, once each; the originals stay in the dead-letter topic",
     example="redrive -n 127.0.0.1:9876 -g billing --dry-run",
     options=(
-        required("g", "group", "the consumer group whose dead letters go back", "consumerGroup"),
-        value("t", "topic", "only those that came from this topic"),
+        required("g", "group", "consumer group whose dead letters are sent back", "consumerGroup"),
+        value("t", "topic", "only those from this topic"),
         value("k", "key", "only those with this key or message id"),
-        value("b", "beginTime", "only those given up from this time on, ms or yyyy-MM-dd#HH:mm:ss:SSS"),
-        value("e", "endTime", "only those given up before this time"),
-        value("", "expression", 'only those whose properties fit an SQL92 expression, such as "a > 3"'),
+        value("b", "beginTime", "only those dead since this time, ms or yyyy-MM-dd#HH:mm:ss:SSS"),
+        value("e", "endTime", "only those dead before this time"),
+        value("", "expression", 'only those whose properties match an SQL92 expression, such as "a > 3"'),
         value("", "limit", "send at most so many"),
-        flag("", "dry-run", "show what would be sent, and send nothing", "dryRun"),
-        flag("", "to-topic", "send to the topics they came from: all groups get them", "toTopic"),
-        flag("", "again", "send those too that were redriven before"),
+        flag("", "dry-run", "show what would be sent, without sending", "dryRun"),
+        flag("", "to-topic", "send to their original topics, for all groups", "toTopic"),
+        flag("", "again", "include those that were redriven before"),
     ),
     stream=_redrive,
     changes_as_it_prints=True,

@@ -1,17 +1,19 @@
-"""`mqadmin top`: brokers, topics and groups, the busiest first, again and again."""
+"""`mqadmin top`: a live view of brokers, topics and groups, the busiest first."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Final
 
 from kourou.admin.top import TopView, watch
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import format_time
-from kourou.cli.admin.options import ParsedArgs, UsageError, flag, value
+from kourou.cli.admin.options import ParsedArgs, flag, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.wording import counted
 
 _INTERVAL_S: Final = 2.0
@@ -34,12 +36,21 @@ async def _top(call: Call) -> AsyncIterator[TopView]:
     views = watch(call.admin, args.get("clusterName"), interval_s=_interval_s(args), count=count)
     try:
         async with aclosing(views):
-            async for found in views:
-                yield found
+            with _ending_with_q(call.screen):
+                async for found in views:
+                    yield found
     except asyncio.CancelledError:
-        # Ctrl-C ends a live view: not a failure. No other cancellation is possible, as this is the whole
+        # Ctrl-C or q ends a live view and is not a failure. There is no other cancellation: this is the whole
         # program.
         return
+
+
+def _ending_with_q(screen: Screen) -> AbstractContextManager[None]:
+    if not (screen.is_terminal and sys.stdin.isatty()):
+        return nullcontext()
+    from kourou.cli.admin.kourou.top_live import cancelled_by_key
+
+    return cancelled_by_key(b"q")
 
 
 def _interval_s(args: ParsedArgs) -> float:
@@ -55,7 +66,7 @@ def _interval_s(args: ParsedArgs) -> float:
 
 def _show(found: TopView, screen: Screen) -> None:
     if screen.is_terminal:
-        # Only here: what the import of rich takes would be part of every command.
+        # Imported here, because importing rich would slow down every command.
         from kourou.cli.admin.kourou.top_live import show_live
 
         show_live(f"{format_time(found.timestamp_ms)}  {_sum(found)}", _tables(found), screen, _most(screen))
@@ -147,14 +158,14 @@ def _sum(found: TopView) -> str:
 
 TOP: Final = AdminCommand(
     name="top",
-    about="Show brokers, topics and groups with rates and lag, the busiest first, until Ctrl-C",
+    about="Show brokers, topics and groups with rates and lag, the busiest first, until q or Ctrl-C",
     example="top -n 127.0.0.1:9876 -i 5",
     options=(
         value("c", "clusterName", "only the brokers of this cluster"),
-        value("i", "interval", f"seconds between two views, {_INTERVAL_S:g} if not given"),
-        value("k", "count", "end after so many views"),
+        value("i", "interval", f"seconds between views (default: {_INTERVAL_S:g})"),
+        value("k", "count", "stop after so many views"),
         flag("", "once", "show one view"),
-        value("", "rows", f"at most so many rows in a table, {_ROWS} if not given"),
+        value("", "rows", f"maximum rows per table (default: {_ROWS})"),
     ),
     stream=_top,
     show=_show,

@@ -1,9 +1,12 @@
-"""How `mqadmin top` looks on a terminal: drawn in place, in colour."""
+"""The terminal view of `mqadmin top`: drawn in place, in colour, until a key ends it."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
@@ -13,7 +16,7 @@ from kourou.cli.admin.screen import Screen
 from kourou.cli.printing import shown
 
 _TEXT_COLUMNS: Final = frozenset({"BROKER", "ID", "ADDRESS", "VERSION", "TOPIC", "GROUP"})
-# The title, and the heads of the three tables with a line around each.
+# The title, and the headings of the three tables with their borders.
 _LINES_AROUND: Final = 9
 
 
@@ -23,9 +26,9 @@ def show_live(
     screen: Screen,
     most: int,
 ) -> None:
-    """Draw the tables, of each as many rows as fit on the screen and no more than `most`."""
+    """Draw the tables, each with as many rows as fit on the screen, and at most `most`."""
     console = Console(highlight=False, file=sys.stdout)
-    # What scrolls away cannot be drawn in place.
+    # Lines that scroll away cannot be redrawn.
     most = min(most, max(3, (console.height - _LINES_AROUND) // 3))
     screen.next_round()
     screen.flush()
@@ -42,3 +45,34 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*map(shown, row), style="red" if "no answer" in row else None)
     return table
+
+
+@contextmanager
+def cancelled_by_key(key: bytes) -> Iterator[None]:
+    """Inside, typing this key cancels the current task, like Ctrl-C. Typed letters are not shown."""
+    import termios  # not on Windows
+    import tty
+
+    terminal = sys.stdin.fileno()
+    if os.tcgetpgrp(terminal) != os.getpgrp():
+        yield  # in the background, changing the terminal would stop the process
+        return
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    assert task is not None
+
+    def typed() -> None:
+        keys = os.read(terminal, 1024)
+        if not keys:  # the terminal was closed
+            loop.remove_reader(terminal)
+        elif key in keys.lower():
+            task.cancel()
+
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+    loop.add_reader(terminal, typed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

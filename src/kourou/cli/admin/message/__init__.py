@@ -1,1 +1,1 @@
-"""Commands about messages."""
+"""Commands that find, print and send messages."""

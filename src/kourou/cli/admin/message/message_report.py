@@ -1,4 +1,4 @@
-"""How one message is shown: a block of lines, its body in a file, and what became of it in each group."""
+"""How one message is shown: lines of fields, its body in a file, and its status in each group."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from kourou.admin.messages.message_track import MessageTrack, track
 from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import formatting
 from kourou.cli.admin.command import Call
-from kourou.cli.admin.options import Option, UsageError
+from kourou.cli.admin.options import Option
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, KourouError
 from kourou.protocol.message import MessageExt
 
 DEFAULT_BODY_FOLDER: Final = "/tmp/rocketmq/msgbodys"
-"""Where Apache's tools put bodies, and scripts look for them."""
+"""The default of Apache's tools, where scripts expect it."""
 BODY_PATH: Final = Option(
-    "", "body-path", f"folder for the body of the message, {DEFAULT_BODY_FOLDER} if not given", is_ours=True
+    "", "body-path", f"folder for the body of the message (default: {DEFAULT_BODY_FOLDER})", is_ours=True
 )
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 _LINE: Final = "{:<20} {}"
@@ -29,20 +30,20 @@ _LINE: Final = "{:<20} {}"
 
 @dataclass(frozen=True, slots=True)
 class MessageReport:
-    """A message, where its body was written to, and what became of it."""
+    """A message, the file of its body, and its status in each group."""
 
     msg_id: str
     message: MessageView | None
     body_path: str | None = None
     tracks: list[MessageTrack] = field(default_factory=list)
     problem: str = ""
-    """Why there is no message, or it is not known what became of it."""
+    """Why the message or its status is not known."""
 
 
 async def report(call: Call, msg_id: str, message: MessageExt, number: int = 0) -> MessageReport:
-    """All about a message. `number` tells messages with the same id apart.
+    """All about a message. `number` distinguishes messages with the same id.
 
-    With `--json` no file is written: the body is in the JSON. ConfigError if it cannot be written.
+    With `--json` no file is written: the body is in the JSON. ConfigError if the file cannot be written.
     """
     path = None
     if not call.args.flag("json"):
@@ -51,17 +52,17 @@ async def report(call: Call, msg_id: str, message: MessageExt, number: int = 0) 
     try:
         tracks, problem = await track(call.admin, message), ""
     except KourouError as error:
-        tracks, problem = [], f"what became of it is not known: {error}"
+        tracks, problem = [], f"the status in each group is not known: {error}"
     return MessageReport(msg_id, MessageView.of(message), path, tracks, problem)
 
 
 def _write_body(folder: Path, message: MessageExt, number: int) -> Path:
-    # A producer chooses the unique id, and could choose a path elsewhere.
+    # Producers choose unique ids, which could contain a path.
     name = message.msg_id if _FILE_NAME.fullmatch(message.msg_id) else message.offset_msg_id
     path = folder / (f"{name}_{number}" if number else name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # The folder is open to everybody: a link that waits there does not lead the body elsewhere.
+        # The folder may be world-writable: do not follow links that others put there.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with os.fdopen(os.open(path, flags, 0o644), "wb") as file:
             file.write(MessageView.of(message).body)
@@ -74,16 +75,16 @@ def _write_body(folder: Path, message: MessageExt, number: int) -> Path:
 
 
 def body_text(body: bytes, charset: str) -> str:
-    """A body as text; what does not fit the charset is replaced. UsageError for no charset."""
+    """The body as text; bytes outside the charset are replaced. UsageError for an unknown charset."""
     try:
-        codecs.lookup(charset)  # decoding of nothing would not look
+        codecs.lookup(charset)  # decoding an empty body would not check the charset
         return body.decode(charset, "replace")
     except LookupError:
         raise UsageError(f"{charset}: unknown charset; UTF-8 and GBK are known, for example") from None
 
 
 def show_block(found: MessageReport, screen: Screen, *, with_offset_id: bool = True) -> None:
-    """Print the lines of a message."""
+    """Print the fields of a message."""
     message = found.message
     assert message is not None
     offset_id = [("OffsetID:", message.offset_msg_id)] if with_offset_id else []
@@ -110,7 +111,7 @@ def show_block(found: MessageReport, screen: Screen, *, with_offset_id: bool = T
 
 
 def show_tracks(found: MessageReport, screen: Screen, *, ends_lines: bool) -> None:
-    """Print what became of a message; `ends_lines`: each group on a line of its own."""
+    """Print the status of a message in each group; `ends_lines`: one group per line."""
     screen.write("\n\n")
     if found.problem:
         screen.trouble(found.problem)

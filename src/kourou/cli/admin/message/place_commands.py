@@ -1,4 +1,4 @@
-"""Commands about where a message is and what became of it: messageTrack, decodeMessageId, queryCq."""
+"""Commands about the location and status of messages: messageTrack, decodeMessageId, queryCq."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEPARATOR: Final = "=" * 38
 
 @dataclass(frozen=True, slots=True)
 class TrackReport:
-    """Where a message is, and what became of it in each group."""
+    """The location of a message, and its status in each group."""
 
     msg_id: str
     topic: str
@@ -74,7 +74,7 @@ def _track_row(one: MessageTrack) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DecodedId:
-    """What an id tells: of a unique id who made it and when, of an offset id where the record is."""
+    """The contents of an id: sender and time of a unique id, the record's location of an offset id."""
 
     ip: str
     date_ms: int | None = None
@@ -140,11 +140,11 @@ def _show_part(screen: Screen, name: str, text: str) -> None:
 PLACE_COMMANDS: Final = (
     AdminCommand(
         name="messageTrack",
-        about="Show what became of a message: each group's state and offset, and who holds the queue.",
+        about="Show a message's status in each group: consumed or not, offset, and the owner of its queue.",
         example="messageTrack -n 127.0.0.1:9876 -t Orders -i 7F00000159805FFD2B2748C1E72B004C",
         options=(
             required("t", "topic", "topic of the message"),
-            required("i", "msgId", "id of the message, of either kind"),
+            required("i", "msgId", "message id, unique or offset id"),
         ),
         ask=_track,
         show=_show_track,
@@ -166,11 +166,11 @@ PLACE_COMMANDS: Final = (
         example="queryCq -n 127.0.0.1:9876 -t Orders -q 0 -i 0 -c 10",
         options=(
             required("t", "topic", "topic"),
-            required("q", "queue", "number of the queue"),
+            required("q", "queue", "queue id"),
             required("i", "index", "first index"),
-            value("c", "count", "how many, 10 if not given"),
-            value("b", "broker", "address of the broker; the first of the topic if not given"),
-            value("g", "consumer", "group: whether its filter lets each pass"),
+            value("c", "count", "number of entries (default: 10)"),
+            value("b", "broker", "address of the broker (default: the topic's first)"),
+            value("g", "consumer", "group: show whether its filter accepts each entry"),
         ),
         ask=_query_cq,
         show=_show_cq,

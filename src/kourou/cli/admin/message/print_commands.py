@@ -23,8 +23,9 @@ from kourou.admin.messages.message_view import MessageView
 from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message.message_report import body_text
-from kourou.cli.admin.options import Option, ParsedArgs, UsageError, required, value
+from kourou.cli.admin.options import Option, ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.client.pull.pulls import PullStatus
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue
@@ -38,7 +39,7 @@ _QUEUE_END: Final = "-" * 56
 
 @dataclass(frozen=True, slots=True)
 class QueueBegin:
-    """Which offsets of a queue are going to be printed."""
+    """The offsets of a queue that will be printed."""
 
     queue: MessageQueue
     min_offset: int
@@ -47,28 +48,28 @@ class QueueBegin:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line between messages."""
+    """A status line between messages, in Apache's wording."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEnd:
-    """All of a queue was printed."""
+    """The end of a queue."""
 
     queue: MessageQueue
 
 
 @dataclass(frozen=True, slots=True)
 class TagCount:
-    """How many messages have a tag."""
+    """The number of messages with a tag."""
 
     tag: str
     count: int
 
 
 def _show(item: object, screen: Screen, *, prints_bodies: bool = True) -> None:
-    """`prints_bodies`: unless something else is said."""
+    """`prints_bodies`: unless an option says otherwise."""
     match item:
         case MessageView():
             args = screen.args
@@ -88,7 +89,7 @@ def _show(item: object, screen: Screen, *, prints_bodies: bool = True) -> None:
 
 
 def _state(pulled: Pulled) -> Note | None:
-    """The line of a pull that brought nothing."""
+    """The status line of an empty pull; None if it found messages."""
     queue = formatting.java_message_queue(pulled.queue)
     if pulled.status is PullStatus.NO_MATCHED_MSG:
         return Note(f"{queue} no matched msg. status=NO_MATCHED_MSG, offset={pulled.next_offset}")
@@ -106,7 +107,7 @@ def _times(args: ParsedArgs) -> tuple[int | None, int | None]:
 
 
 def _check(args: ParsedArgs) -> str:
-    """The expression, when it and the charset can be used."""
+    """The filter expression. UsageError if it or the charset is invalid."""
     body_text(b"", args.text("charsetName", "UTF-8"))
     expression = args.text("subExpression", SUB_ALL)
     subscription_of(args.text("topic"), expression)
@@ -145,7 +146,7 @@ def _items(pulled: Pulled) -> list[object]:
 
 
 def _summary(failures: list[KourouError], queues: int) -> KourouError:
-    """One error of a queue as it is; of several, how many there were, too."""
+    """The only error, or the number of failed queues with the first error."""
     if len(failures) == 1:
         return failures[0]
     return KourouError(f"{len(failures)} of {queues} queues could not be read, the first: {failures[0]}")
@@ -229,7 +230,7 @@ def _consume_times(args: ParsedArgs) -> tuple[int | None, int | None]:
 async def _consume_all(
     call: Call, places: list[QueuePlace], group: str, count: int, begin_ms: int | None, end_ms: int | None
 ) -> AsyncIterator[object]:
-    """Queue by queue, until there were enough messages."""
+    """Queue by queue, until the requested count is reached."""
     left = count
     for place in places:
         if left <= 0:
@@ -242,21 +243,21 @@ async def _consume_all(
             last = span.begin_offset + left - 1
             left = 0
         else:
-            # Apache's tools count the pull that finds the end of a queue as a message.
+            # Apache's tools count the pull at the end of a queue as a message.
             left -= held + 1
         async for item in _consume_queue(call, place, group, span.begin_offset, last):
             yield item
 
 
 def _last_offset(span: QueueSpan, end_ms: int | None) -> int:
-    """The last that is read: where a queue ends, unless a time says so, to see that it does."""
+    """The last offset to read: the end of the queue, to observe that it ends, unless a time limits it."""
     return span.end_offset if end_ms is None else span.end_offset - 1
 
 
 async def _consume_queue(
     call: Call, place: QueuePlace, group: str, begin: int, last: int
 ) -> AsyncIterator[object]:
-    """From an offset to another, which is read as well."""
+    """From one offset to another, both included."""
     span = QueueSpan(place, begin, last + 1)
     async for pulled in read_span(call.admin, span, group=group):
         if pulled.status is PullStatus.FOUND:
@@ -266,8 +267,8 @@ async def _consume_queue(
 
 
 _TOPIC: Final = required("t", "topic", "topic")
-_EXPRESSION: Final = value("s", "subExpression", "tags, 'TagA || TagB'; all if not given")
-_CHARSET: Final = value("c", "charsetName", "charset of the bodies, UTF-8 if not given")
+_EXPRESSION: Final = value("s", "subExpression", "tags, 'TagA || TagB' (default: all)")
+_CHARSET: Final = value("c", "charsetName", "charset of the bodies (default: UTF-8)")
 
 
 def _begin(letter: str) -> Option:
@@ -290,7 +291,7 @@ PRINT_COMMANDS: Final = (
             _begin("b"),
             _end(),
             value("d", "printBody", "false: without bodies"),
-            value("l", "lmqParentTopic", "topic whose brokers are asked"),
+            value("l", "lmqParentTopic", "topic whose route is used instead"),
         ),
         stream=_print_messages,
         show=_show,
@@ -302,7 +303,7 @@ PRINT_COMMANDS: Final = (
         options=(
             _TOPIC,
             required("a", "brokerName", "name of the broker"),
-            required("i", "queueId", "number of the queue"),
+            required("i", "queueId", "queue id"),
             _CHARSET,
             _EXPRESSION,
             _begin("b"),
@@ -321,12 +322,12 @@ PRINT_COMMANDS: Final = (
         options=(
             _TOPIC,
             value("b", "brokerName", "name of the broker"),
-            value("i", "queueId", "number of the queue; needs -b"),
+            value("i", "queueId", "queue id; needs -b"),
             value("o", "offset", "offset in the queue; needs -i"),
-            value("g", "consumerGroup", f"group to read as, {TOOLS_CONSUMER_GROUP} if not given"),
+            value("g", "consumerGroup", f"group to read as (default: {TOOLS_CONSUMER_GROUP})"),
             _begin("s"),
             _end("d"),
-            value("c", "MessageNumber", f"messages at most, {DEFAULT_COUNT} if not given"),
+            value("c", "MessageNumber", f"maximum number of messages (default: {DEFAULT_COUNT})"),
         ),
         stream=_consume,
         show=_show,

@@ -27,20 +27,21 @@ from kourou.cli.admin.message.message_report import (
     show_block,
     show_tracks,
 )
-from kourou.cli.admin.options import ParsedArgs, UsageError, flag, required, value
+from kourou.cli.admin.options import ParsedArgs, flag, required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import ConfigError, ResponseError
 from kourou.protocol.bodies import ConsumeMessageDirectlyResult
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
 
-_ROUTE_OF: Final = value("c", "cluster", "cluster, or topic, whose brokers are asked")
-_BODY_FORMAT: Final = value("f", "bodyFormat", "charset: print the body as text, too")
+_ROUTE_OF: Final = value("c", "cluster", "cluster, or topic, whose brokers are queried")
+_BODY_FORMAT: Final = value("f", "bodyFormat", "charset: also print the body as text")
 
 
 @dataclass(frozen=True, slots=True)
 class DirectConsumption:
-    """What a consumer made of a message that was handed to it."""
+    """The result of a message delivered directly to a consumer."""
 
     msg_id: str
     client_id: str
@@ -54,7 +55,7 @@ class Resent:
     msg_id: str
     sent: SentMessage | None
     printed: str = ""
-    """The result in Apache's form."""
+    """The result in Apache's format."""
     problem: str = ""
 
 
@@ -95,7 +96,8 @@ async def _report_by_id(call: Call, msg_id: str) -> MessageReport:
 
 
 def _some_found(call: Call, reports: list[MessageReport]) -> list[MessageReport]:
-    """Reports, if there is anything to report; else ResponseError after the words that scripts look for."""
+    """The reports if any message was found; else prints the text that scripts expect and raises
+    ResponseError."""
     if all(found.message is None for found in reports):
         if not call.args.flag("json"):
             call.screen.write("\nMessage not found!\n")
@@ -109,7 +111,7 @@ def _hint(args: ParsedArgs) -> str:
 
 
 async def _check_push(call: Call) -> None:
-    """Only consumers with a handler can be handed a message. RocketMQ 4.9 does not look at first."""
+    """Only push consumers accept a message. RocketMQ 4.9 does not check this first."""
     if call.is_v4:
         return
     group, client_id = call.args.text("consumerGroup"), call.args.text("clientId")
@@ -279,10 +281,10 @@ QUERY_COMMANDS: Final = (
         options=(
             required("i", "msgId", "ids of messages, separated by commas"),
             value("t", "topic", "topic of the message; needed for unique ids"),
-            value("g", "consumerGroup", "group of the consumer that is to consume the message"),
+            value("g", "consumerGroup", "group of the consumer to deliver the message to"),
             value("d", "clientId", "client id of that consumer"),
             value("s", "sendMessage", "true: send the message again"),
-            value("u", "unitName", "unit of the producer that sends it again"),
+            value("u", "unitName", "unit name of the producer that sends it again"),
             _BODY_FORMAT,
             _ROUTE_OF,
             BODY_PATH,
@@ -297,11 +299,11 @@ QUERY_COMMANDS: Final = (
         options=(
             required("t", "topic", "topic"),
             required("k", "msgKey", "key of the messages"),
-            value("b", "beginTimestamp", "stored at or after this time, milliseconds; 0 if not given"),
-            value("e", "endTimestamp", "stored before this time, milliseconds; no end if not given"),
-            value("m", "maxNum", "messages at most, of each broker; 64 if not given"),
-            value("p", "keyType", "K for keys, the default; T for tags, of brokers from 5.5 on"),
-            value("l", "lastKey", "go on after this one, where the index is kept in RocksDB"),
+            value("b", "beginTimestamp", "stored at or after this time, milliseconds (default: 0)"),
+            value("e", "endTimestamp", "stored before this time, milliseconds (default: no limit)"),
+            value("m", "maxNum", "maximum number of messages per broker (default: 64)"),
+            value("p", "keyType", "K: keys (default); T: tags, on brokers 5.5 and later"),
+            value("l", "lastKey", "continue after this entry (index in RocksDB only)"),
             _ROUTE_OF,
         ),
         ask=_query_by_key,
@@ -314,9 +316,9 @@ QUERY_COMMANDS: Final = (
         options=(
             required("i", "msgId", "unique id of the message"),
             required("t", "topic", "topic of the message"),
-            value("g", "consumerGroup", "group of the consumer that is to consume the message"),
+            value("g", "consumerGroup", "group of the consumer to deliver the message to"),
             value("d", "clientId", "client id of that consumer"),
-            flag("a", "showAll", "all messages with this id, 32 at most; else the oldest"),
+            flag("a", "showAll", "all messages with this id, up to 32 (default: the oldest only)"),
             value("s", "startTime", "stored at or after this time, milliseconds"),
             value("e", "endTime", "stored before this time, milliseconds"),
             _ROUTE_OF,
@@ -332,9 +334,9 @@ QUERY_COMMANDS: Final = (
         options=(
             required("t", "topic", "topic"),
             required("b", "brokerName", "name of the broker"),
-            required("i", "queueId", "number of the queue"),
-            required("o", "offset", "offset in the queue"),
-            value("r", "routeTopic", "topic whose brokers are asked"),
+            required("i", "queueId", "queue id"),
+            required("o", "offset", "queue offset"),
+            value("r", "routeTopic", "topic whose route is used instead"),
             _BODY_FORMAT,
             BODY_PATH,
         ),

@@ -9,8 +9,9 @@ from typing import Final
 from kourou.admin.messages.message_sending import SentMessage, TimedSend, check_send_rt, send_message
 from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
-from kourou.cli.admin.options import UsageError, required, value
+from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen
+from kourou.cli.problems import UsageError
 from kourou.errors import SendFailedError
 
 _LAYOUT: Final = "{:<32}  {:<4}  {:<20}    {}"
@@ -46,7 +47,7 @@ def _show_sent(sent: SentMessage, screen: Screen) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NumberedSend:
-    """One send of several, counted from 1."""
+    """One of several sends, counted from 1."""
 
     number: int
     send: TimedSend
@@ -54,7 +55,7 @@ class NumberedSend:
 
 @dataclass(frozen=True, slots=True)
 class SendTimes:
-    """All sends: the mean leaves the first out, which looks up routes and connects."""
+    """The summary. The mean excludes the first send, which looks up the route and connects."""
 
     amount: int
     failed: int
@@ -64,9 +65,9 @@ class SendTimes:
 async def _check_rt(call: Call) -> AsyncIterator[NumberedSend | SendTimes]:
     amount, size_bytes = call.args.number("amount", 100), call.args.number("size", 128)
     if amount < 1:
-        raise UsageError(f"-a {amount}: at least one message must be sent")
+        raise UsageError(f"-a {amount}: must be at least 1")
     if not 1 <= size_bytes <= _MAX_BODY_BYTES:
-        raise UsageError(f"-s {size_bytes}: a body has 1 to {_MAX_BODY_BYTES} bytes")
+        raise UsageError(f"-s {size_bytes}: must be from 1 to {_MAX_BODY_BYTES} bytes")
     times_ms: list[int] = []
     problems: list[str] = []
     async for send in check_send_rt(
@@ -101,11 +102,11 @@ SEND_COMMANDS: Final = (
         options=(
             required("t", "topic", "topic"),
             required("p", "body", "body, as text"),
-            value("k", "key", "keys of the message, separated by blanks"),
+            value("k", "key", "keys of the message, separated by spaces"),
             value("c", "tags", "tag of the message"),
             value("b", "broker", "name of the broker to send to; needs -i"),
-            value("i", "qid", "number of the queue to send to; needs -b"),
-            value("m", "msgTraceEnable", "true: report the send to the trace topic"),
+            value("i", "qid", "id of the queue to send to; needs -b"),
+            value("m", "msgTraceEnable", "true: write a trace of the send"),
         ),
         ask=_send,
         show=_show_sent,
@@ -116,8 +117,8 @@ SEND_COMMANDS: Final = (
         example="checkMsgSendRT -n 127.0.0.1:9876 -t Orders -a 100 -s 128",
         options=(
             required("t", "topic", "topic"),
-            value("a", "amount", "how many messages, 100 if not given"),
-            value("s", "size", "bytes of a body, 128 if not given"),
+            value("a", "amount", "number of messages (default: 100)"),
+            value("s", "size", "body size in bytes (default: 128)"),
         ),
         stream=_check_rt,
         show=_show_rt,
