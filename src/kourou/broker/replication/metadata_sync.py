@@ -1,14 +1,16 @@
 """MetadataSync: a slave's tables follow its master's: topics, groups, and how far groups and delays are.
 
 By ordinary requests to the master, in Apache's bodies. What the master says replaces what is here; consumer
-offsets are merged, so that a group whose members commit to the slave only is not forgotten.
+offsets are merged, so that a group whose members commit to the slave only is not forgotten. The queues of a
+topic that the master has deleted go, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kourou.errors import KourouError, ResponseError
@@ -31,6 +33,7 @@ _log = logging.getLogger(__name__)
 SYNC_INTERVAL_S: Final = 10.0
 """4.9's interval; 5.x waits for a minute."""
 
+_SHORTEST_S: Final = 0.2
 _TIMEOUT_MS: Final = 3_000
 
 
@@ -46,6 +49,7 @@ class MetadataSync:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
+        delete_queues: Callable[[set[str]], Awaitable[None]],
     ) -> None:
         self._client = client
         self._master_address = master_address
@@ -53,11 +57,12 @@ class MetadataSync:
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
+        self._delete_queues = delete_queues
         self._is_failing = False
         self._wake = asyncio.Event()
 
     def soon(self) -> None:
-        """Copy at once: the master is another one."""
+        """Copy as soon as possible: the master is another one, or has a topic that is not known here."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -65,11 +70,10 @@ class MetadataSync:
         while True:
             self._wake.clear()
             await self.sync()
-            try:
-                async with asyncio.timeout(SYNC_INTERVAL_S):
+            await asyncio.sleep(_SHORTEST_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SYNC_INTERVAL_S - _SHORTEST_S):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
 
     async def sync(self) -> None:
         """Copy once; a master that does not answer is tried again the next time."""
@@ -77,11 +81,13 @@ class MetadataSync:
         if address is None:
             return
         try:
-            self._topics.follow(
+            gone = self._topics.follow(
                 decode_body(
                     await self._get(address, RequestCode.GET_ALL_TOPIC_CONFIG), TopicConfigSerializeWrapper
                 )
             )
+            if gone:
+                await self._delete_queues(gone)
             self._offsets.follow(
                 decode_body(
                     await self._get(address, RequestCode.GET_ALL_CONSUMER_OFFSET),

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kourou import __version__
 from kourou.broker.replication.replica_link import ReplicaLink, ReplicaRefusedError
+from kourou.config.broker import SYNC_MASTER
 from kourou.errors import ConfigError
 from kourou.protocol.ha import MasterHello, SlaveHello
 from kourou.store.replica.handshake import MasterLog, answer_hello, first_offset
@@ -76,7 +77,11 @@ class ReplicaServer:
             for family, *_, name in infos:
                 self._listen(socket.AddressFamily(family), str(name[0]), self.port or port)
         except OSError as error:
-            raise ConfigError(bind_problem(host, port, error, port_key="haListenPort")) from error
+            problem = bind_problem(host, port, error, port_key="haListenPort")
+            if config.broker_role == SYNC_MASTER or port != config.listen_port + 1:
+                raise ConfigError(problem) from error
+            # The port was not chosen by an operator, and most brokers have no slaves.
+            _log.warning("%s; until then no slave can follow this broker", problem)
         self._tasks.start(self._tick(), "replication")
 
     def _listen(self, family: socket.AddressFamily, host: str, port: int) -> None:

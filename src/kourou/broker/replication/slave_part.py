@@ -6,13 +6,17 @@ It appends nothing of its own. Where the master is comes from the name servers w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.admission import Admission, RequestCheck
 from kourou.broker.part import BrokerPart
 from kourou.broker.replication.metadata_sync import MetadataSync
 from kourou.broker.replication.replica_client import DivergedError, MasterAddress, ReplicaClient
-from kourou.errors import StorageError
+from kourou.broker.storage.disk_threads import DiskThreads
+from kourou.broker.storage.flush_service import flush_all
+from kourou.errors import RequestError, StorageError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -20,6 +24,8 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.features import Feature, parse_features
 from kourou.protocol.headers.clients import HeartbeatResponseHeader
 from kourou.protocol.headers.pull import ViewMessageRequestHeader
+from kourou.store.log.put_status import PutStatus
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.request import Processor, Request
 from kourou.transport.tasks import TaskOwner
 
@@ -37,6 +43,41 @@ if TYPE_CHECKING:
 _TIMEOUT_MS: Final = 3_000
 _NOT_ON_SLAVES: Final = StorageError("a slave stores what its master has stored, and nothing else")
 
+_SENDS: Final = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+    }
+)
+_TABLE_CHANGES: Final = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    }
+)
+
+
+def _refuse_send(request: Request) -> None:
+    status = PutStatus.SERVICE_NOT_AVAILABLE
+    raise RequestError(ResponseCode(status.response_code), status.remark)
+
+
+def _refuse_change(request: Request) -> None:
+    raise RequestError(
+        ResponseCode.SYSTEM_ERROR, "this broker is a slave, whose tables are its master's; change them there"
+    )
+
+
+ROLE_CHECKS: Final = (RequestCheck(_refuse_send, _SENDS), RequestCheck(_refuse_change, _TABLE_CHANGES))
+"""What clients may not do on a slave. Requests with answers of their own (transactions, recalls, resets) are
+refused by their processors."""
+
 
 class SlavePart(BrokerPart):
     """The slave's side of replication. `master_found` is called with what name servers answer."""
@@ -53,6 +94,9 @@ class SlavePart(BrokerPart):
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
+        admission: Admission,
+        disk: DiskThreads,
+        store_work: asyncio.Lock,
         tasks: TaskOwner,
         now_ms: Callable[[], int],
         address: str,
@@ -60,6 +104,9 @@ class SlavePart(BrokerPart):
         self._config = config
         self._store = store
         self._remoting = client
+        self._topics = topics
+        self._disk = disk
+        self._store_work = store_work
         self._tasks = TaskOwner("replication", parent=tasks)
         self._client = ReplicaClient(
             config=config,
@@ -80,7 +127,11 @@ class SlavePart(BrokerPart):
             groups=groups,
             offsets=offsets,
             delay_offsets=delay_offsets,
+            delete_queues=self._delete_queues,
         )
+        for check in ROLE_CHECKS:
+            admission.add(check)
+        store.dispatcher.on_arrival.append(self._arrived)
 
     def processors(self) -> Mapping[int, Processor]:
         return {RequestCode.GET_BROKER_HA_STATUS: self.get_ha_status}
@@ -93,6 +144,17 @@ class SlavePart(BrokerPart):
 
     async def stop(self, timeout_ms: int) -> None:
         await self._tasks.stop()
+
+    def _arrived(self, queues: Iterable[ConsumeQueue]) -> None:
+        # Before consumers look for it: the master's tables are copied every few seconds only.
+        if any(queue.topic not in self._topics.table for queue in queues):
+            self._metadata.soon()
+
+    async def _delete_queues(self, topics: set[str]) -> None:
+        async with self._store_work:
+            await flush_all(self._store, self._disk)
+            for topic in topics:
+                self._store.delete_topic(topic)
 
     # -- the master --------------------------------------------------------------------------------
 

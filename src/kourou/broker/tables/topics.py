@@ -142,15 +142,17 @@ class TopicConfigManager(ConfigTable):
             table = {name: _with(config, perm=config.perm & allowed) for name, config in table.items()}
         return TopicConfigSerializeWrapper(topic_config_table=table, data_version=self.data_version)
 
-    def follow(self, wrapper: TopicConfigSerializeWrapper) -> None:
-        """Take over a master's topics, and nothing else."""
+    def follow(self, wrapper: TopicConfigSerializeWrapper) -> set[str]:
+        """Take over a master's topics, and nothing else; the names of those that are gone."""
         if wrapper.data_version == self.data_version:
-            return
+            return set()
+        gone = self.table.keys() - wrapper.topic_config_table.keys()
         self.table.clear()
         self.table.update(wrapper.topic_config_table)
         self.data_version = wrapper.data_version
         self.is_dirty = True
         self._on_change(None)
+        return gone
 
     # -- names -----------------------------------------------------------------------------------
 
