@@ -216,17 +216,16 @@ class RunningBroker:
         )
         client = RemotingClient(client_settings(config, config.connect_timeout_millis))
         epochs = EpochFile(setup.files, store.config.root)
-        replication: list[BrokerPart] = [
-            MasterPart(
-                config=live_config,
-                log=store.log,
-                epochs=epochs,
-                disk=disk,
-                cycles=cycles,
-                commit_cycle=commit_cycle,
-                tasks=tasks,
-            )
-        ]
+        self.replication = MasterPart(
+            config=live_config,
+            log=store.log,
+            epochs=epochs,
+            disk=disk,
+            cycles=cycles,
+            commit_cycle=commit_cycle,
+            tasks=tasks,
+        )
+        replication: list[BrokerPart] = [self.replication]
         self._master_found: Callable[[str | None, str | None], None] = lambda ha, remoting: None
         if config.is_slave:
             slave = SlavePart(
@@ -242,6 +241,7 @@ class RunningBroker:
                 admission=admission,
                 disk=disk,
                 store_work=services.store_work,
+                register_soon=registration.soon,
                 tasks=tasks,
                 now_ms=now_ms,
                 address=address,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from kourou.broker.admission import Admission, AdmissionCheck
 from kourou.broker.assembly import BrokerSetup, RunningBroker
 from kourou.broker.hooks import BrokerHooks
+from kourou.broker.replication.master_part import MasterPart
 from kourou.broker.services import BrokerServices
 from kourou.broker.settings import free_port
 from kourou.broker.storage.disk_threads import DiskThreads
@@ -157,6 +158,12 @@ class BrokerController:
     def admission(self) -> Admission:
         """The gate for requests: checks may be added and removed while the broker runs."""
         return self.services.admission
+
+    @property
+    def replication(self) -> MasterPart:
+        """The slaves of this broker."""
+        assert self._running is not None, "the broker is not started"
+        return self._running.replication
 
     @property
     def config(self) -> BrokerConfig:

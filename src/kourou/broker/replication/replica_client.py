@@ -93,6 +93,7 @@ class ReplicaClient:
         speaks_hello: Callable[[MasterAddress], Awaitable[bool]],
         check: Callable[[MasterAddress], Awaitable[None]],
         before_dispatch: Callable[[], None],
+        seek_master: Callable[[], None],
     ) -> None:
         self._config = config
         self._address = address
@@ -103,6 +104,7 @@ class ReplicaClient:
         self._speaks_hello = speaks_hello
         self._check = check
         self._before_dispatch = before_dispatch
+        self._seek_master = seek_master
         self._loop = asyncio.get_running_loop()
         self._master: MasterAddress | None = None
         self._changed = asyncio.Event()
@@ -121,11 +123,12 @@ class ReplicaClient:
         """Follow until cancelled, or until the log and the master's have parted."""
         retry_s = _FIRST_RETRY_S
         while True:
-            if self._master is None:
-                await self._changed.wait()
             self._changed.clear()
             master = self._master
-            assert master is not None
+            if master is None:
+                await self._pause(retry_s)
+                retry_s = self._seek(retry_s)
+                continue
             self.status.state = ReplicaState.CONNECTING
             try:
                 await self._follow_until_changed(master)
@@ -139,7 +142,13 @@ class ReplicaClient:
                     retry_s = _FIRST_RETRY_S
                 self._report_problem(master, error)
             await self._pause(retry_s)
-            retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+            retry_s = self._seek(retry_s)
+
+    def _seek(self, paused_s: float) -> float:
+        """Look for a master where the known one does not answer; the next pause."""
+        if not self._changed.is_set():
+            self._seek_master()
+        return min(paused_s * 2, _LONGEST_RETRY_S)
 
     def _report_problem(self, master: MasterAddress, error: Exception) -> None:
         text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

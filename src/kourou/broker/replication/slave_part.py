@@ -97,6 +97,7 @@ class SlavePart(BrokerPart):
         admission: Admission,
         disk: DiskThreads,
         store_work: asyncio.Lock,
+        register_soon: Callable[[], None],
         tasks: TaskOwner,
         now_ms: Callable[[], int],
         address: str,
@@ -118,6 +119,7 @@ class SlavePart(BrokerPart):
             speaks_hello=self._speaks_hello,
             check=self._compare,
             before_dispatch=cycles.open,
+            seek_master=register_soon,
         )
         self._master: MasterAddress | None = None
         self._metadata = MetadataSync(
