@@ -64,7 +64,7 @@ async def test_a_delivery_that_joins_an_open_batch_is_not_early_by_its_store_tim
         clock.advance(999)
         # One batch has one timestamp: that of its first message.
         store = peer.controller.services.store
-        store.begin_pass()
+        store.begin_cycle()
         store.put(
             store.queue("TopicTest", 1),
             b"the first",
