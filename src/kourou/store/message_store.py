@@ -203,13 +203,13 @@ class MessageStore:
             levels = self.config.delay_levels
             self.index.verifier = IndexVerifier(self._files, self.log, self.damages, levels)
         _log.info(
-            "store %s open: CommitLog %d to %d, %d records taken after a %s stop; "
+            "store %s open: CommitLog %d to %d, %d records recovered after %s; "
             "files of %d bytes in the CommitLog, of %d units in a ConsumeQueue",
             self.config.root,
             self.log.min_phy_offset,
             self.log.max_phy_offset,
             self.report.records,
-            "clean" if clean_exit else "sudden",
+            "an orderly stop" if clean_exit else "a crash",
             self.log.file_bytes,
             self.queues.units_per_file,
         )
