@@ -250,7 +250,7 @@ def test_a_delayed_message_has_no_place_yet() -> None:
 
 
 def test_a_delay_that_the_broker_does_not_keep_is_refused(mq: LocalCluster) -> None:
-    broker = mq.broker_addresses[0]
+    broker = min(mq.broker_addresses)
     ok("topic", "create", "TooLate")
     assert run_kourou("send", "TooLate", "x", "--delay", "10d").problem == (
         f"kourou send: --delay 10d: the longest delay is 3d (timerMaxDelaySec=259200 of {broker}); use a "

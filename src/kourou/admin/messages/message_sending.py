@@ -140,7 +140,7 @@ async def _outcome(sent: asyncio.Future[SendResult]) -> SentMessage | KourouErro
 async def check_delay(admin: Admin, route: TopicRouteData, *, delay_ms: int = 0, level: int = 0) -> None:
     """ConfigError if a broker of a topic would not keep this delay: it does not support delivery times and
     would deliver at once, the delay is too long, or it does not have the level and would use its highest."""
-    for address in replica_addresses(route):
+    for address in sorted(replica_addresses(route)):
         try:
             answer = await admin.call(address, RequestCode.GET_BROKER_CONFIG)
         except ResponseError:
