@@ -108,7 +108,7 @@ def append(store: MessageStore, messages: Sequence[Ready], per_pass: int) -> Non
     """What a broker does with messages, in passes: put, write, publish, answer."""
     put = store.put
     for first in range(0, len(messages), per_pass):
-        now_ms = store.begin_pass()
+        now_ms = store.begin_cycle()
         for queue, body, properties, code, keys in messages[first : first + per_pass]:
             put(
                 queue,
@@ -125,7 +125,7 @@ def append(store: MessageStore, messages: Sequence[Ready], per_pass: int) -> Non
                 _answered,
                 True,
             )
-        batch = store.write_pass()
+        batch = store.write_cycle()
         assert batch is not None
         store.publish(batch)
         batch.answer(PutStatus.PUT_OK)

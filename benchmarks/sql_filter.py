@@ -1,4 +1,4 @@
-"""What SQL92 filters cost: to compile, to judge a message, to read a queue.
+"""What SQL92 filters cost: to compile, to match a message, to read a queue.
 
 Run as `python -m benchmarks.sql_filter [--full]`. The first table is of the language alone: "row" judges
 values that are at hand, "bytes" finds them in the stored property string of a message first. The target is
@@ -75,16 +75,16 @@ def _rounds(rounds: int, count: int, action: Callable[[], object]) -> list[str]:
     return [f"{value:.2f}" for value in best_and_median([spent(work) for _ in range(rounds)], count)]
 
 
-def read_all(store: MessageStore, judge: RecordMatcher | None) -> int:
+def read_all(store: MessageStore, matcher: RecordMatcher | None) -> int:
     """Pull the queue from its start to its end; how many messages came."""
     queue = store.queues.find("topic", 0)
     assert queue is not None
-    tags = None if judge is not None else frozenset({tags_code("TagA")}).__contains__
+    tags = None if matcher is not None else frozenset({tags_code("TagA")}).__contains__
     at = found = 0
     while at < queue.max_queue_offset:
-        if judge is not None:
-            judge.rest()
-        result = store.reader.get_message(queue, at, PER_PULL, judge=judge, tags_filter=tags)
+        if matcher is not None:
+            matcher.rest()
+        result = store.reader.get_message(queue, at, PER_PULL, matcher=matcher, tags_filter=tags)
         at, found = result.next_begin_offset, found + result.message_count
     return found
 
@@ -113,11 +113,11 @@ def read_rows(folder: Path, count: int, rounds: int) -> list[list[str]]:
 
 
 def _read_cells(store: MessageStore, expression: str | None, count: int, rounds: int) -> list[str]:
-    judge = None
+    matcher = None
     if expression is not None:
-        judge = RecordMatcher(store.log, FilterProgram(expression))
-    found = read_all(store, judge)
-    took: list[Spent] = [spent(lambda: read_all(store, judge)) for _ in range(rounds)]
+        matcher = RecordMatcher(store.log, FilterProgram(expression))
+    found = read_all(store, matcher)
+    took: list[Spent] = [spent(lambda: read_all(store, matcher)) for _ in range(rounds)]
     best, middle = best_and_median(took, count)
     return [f"{found:,}", f"{count / min(one.clock_s for one in took):,.0f}", f"{best:.2f}", f"{middle:.2f}"]
 

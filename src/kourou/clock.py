@@ -22,7 +22,7 @@ class Clock:
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, as the machine is set."""
-        return time.time_ns() // 1_000_000  # not by wall_ms(): a broker asks twice for each pass
+        return time.time_ns() // 1_000_000  # not by wall_ms(): a broker reads it twice per commit cycle
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment; never goes back or leaps."""

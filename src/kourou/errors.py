@@ -126,15 +126,13 @@ class HeaderFieldError(ProtocolError):
 
 
 class FilterSyntaxError(ProtocolError):
-    """An SQL92 expression that is none. `position` counts from 0, `piece` is the text there."""
+    """An invalid SQL92 expression. `position` counts from 0, `piece` is the text there."""
 
     response_code = SUBSCRIPTION_PARSE_FAILED
 
     def __init__(self, problem: str, position: int, piece: str, hint: str = "") -> None:
-        near = f"near {piece!r}" if piece else "at the end"
-        super().__init__(
-            f"SQL92 expression: {problem}, at character {position + 1}, {near}{hint and '; '}{hint}"
-        )
+        near = f", near {piece!r}" if piece and repr(piece) not in problem else ""
+        super().__init__(f"SQL92 expression: {problem} at position {position + 1}{near}{hint and '; '}{hint}")
         self.problem = problem
         self.position = position
         self.piece = piece

@@ -90,7 +90,7 @@ class FailingWork(Workload):
                 if sent.raw is None and isinstance(error, PutRefusedError):
                     sent.is_refused = True
             if isinstance(error, PutRefusedError):
-                self.store.write_pass_and_publish()
+                self.store.write_and_publish()
 
 
 def run_case(root: Path, case: Case, seed: int) -> None:

@@ -107,15 +107,15 @@ class Workload:
 
     def send(self) -> None:
         """A pass with some messages."""
-        now_ms = self.store.begin_pass()
+        now_ms = self.store.begin_cycle()
         for _ in range(self.chance.choice((1, 1, 2, 3, 6))):
             self._put(self._message(), now_ms)
-        self.store.write_pass_and_publish()
+        self.store.write_and_publish()
 
     def send_to(self, topic: str, queue_id: int) -> None:
         """A pass with one message."""
-        self._put(self._message(topic, queue_id), self.store.begin_pass())
-        self.store.write_pass_and_publish()
+        self._put(self._message(topic, queue_id), self.store.begin_cycle())
+        self.store.write_and_publish()
 
     def _put(self, sent: Sent, now_ms: int) -> None:
         store = self.store
@@ -135,7 +135,7 @@ class Workload:
     def send_batch(self) -> None:
         """A client's batch."""
         store = self.store
-        now_ms = store.begin_pass()
+        now_ms = store.begin_cycle()
         topic, queue_id = self.chance.choice(TOPICS), self.chance.randrange(QUEUES)
         batch = [self._message(topic, queue_id) for _ in range(self.chance.randint(2, 4))]
         for sent in batch:
@@ -154,7 +154,7 @@ class Workload:
             born_host=BORN_HOST,
             done=done,
         )
-        store.write_pass_and_publish()
+        store.write_and_publish()
 
     def flush(self) -> None:
         """Make the log durable, as a timer does in async mode."""

@@ -29,7 +29,6 @@ _FIRST_LEVEL: Final = 3
 _LAST_LEVEL: Final = len(DELAY_LEVELS_S)
 # A level is looked at every 100 ms, and the machine is busy.
 _LATE_S: Final = 10
-_DRIFT_MS: Final = 1
 # The version of the last client that does not tell how often it wants a message.
 _BEFORE_3_4_9: Final = 1
 
@@ -108,8 +107,7 @@ def assert_again(retry: Retry, sent: Fields, calls: list[Fields], levels: list[i
         assert properties["ORIGIN_MESSAGE_ID"] == sent["offsetMsgId"]
         delay_s = DELAY_LEVELS_S[level - 1]
         waited_ms = call["storeTimestamp"] - before["receivedMs"]
-        # Delays are measured by the monotonic clock, from which the wall clock drifts a little.
-        assert delay_s * 1000 - _DRIFT_MS <= waited_ms < (delay_s + _LATE_S) * 1000
+        assert delay_s * 1000 <= waited_ms < (delay_s + _LATE_S) * 1000
 
 
 def assert_dead(retry: Retry, times: int) -> None:

@@ -99,7 +99,7 @@ def test_an_expression_that_is_none_is_reported_when_the_consumer_starts(
         lane.start_consumer(lane.new_topic("unparsed"), sql=expression)
     if lane.broker == KOUROU:
         assert "SQL92 expression: " in str(refused.value)
-        assert ", at character " in str(refused.value)
+        assert " at position " in str(refused.value)
 
 
 # -- a rolling deployment ------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class StoreMachine(RuleBasedStateMachine):
     def put_many(self, queue: tuple[str, int], batch: list[tuple[int, str | None]]) -> None:
         entries = [BatchEntry(0, self.body(size), properties_of(key).encode()) for size, key in batch]
         answers: list[Any] = []
-        self.store.begin_pass()
+        self.store.begin_cycle()
         self.store.put_many(
             self.store.queue(*queue),
             entries,
@@ -116,7 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
             born_host=BORN_HOST,
             done=lambda *answer: answers.append(answer),
         )
-        self.store.write_pass_and_publish()
+        self.store.write_and_publish()
         ((status, phy_offsets, first_queue_offset),) = answers
         assert status is PutStatus.PUT_OK
         assert first_queue_offset == len(self.queue(queue))
@@ -127,7 +127,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(queue=queues)
     def put_and_forget(self, queue: tuple[str, int]) -> None:
         """A pass that is never written: its offsets are given to others."""
-        self.store.begin_pass()
+        self.store.begin_cycle()
         self.store.put(
             self.store.queue(*queue),
             b"never written",

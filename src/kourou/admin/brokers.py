@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from kourou.admin.namesrvs import ServerConfig, properties_of, server_configs
 from kourou.admin.session import Admin
-from kourou.admin.targets import Outcome, call_each, on_each
-from kourou.config.properties import format_properties
+from kourou.admin.targets import ConfigUpdate, Outcome, call_each, on_each, update_config_on_each
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ConsumeStatsList, HARuntimeInfo, KVTable, decode_body
 from kourou.protocol.codes import RequestCode
@@ -132,12 +131,11 @@ async def broker_configs(admin: Admin, addresses: Sequence[str]) -> list[ServerC
     return server_configs(await call_each(addresses, ask))
 
 
-async def update_broker_config(admin: Admin, addresses: Sequence[str], key: str, value: str) -> list[Outcome]:
+async def update_broker_config(
+    admin: Admin, addresses: Sequence[str], key: str, value: str
+) -> list[ConfigUpdate]:
     """Change one key of running brokers."""
-    body = format_properties({key: value}).encode("utf-8")
-    return await on_each(
-        addresses, lambda address: admin.call(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
-    )
+    return await update_config_on_each(admin, addresses, RequestCode.UPDATE_BROKER_CONFIG, key, value)
 
 
 async def reset_master_flush_offset(admin: Admin, address: str, phy_offset: int) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kourou.admin.session import Admin
-from kourou.admin.targets import Outcome, call_each, on_each
-from kourou.config.properties import format_properties, parse_properties, properties_dict
+from kourou.admin.targets import ConfigUpdate, Outcome, call_each, on_each, update_config_on_each
+from kourou.config.properties import parse_properties, properties_dict
 from kourou.errors import ConfigError, KourouError, ProtocolError
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers.namesrv import (
@@ -74,12 +74,10 @@ def server_configs(answers: Sequence[tuple[str, dict[str, str] | KourouError]]) 
     ]
 
 
-async def update_namesrv_config(admin: Admin, key: str, value: str) -> list[Outcome]:
+async def update_namesrv_config(admin: Admin, key: str, value: str) -> list[ConfigUpdate]:
     """Change one key on all name servers."""
-    body = format_properties({key: value}).encode("utf-8")
-    return await on_each(
-        admin.namesrvs, lambda address: admin.call(address, RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
-    )
+    code = RequestCode.UPDATE_NAMESRV_CONFIG
+    return await update_config_on_each(admin, admin.namesrvs, code, key, value)
 
 
 # -- KV configuration --------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kourou.admin.session import Admin, BrokerAddress
+from kourou.config.properties import format_properties
 from kourou.errors import ConfigError, KourouError
+from kourou.protocol.codes import RequestCode
 from kourou.wording import suggestion
 
 T = TypeVar("T")
@@ -29,6 +31,14 @@ class Outcome:
     @property
     def is_done(self) -> bool:
         return not self.problem
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigUpdate(Outcome):
+    """What became of a change of keys on one server."""
+
+    note: str = ""
+    """Which keys are not in force yet; empty if all are. Only Kourou's servers tell."""
 
 
 async def brokers_of(admin: Admin, cluster: str) -> list[BrokerAddress]:
@@ -80,6 +90,21 @@ async def on_each(addresses: Sequence[str], action: Callable[[str], Awaitable[ob
     return [
         Outcome(address, str(answer) if isinstance(answer, KourouError) else "")
         for address, answer in await call_each(addresses, action)
+    ]
+
+
+async def update_config_on_each(
+    admin: Admin, addresses: Sequence[str], code: RequestCode, key: str, value: str
+) -> list[ConfigUpdate]:
+    """Change one key of several servers. If it fails on all, the first error is raised."""
+    body = format_properties({key: value}).encode("utf-8")
+    return [
+        ConfigUpdate(address, str(answer))
+        if isinstance(answer, KourouError)
+        else ConfigUpdate(address, note=answer.remark or "")
+        for address, answer in await call_each(
+            addresses, lambda address: admin.call(address, code, body=body)
+        )
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -128,6 +128,24 @@ class ComponentConfig:
         return frozenset(
             listed | {name for name, (_, key) in settings_of(config_type).items() if key.protected}
         )
+
+    @classmethod
+    def change_note(cls, changes: Iterable[str]) -> str | None:
+        """What to say of changed keys that are not in force now; None if all are.
+
+        >>> from kourou.config import BrokerConfig
+        >>> BrokerConfig.change_note(["listenPort", "fileReservedTime"])
+        'listenPort takes effect at the next start of the server'
+        >>> BrokerConfig.change_note(["fileReservedTime"]) is None
+        True
+        """
+        keys = list(filter(None, map(cls.known_keys().find, changes)))
+        later = [key.name for key in keys if not key.live and not key.instead]
+        notes = [f"{key.name} has no effect: {key.instead}" for key in keys if key.instead]
+        if later:
+            verb = "takes" if len(later) == 1 else "take"
+            notes.append(f"{', '.join(later)} {verb} effect at the next start of the server")
+        return "; ".join(notes) or None
 
     def persist(self, changes: Mapping[str, str]) -> None:
         """Write changed keys to the file they are saved in; on return they are on disk.

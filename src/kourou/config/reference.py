@@ -35,7 +35,8 @@ allowed values. All problems are reported together, and nothing is started. A ke
 accepted, with a note about what happens instead.
 
 `mqadmin updateBrokerConfig` and `updateNamesrvConfig` change keys of a running server and save them to its \
-file. *At start* marks keys whose change takes effect at the next start; all others take effect at once.
+file. *At start* marks keys whose change takes effect at the next start, which both commands note; all \
+others take effect at once.
 """
 _CLIENTS: Final = """\
 The Python client takes its options as keywords: [client-options.md](client-options.md). These keys may \

@@ -46,7 +46,7 @@ class ConfigProcessor:
         self._state.change_config(config)
         names = ", ".join(sorted(changes))
         _log.info("configuration changed by %s: %s", request.connection.remote_address, names)
-        self._state.disk.reply_after(request, lambda: config.persist(changes))
+        self._state.disk.reply_after(request, lambda: config.persist(changes), config.change_note(changes))
 
     def get(self, request: Request) -> None:
         """319: every key with its value."""

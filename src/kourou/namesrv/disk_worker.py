@@ -31,14 +31,14 @@ class DiskWorker:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="namesrv-disk")
         self._waiting = 0
 
-    def reply_after(self, request: Request, write: Callable[[], None]) -> None:
-        """Run `write` in the thread and answer success, or with what went wrong."""
+    def reply_after(self, request: Request, write: Callable[[], None], remark: str | None = None) -> None:
+        """Run `write` in the thread and answer success with `remark`, or with what went wrong."""
         if self._waiting >= MAX_WAITING:
             raise RequestError(ResponseCode.SYSTEM_BUSY, f"{MAX_WAITING} changes wait for the disk already")
         self._waiting += 1
-        self._start(request, self._write_and_reply(request, write))
+        self._start(request, self._write_and_reply(request, write, remark))
 
-    async def _write_and_reply(self, request: Request, write: Callable[[], None]) -> None:
+    async def _write_and_reply(self, request: Request, write: Callable[[], None], remark: str | None) -> None:
         loop = asyncio.get_running_loop()
         written = loop.run_in_executor(self._threads, write)
         # Counted by the write, not by the wait: a write that outlasts its request still holds the thread.
@@ -50,7 +50,7 @@ class DiskWorker:
             raise _not_on_disk(f"no answer from it within {TIMEOUT_S} s") from None
         except ConfigError as error:
             raise _not_on_disk(str(error)) from error
-        request.reply()
+        request.reply(remark=remark)
 
     def _written(self, written: asyncio.Future[None]) -> None:
         self._waiting -= 1

@@ -1,7 +1,7 @@
-"""OptionReader: options of a Spark source or sink as typed values, with all mistakes told at once.
+"""OptionReader: parses the options of a Spark source or sink, and reports all mistakes at once.
 
-Spark gives every option as text, whatever the case of its name. Not here: which options there are
-(options.py, sink_options.py).
+Spark passes every option as text; names are case-insensitive. Not here: which options exist (options.py,
+sink_options.py).
 """
 
 from __future__ import annotations

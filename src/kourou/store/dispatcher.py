@@ -1,6 +1,6 @@
 """Dispatcher: keeps ConsumeQueues and index up with the CommitLog.
 
-Two ways in. `publish` takes a batch that was just written, in the same pass, from what the
+Two ways in. `publish` takes a batch that was just written, in the same cycle, from what the
 appender knows. `dispatch` takes a record as it lies in the log: after recovery, and on a
 slave. Both end in the same files; records that are there already are passed over.
 """

@@ -62,7 +62,7 @@ class AckLine:
 
     def expire(self, now_ms: int) -> list[PutBatch]:
         """The batches whose time is over and was not before: their senders are to be told. They stay
-        in line. Deadlines are in log order, as the pass fixed them."""
+        in line. Deadlines are in log order, as the commit cycle fixed them."""
         late = []
         for batch, deadline_ms in islice(self._waiting, self._expired, None):
             if deadline_ms > now_ms:

@@ -1,10 +1,10 @@
 """MessageStore: the whole engine behind one class, as a synchronous library.
 
 One thread owns a store. Life: `open` (lock, load, recover), puts and reads, `close` (flush
-everything, checkpoint, remove `abort`). A broker works in passes: `begin_pass`, any number of
-`put`, `write_pass`, `publish`; `put_message` does all four for one message.
+everything, checkpoint, remove `abort`). A broker works in commit cycles: `begin_cycle`, any number of
+`put`, `write_cycle`, `publish`; `put_message` does all four for one message.
 
-Durability: `write_pass` leaves records in the page cache; `flush` makes them durable, or
+Durability: `write_cycle` leaves records in the page cache; `flush` makes them durable, or
 `start_flush` / `FlushJob.run` / `finish_flush` do so with the waiting in another thread.
 A failed sync fences the store: nothing more is written, and it says why.
 """
@@ -205,13 +205,13 @@ class MessageStore:
             levels = self.config.delay_levels
             self.index.verifier = IndexVerifier(self._files, self.log, self.damages, levels)
         _log.info(
-            "store %s open: CommitLog %d to %d, %d records taken after a %s stop; "
+            "store %s open: CommitLog %d to %d, %d records recovered after %s; "
             "files of %d bytes in the CommitLog, of %d units in a ConsumeQueue",
             self.config.root,
             self.log.min_phy_offset,
             self.log.max_phy_offset,
             self.report.records,
-            "clean" if clean_exit else "sudden",
+            "an orderly stop" if clean_exit else "a crash",
             self.log.file_bytes,
             self.queues.units_per_file,
         )
@@ -291,7 +291,7 @@ class MessageStore:
         self.appender.refuse("shutdown", _SHUT_DOWN)
         try:
             run_steps(self.watch.look_steps())
-            self.write_pass_and_publish()
+            self.write_and_publish()
             self.flush()
             is_complete = self.flush_derived(thorough=True)
             if not self.watch.is_displaced:
@@ -349,16 +349,16 @@ class MessageStore:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes put and not written yet: the bound of a pass."""
+        """Bytes put and not written yet: the bound of a commit cycle."""
         return self.appender.pending_bytes
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made on first use."""
         return self.queues.get(topic, queue_id)
 
-    def begin_pass(self) -> int:
-        """Fix the store timestamp of the pass; returns it."""
-        return self.appender.begin_pass(self._now_ms())
+    def begin_cycle(self) -> int:
+        """Fix the store timestamp of the commit cycle; returns it."""
+        return self.appender.begin_cycle(self._now_ms())
 
     def put_message(
         self,
@@ -376,7 +376,7 @@ class MessageStore:
         PutRefusedError: it was not even tried.
         """
         results: list[PutMessageResult] = []
-        now_ms = self.begin_pass()
+        now_ms = self.begin_cycle()
         tags, keys, uniq_key, delay = _scan(properties)
         self.put(
             self.queue(topic, queue_id),
@@ -391,21 +391,21 @@ class MessageStore:
                 PutMessageResult(status, phy, queue_offset)
             ),
         )
-        self.write_pass_and_publish()
+        self.write_and_publish()
         return results[0]
 
-    def write_pass(self) -> PutBatch | None:
+    def write_cycle(self) -> PutBatch | None:
         """Write what is pending: in the page cache on return. PutFailedError: nothing is stored."""
-        return self.appender.write_pass()
+        return self.appender.write_cycle()
 
     def publish(self, batch: PutBatch) -> Iterable[ConsumeQueue]:
         """Let readers see a batch; returns the queues that grew."""
         return self.dispatcher.publish(batch)
 
-    def write_pass_and_publish(self) -> None:
-        """End a pass without an event loop: write, flush if the mode asks for it, publish, answer."""
+    def write_and_publish(self) -> None:
+        """End a commit cycle without an event loop: write, flush if configured, publish, respond."""
         try:
-            batch = self.write_pass()
+            batch = self.write_cycle()
         except PutFailedError as failed:
             failed.batch.answer(failed.status)
             return

@@ -89,15 +89,15 @@ class CrashWriter:
     def run(self) -> None:
         """Write until the process is killed; returns when the store rejects writes."""
         while not self._store.appender.is_fenced:
-            self._write_pass()
+            self._write_cycle()
             self._now_and_then()
             self._take_posted(must_wait=len(self._waiting) >= _MAX_WAITING)
 
-    def _write_pass(self) -> None:
-        born_timestamp = self._store.begin_pass()
+    def _write_cycle(self) -> None:
+        born_timestamp = self._store.begin_cycle()
         for _ in range(self._chance.choice((1, 3, 20))):
             self._put(self._chance.choice(self._queues), born_timestamp)
-        batch = self._store.write_pass()
+        batch = self._store.write_cycle()
         if batch is None:
             return
         if self._store.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:

@@ -54,6 +54,36 @@ async def test_a_message_comes_when_its_delay_is_over_and_not_before(tmp_path: P
         )
 
 
+async def test_a_delivery_that_joins_an_open_batch_is_not_early_by_its_store_timestamp(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock(1_700_000_000_000)
+    async with clocked(tmp_path, clock) as peer:
+        await peer.send(properties=delayed(1))
+        (waiting,) = messages(await peer.pull(SCHEDULE, queue_id=0))
+        clock.advance(999)
+        # One batch has one timestamp: that of its first message.
+        store = peer.controller.services.store
+        store.begin_cycle()
+        store.put(
+            store.queue("TopicTest", 1),
+            b"the first",
+            b"",
+            tags_code=0,
+            keys=(),
+            born_timestamp=0,
+            born_host=bytes(8),
+            sys_flag=0,
+            done=lambda *_: None,
+        )
+        clock.advance(1)
+        await settle()
+        assert count_in(peer) == 0
+        await peer.send(queue_id=2)  # ends the batch
+        (message,) = await pulled(peer, 1)
+        assert message.store_timestamp == waiting.store_timestamp + 1_000
+
+
 async def test_a_delivered_message_is_filtered_and_found_like_any_other(tmp_path: Path) -> None:
     clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:

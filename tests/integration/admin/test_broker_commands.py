@@ -51,11 +51,21 @@ async def test_a_cluster_with_a_broker_down(running: Cluster) -> None:
     assert f"cannot connect to {DEAD}" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
+async def test_a_key_that_takes_effect_at_the_next_start_is_noted(running: Cluster) -> None:
+    address = running.broker.address
+    words = ("updateBrokerConfig", "-b", address, "-k", "listenPort", "-v", "10911")
+    updated = await _line(running, *words)
+    assert (updated.exit_code, updated.stdout) == (0, f"update broker config success, {address}\n")
+    assert updated.stderr == "note: listenPort takes effect at the next start of the server\n"
+    as_json = await _line(running, *words, "--json")
+    assert as_json.json[0]["note"] == "listenPort takes effect at the next start of the server"
+
+
 async def test_the_configuration_of_a_broker(running: Cluster) -> None:
     address = running.broker.address
     key = ("-k", "fileReservedTime", "-v", "37")
     updated = await _line(running, "updateBrokerConfig", "-b", address, *key)
-    assert updated.stdout == f"update broker config success, {address}\n"
+    assert (updated.stdout, updated.stderr) == (f"update broker config success, {address}\n", "")
     shown = await _line(running, "getBrokerConfig", "-b", address)
     assert shown.lines[0] == f"============{address}============" and shown.lines[-1] == ""
     assert f"{'fileReservedTime':<50}=  37" in shown.lines

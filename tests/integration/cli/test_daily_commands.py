@@ -249,6 +249,21 @@ def test_a_delayed_message_has_no_place_yet() -> None:
     assert ok("send", "Later", "soon", "--delay-level", "1").stdout.endswith("  delayed\n")
 
 
+def test_a_delay_that_the_broker_does_not_keep_is_refused(mq: LocalCluster) -> None:
+    broker = min(mq.broker_addresses)
+    ok("topic", "create", "TooLate")
+    assert run_kourou("send", "TooLate", "x", "--delay", "10d").problem == (
+        f"kourou send: --delay 10d: the longest delay is 3d (timerMaxDelaySec=259200 of {broker}); use a "
+        f"shorter one, or mqadmin updateBrokerConfig -b {broker} -k timerMaxDelaySec -v 864000"
+    )
+    assert run_kourou("send", "TooLate", "x", "--delay-level", "19").problem == (
+        f"kourou send: --delay-level 19: the levels of {broker} are 1 to 18: "
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    )
+    assert ok("send", "TooLate", "x", "--delay", "3d").stdout.endswith("  delayed\n")
+    assert ok("send", "TooLate", "x", "--delay-level", "18").stdout.endswith("  delayed\n")
+
+
 def test_tailing_makes_no_group_and_moves_none(mq: LocalCluster) -> None:
     mq.create_topic("Watched", queues=2)
     before = (ok("group", "list", "--all", "--json").json, ok("topic", "list", "--all", "--json").json)

@@ -445,7 +445,10 @@ def test_nothing_is_taken_where_a_hook_wants_to_see_sends(twins: Twins) -> None:
 def test_a_kernel_that_fails_is_used_no_more(
     twins: Twins, monkeypatch: pytest.MonkeyPatch, kernel: ModuleType, tmp_path: Path
 ) -> None:
+    calls = []
+
     def broken(*_: object) -> None:
+        calls.append(1)
         raise MemoryError
 
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
@@ -455,7 +458,7 @@ def test_a_kernel_that_fails_is_used_no_more(
         others = started(runner, stack, tmp_path)
         others.feed(frame(send()) * 2)
         others.feed(frame(send()) * 2)
-        assert others.taken == 0
+        assert (others.taken, len(calls)) == (0, 1)
         statuses = [broker.services.kernel.status for broker in others.brokers]
         assert "not in use: it failed during a send" in statuses
         others.assert_same()

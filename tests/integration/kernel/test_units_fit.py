@@ -1,4 +1,4 @@
-"""units_fit: the kernel takes a unit for right only if the record says the same, read the general way."""
+"""units_fit: the kernel accepts a unit only if the record matches it when read in Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from types import ModuleType
 import pytest
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import (
+    BORN_V6,
+    RECORD,
+    STORE_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
 from kourou.protocol.tags import tags_code
 from kourou.store.log.dispatch_request import DispatchRequest, read_dispatch_request
 from kourou.store.queue.cq_unit import UNIT
@@ -57,6 +65,30 @@ def test_a_unit_that_fits(kernel: ModuleType, record: bytes) -> None:
     both = UNIT.pack(0, len(record) // 2, tags_code("TagA")) + unit_of(record)
     assert kernel.units_fit(record, START, both, 0, b"orders", QUEUE_ID, True)
     assert not kernel.units_fit(record, START, both[::-1], 0, b"orders", QUEUE_ID, True)
+
+
+@pytest.mark.parametrize(
+    "sys_flag",
+    [TRANSACTION_PREPARED, TRANSACTION_MASK ^ TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, BORN_V6, STORE_V6],
+)
+def test_flags_decide_whether_a_queue_has_a_unit(kernel: ModuleType, record: bytes, sys_flag: int) -> None:
+    at = len(record) // 2 + RECORD.at("sys_flag")
+    flagged = record[:at] + sys_flag.to_bytes(4, "big") + record[at + 4 :]
+    assert fits(kernel, flagged, unit_of(record)) == is_right(flagged, unit_of(record))
+    assert fits(kernel, flagged, unit_of(record)) == (sys_flag == TRANSACTION_MASK ^ TRANSACTION_PREPARED)
+
+
+@pytest.mark.parametrize("missing", [1, 2, 100])
+def test_no_record_that_ends_behind_the_data_fits(kernel: ModuleType, record: bytes, missing: int) -> None:
+    # The record goes on behind the part of the memory that is passed: a look there would find it whole.
+    assert not kernel.units_fit(
+        memoryview(record)[:-missing], 0, unit_of(record), 1, b"orders", QUEUE_ID, True
+    )
+    assert not kernel.units_fit(memoryview(record)[missing:], missing, *_first(record))
+
+
+def _first(record: bytes) -> tuple[bytes, int, bytes, int, bool]:
+    return UNIT.pack(0, len(record) // 2, tags_code("TagA")), 0, b"orders", QUEUE_ID, True
 
 
 @pytest.mark.parametrize("bit", [0, 4, 7])

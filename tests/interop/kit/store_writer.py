@@ -85,7 +85,7 @@ class StoreWriter:
     def write_all(self, store: MessageStore, *, busy_messages: int, plain_step_ms: int) -> None:
         """Some of everything; at the end all of it is in the page cache and published."""
         self._store = store
-        self._store.begin_pass()
+        self._store.begin_cycle()
         self._write_busy(busy_messages)
         self._write_plain(plain_step_ms)
         self._write_batches()
@@ -265,9 +265,9 @@ class StoreWriter:
         return stored
 
     def _end_pass(self, step_ms: int = 3) -> None:
-        self._store.write_pass_and_publish()
+        self._store.write_and_publish()
         self.now_ms += step_ms
-        self._store.begin_pass()
+        self._store.begin_cycle()
 
     def _unique_id(self) -> str:
         return f"7F00000100014B4F55524F55{next(self._numbers):08X}"

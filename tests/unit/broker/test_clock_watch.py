@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.broker.clock_watch import ClockWatch
+from kourou.broker.clock_watch import STEP_MS, ClockWatch
 from kourou.clock import Clock, duration_text
 from kourou.testing.clock import FakeClock
 
@@ -50,6 +50,29 @@ def test_steady_time_is_never_ahead_of_wall_time() -> None:
     for clock.now_ns in range(0, 3_000_000, 100_000):
         assert watch.steady_ms() == clock.wall_ns() // 1_000_000
         watch.look()
+
+
+@pytest.mark.parametrize("slew_ns", [-50_000, 50_000])
+def test_a_clock_that_is_slewed_is_followed_without_a_step(slew_ns: int) -> None:
+    """By 500 ppm, the most that Linux slews: after each look steady time is not ahead of wall time, and less
+    than two milliseconds behind it."""
+
+    class Slewed(Clock):
+        looks = 0
+
+        def wall_ns(self) -> int:
+            return NOW_MS * 1_000_000 + self.monotonic_ns() + self.looks * slew_ns
+
+        def monotonic_ns(self) -> int:
+            return self.looks * 100_000_000
+
+    clock = Slewed()
+    watch = ClockWatch(clock, lambda: 0)
+    for clock.looks in range(25_000):
+        watch.look()
+        assert 0 <= clock.wall_ns() // 1_000_000 - watch.steady_ms() < 2
+    assert abs(clock.looks * slew_ns) > STEP_MS * 1_000_000
+    assert (watch.steps, watch.stepped_ms) == ([], 0)
 
 
 def test_small_corrections_are_followed_and_do_not_add_up() -> None:

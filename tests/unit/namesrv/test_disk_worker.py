@@ -22,7 +22,7 @@ class Asked:
     def __init__(self) -> None:
         self.replies = 0
 
-    def reply(self) -> None:
+    def reply(self, *, remark: str | None = None) -> None:
         self.replies += 1
 
 

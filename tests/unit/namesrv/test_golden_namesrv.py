@@ -46,6 +46,9 @@ async def exchanges(version: str) -> list[Exchange]:
 async def test_all_answers_are_apaches(exchanges: list[Exchange]) -> None:
     compared = 0
     for request, theirs, ours in answered(exchanges):
+        if request.code == RequestCode.UPDATE_NAMESRV_CONFIG and theirs.code == 0:
+            # Says which keys are not in force; Apache's tools ignore the remark of a success.
+            ours.remark = None
         assert (ours.code, ours.remark) == (theirs.code, _remark(theirs)), request
         assert ours.ext_fields == theirs.ext_fields, request
         assert ours.opaque == theirs.opaque and ours.is_response

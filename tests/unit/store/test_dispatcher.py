@@ -26,7 +26,7 @@ def store(kit: StoreKit) -> MessageStore:
 
 
 def written(store: MessageStore, *queue_ids: int) -> PutBatch:
-    store.begin_pass()
+    store.begin_cycle()
     for queue_id in queue_ids:
         store.put(
             store.queue("orders", queue_id),
@@ -37,7 +37,7 @@ def written(store: MessageStore, *queue_ids: int) -> PutBatch:
             born_timestamp=NOW_MS,
             born_host=BORN_HOST,
         )
-    batch = store.write_pass()
+    batch = store.write_cycle()
     assert batch is not None
     return batch
 

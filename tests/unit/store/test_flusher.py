@@ -45,7 +45,7 @@ def written(
     store: MessageStore, answers: Answers, *names: int, wait: bool = True, size: int = 200
 ) -> PutBatch:
     """A pass with some messages, written and not published; answers come as (name, status)."""
-    store.begin_pass()
+    store.begin_cycle()
     for name in names:
 
         def done(status: PutStatus, _: int, __: int, name: int = name) -> None:
@@ -62,7 +62,7 @@ def written(
             done=done,
             wait=wait,
         )
-    batch = store.write_pass()
+    batch = store.write_cycle()
     assert batch is not None
     return batch
 
@@ -143,7 +143,7 @@ def test_a_sender_that_cannot_be_told_costs_the_others_nothing(
 def test_who_does_not_wait_is_told_before_the_others(store: MessageStore) -> None:
     answers: Answers = []
     written(store, answers, 1)
-    store.begin_pass()
+    store.begin_cycle()
     batch = written(store, answers, 2, wait=False)
     batch.answer_unwaited(PutStatus.PUT_OK)
     batch.answer_unwaited(PutStatus.PUT_OK)

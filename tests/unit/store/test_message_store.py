@@ -93,7 +93,7 @@ def test_a_clean_store_whose_log_ends_with_a_file_opens_without_a_scan(
     kit: StoreKit, store: MessageStore
 ) -> None:
     put(store, body_for(LOG_FILE_BYTES - 100))
-    store.begin_pass()
+    store.begin_cycle()
     with pytest.raises(Exception, match="does not fit"):
         store.put(
             store.queue("orders", 0),
@@ -129,7 +129,7 @@ def test_closing_twice_is_no_error(store: MessageStore) -> None:
 
 def test_pending_puts_are_stored_by_close(kit: StoreKit, store: MessageStore) -> None:
     answers = []
-    store.begin_pass()
+    store.begin_cycle()
     store.put_many(
         store.queue("orders", 0),
         entries(b"a", b"b"),

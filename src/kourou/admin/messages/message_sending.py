@@ -10,10 +10,12 @@ from typing import Final, Self
 
 from kourou.admin.connections import replica_addresses
 from kourou.admin.messages.messages import started_producer
+from kourou.admin.namesrvs import properties_of
 from kourou.admin.session import Admin
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
-from kourou.errors import ConfigError, KourouError, MessageRefusedError
+from kourou.clock import duration_text
+from kourou.errors import ConfigError, KourouError, MessageRefusedError, ResponseError
 from kourou.protocol.bodies import MessageQueue, TopicRouteData
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message import Message
@@ -21,6 +23,11 @@ from kourou.protocol.versions import V5_0_0, version_desc
 
 MAX_CONCURRENT_SENDS: Final = 32
 """Maximum number of sends in flight."""
+
+
+# As in Apache's broker, if its configuration does not name it.
+_MAX_DELAY_KEY: Final = "timerMaxDelaySec"
+_MAX_DELAY_S: Final = 3 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +137,30 @@ async def _outcome(sent: asyncio.Future[SendResult]) -> SentMessage | KourouErro
         return error
 
 
-async def check_timers(admin: Admin, route: TopicRouteData) -> None:
-    """ConfigError if a broker of a topic does not support delivery times and would deliver at once."""
-    for address in replica_addresses(route):
-        version = (await admin.call(address, RequestCode.GET_BROKER_RUNTIME_INFO)).version
-        if version < V5_0_0:
+async def check_delay(admin: Admin, route: TopicRouteData, *, delay_ms: int = 0, level: int = 0) -> None:
+    """ConfigError if a broker of a topic would not keep this delay: it does not support delivery times and
+    would deliver at once, the delay is too long, or it does not have the level and would use its highest."""
+    for address in sorted(replica_addresses(route)):
+        try:
+            answer = await admin.call(address, RequestCode.GET_BROKER_CONFIG)
+        except ResponseError:
+            continue  # accounts that may send may not read the configuration; the broker checks, too
+        config = properties_of(answer.body)
+        if delay_ms and answer.version < V5_0_0:
             raise ConfigError(
-                f"{address} runs RocketMQ {version_desc(version)}, which has delays by level only; use "
-                "--delay-level 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+                f"{address} runs RocketMQ {version_desc(answer.version)}, which has delays by level only; "
+                "use --delay-level 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
             )
+        longest_s = int(config.get(_MAX_DELAY_KEY, _MAX_DELAY_S))
+        if delay_ms > longest_s * 1000:
+            raise ConfigError(
+                f"the longest delay is {duration_text(longest_s * 1000)} ({_MAX_DELAY_KEY}={longest_s} of "
+                f"{address}); use a shorter one, or mqadmin updateBrokerConfig -b {address} "
+                f"-k {_MAX_DELAY_KEY} -v {-(-delay_ms // 1000)}"
+            )
+        levels = config.get("messageDelayLevel", "").split()
+        if levels and level > len(levels):
+            raise ConfigError(f"the levels of {address} are 1 to {len(levels)}: {' '.join(levels)}")
 
 
 async def check_send_rt(

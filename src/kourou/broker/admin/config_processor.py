@@ -50,7 +50,8 @@ class ConfigProcessor:
     # -- configuration ---------------------------------------------------------------------------
 
     def update_broker_config(self, request: Request) -> None:
-        """UPDATE_BROKER_CONFIG: change keys, in force at once where they can be, and kept."""
+        """UPDATE_BROKER_CONFIG: change keys, in force at once where they can be, and kept. The remark of the
+        response names those that are not; Apache's tools ignore it."""
         changes = properties_dict(parse_properties(_text(request.body)))
         if self._services.config.black_list & changes.keys():
             raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -58,7 +59,7 @@ class ConfigProcessor:
             self._services.update_config(changes)
             names = ", ".join(sorted(changes))
             _log.info("configuration changed by %s: %s", request.connection.remote_address, names)
-        request.reply()
+        request.reply(remark=self._services.config.change_note(changes))
 
     def get_broker_config(self, request: Request) -> None:
         """GET_BROKER_CONFIG: every key with its value."""

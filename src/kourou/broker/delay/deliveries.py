@@ -70,7 +70,7 @@ class Deliveries:
 
     def __init__(self, services: BrokerServices, *, due_ms: int) -> None:
         services.cycles.open()
-        if services.store.begin_pass() < due_ms:
+        if services.store.begin_cycle() < due_ms:
             # The open commit cycle began before: its records would say that they were stored too early.
             services.cycles.renew()
         self._cycles = services.cycles

@@ -138,7 +138,7 @@ class ScheduleService:
             behind = queue_offset - queue_offset % per_file + per_file
             self._offsets.advance(queue.queue_id + 1, min(behind, queue.max_queue_offset))
             return 0
-        now_ms = self._watch.steady_ms()
+        now_ms = self._delivery_ms()
         due = self._due(units, now_ms)
         has_more = len(due) == len(units)
         if not due:
@@ -149,6 +149,12 @@ class ScheduleService:
         records = await read_records_at(self._services, due)
         due_ms = min(due[-1].tags_code, self._services.now_ms())
         return self._put(queue, queue_offset, records, due_ms, has_more=has_more)
+
+    def _delivery_ms(self) -> int:
+        """Now, in steady time; at most the store timestamp that a delivery gets. A batch that is already open
+        has an earlier one, by which a message would be delivered before its delay is over."""
+        stamp_ms = self._store.begin_cycle()
+        return min(self._watch.steady_ms(), self._watch.steady_now_of(stamp_ms))
 
     def _due(self, units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:
         """The first ones that are due, of a size that one commit cycle may carry."""

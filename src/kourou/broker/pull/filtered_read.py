@@ -67,7 +67,7 @@ class FilteredRead:
             max_bytes=header.max_msg_bytes,
             limits=self._limits,
             found=self.result,
-            judge=self._matcher,
+            matcher=self._matcher,
             units=units,
         )
         self._add(part)

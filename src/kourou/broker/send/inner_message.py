@@ -123,7 +123,7 @@ def put_indexed(
     store = services.store
     if message.topic == SCHEDULE_TOPIC:  # its queues keep the time of delivery there
         delays, level = store.config.delay_levels, message.queue_id + 1
-        code_of_tags = deliver_timestamp(delays, level, store.begin_pass())
+        code_of_tags = deliver_timestamp(delays, level, store.begin_cycle())
     store.put(
         store.queues.get(message.topic, message.queue_id),
         message.body,

@@ -78,14 +78,14 @@ class CommitCycle:
 
     def begin(self) -> None:
         """Fix the time of the commit cycle."""
-        self._store.begin_pass()
+        self._store.begin_cycle()
 
     def end(self) -> None:
         """Write what the commit cycle has gathered, and do what follows from that."""
         for put_gathered in self.before_write:
             put_gathered()
         try:
-            batch = self._store.write_pass()
+            batch = self._store.write_cycle()
         except PutFailedError as failed:
             self.write_problem = str(failed)
             self._count_failed(failed.batch.message_count)

@@ -20,7 +20,7 @@ from kourou.admin.brokers import (
     update_broker_config,
 )
 from kourou.admin.clusters import prober, timed_send
-from kourou.admin.targets import Outcome
+from kourou.admin.targets import ConfigUpdate
 from kourou.cli.admin.broker_reading import BROKER_READING_COMMANDS
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
 from kourou.cli.admin.formatting import format_time, human_time, send_result
@@ -35,6 +35,7 @@ from kourou.cli.admin.target_options import (
     chosen_masters,
     chosen_replicas,
     show_outcomes,
+    show_update_notes,
 )
 from kourou.cli.problems import UsageError
 from kourou.client.producer.send_result import SendResult, SendStatus
@@ -97,14 +98,15 @@ def _show_broker_config(configs: list[_BrokerConfig], screen: Screen) -> None:
         screen.line()
 
 
-async def _update_config(call: Call) -> list[Outcome]:
+async def _update_config(call: Call) -> list[ConfigUpdate]:
     with_slaves = "updateAllBroker" in call.args
     addresses = await (chosen_brokers(call) if with_slaves else chosen_masters(call))
     return await update_broker_config(call.admin, addresses, call.args.text("key"), call.args.text("value"))
 
 
-def _show_config_update(outcomes: list[Outcome], screen: Screen) -> None:
-    show_outcomes(outcomes, screen, lambda address: f"update broker config success, {address}")
+def _show_config_update(updates: list[ConfigUpdate], screen: Screen) -> None:
+    show_outcomes(updates, screen, lambda address: f"update broker config success, {address}")
+    show_update_notes(updates, screen)
 
 
 # -- brokerConsumeStats ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,10 +13,11 @@ from kourou.admin.namesrvs import (
     put_kv_config,
     update_namesrv_config,
 )
-from kourou.admin.targets import Outcome
+from kourou.admin.targets import ConfigUpdate, Outcome
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import required
 from kourou.cli.admin.screen import Screen
+from kourou.cli.admin.target_options import show_update_notes
 
 _NAMESPACE: Final = required("s", "namespace", "namespace of the key")
 _KEY: Final = required("k", "key", "key")
@@ -43,7 +45,7 @@ def _show_deletion(outcomes: list[Outcome], screen: Screen) -> None:
     _show_troubles(outcomes, screen)
 
 
-def _show_troubles(outcomes: list[Outcome], screen: Screen) -> None:
+def _show_troubles(outcomes: Iterable[Outcome], screen: Screen) -> None:
     for outcome in outcomes:
         if outcome.problem:
             screen.trouble(outcome.problem)
@@ -72,7 +74,7 @@ class _ConfigUpdate:
 
     key: str
     value: str
-    namesrvs: list[Outcome]
+    namesrvs: list[ConfigUpdate]
 
 
 async def _update(call: Call) -> _ConfigUpdate:
@@ -84,6 +86,7 @@ def _show_update(update: _ConfigUpdate, screen: Screen) -> None:
     done = ", ".join(outcome.address for outcome in update.namesrvs if outcome.is_done)
     screen.line(f"update name server config success![{done}]")
     screen.line(f"{update.key} : {update.value}")
+    show_update_notes(update.namesrvs, screen)
     _show_troubles(update.namesrvs, screen)
 
 

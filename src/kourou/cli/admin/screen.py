@@ -70,6 +70,12 @@ class Screen:
         self._errors.write(f"{_TROUBLE}{text}{_PLAIN}\n" if is_coloured else f"{text}\n")
         self._errors.flush()
 
+    def note(self, text: str) -> None:
+        """Print a note on stderr that is not a failure, after what was printed before."""
+        self.flush()
+        self._errors.write(f"note: {text}\n")
+        self._errors.flush()
+
     # -- for people ------------------------------------------------------------------------------
 
     def progress(self, text: str) -> None:

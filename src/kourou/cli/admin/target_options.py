@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.admin.targets import Outcome, brokers_of, master_addresses
+from kourou.admin.targets import ConfigUpdate, Outcome, brokers_of, master_addresses
 from kourou.cli.admin.command import Call
 from kourou.cli.admin.options import Option, one_of, value
 from kourou.cli.admin.screen import Screen
@@ -77,3 +77,9 @@ def show_outcomes(outcomes: Iterable[Outcome], screen: Screen, line: Callable[[s
             screen.line(line(outcome.address))
         else:
             screen.trouble(outcome.problem)
+
+
+def show_update_notes(updates: Iterable[ConfigUpdate], screen: Screen) -> None:
+    """A note for each key that is not in force yet, once for all servers that say the same."""
+    for note in dict.fromkeys(update.note for update in updates if update.note):
+        screen.note(note)

@@ -14,7 +14,7 @@ import click
 from kourou.admin.messages.message_sending import (
     MAX_CONCURRENT_SENDS,
     SentMessage,
-    check_timers,
+    check_delay,
     send_messages,
 )
 from kourou.cli.daily.cluster_command import Session, cluster_command
@@ -96,8 +96,12 @@ async def send(
 
     message(b"checked before anything is read")
     route = await existing_route(session.admin, topic, may_create=True)
-    if delay_ms:
-        await check_timers(session.admin, route)
+    if delay_ms or delay_level:
+        given = f"--delay {delay}" if delay_ms else f"--delay-level {delay_level}"
+        try:
+            await check_delay(session.admin, route, delay_ms=delay_ms, level=delay_level or 0)
+        except ConfigError as error:
+            raise ConfigError(f"{given}: {error}") from None
     contents = _lines(body, file) if lines else _one(body, file)
     failures: list[str] = []
     number = 0

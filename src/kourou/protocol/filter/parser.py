@@ -73,10 +73,10 @@ def parse(expression: str) -> Expression:
     """What `expression` says: a Condition, or a bare Property. FilterSyntaxError tells what is wrong."""
     if len(expression) > MAX_EXPRESSION_CHARS:
         raise FilterSyntaxError(
-            f"{len(expression)} characters are too many",
+            f"expression of {len(expression)} characters",
             MAX_EXPRESSION_CHARS,
             piece_at(expression, MAX_EXPRESSION_CHARS),
-            f"write {MAX_EXPRESSION_CHARS} at most",
+            f"the maximum is {MAX_EXPRESSION_CHARS}",
         )
     return _Parser(expression).parse()
 
@@ -318,7 +318,7 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> FilterSyntaxError:
         token = self._token
-        problem = "something is missing" if token.kind == END else "this is not expected here"
+        problem = "unexpected end" if token.kind == END else f"unexpected {token.text[:40]!r}"
         hint = _better(token, self._before)
         return FilterSyntaxError(problem, token.position, token.text[:40], hint or f"expected {wanted}")
 

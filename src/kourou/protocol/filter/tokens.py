@@ -104,7 +104,9 @@ def _kind(group: str, text: str) -> str:
 def _comment_end(expression: str, position: int) -> int:
     end = expression.find("*/", position + 2)
     if end < 0:
-        raise FilterSyntaxError("a comment has no end", position, piece_at(expression, position), "write */")
+        raise FilterSyntaxError(
+            "unterminated comment", position, piece_at(expression, position), "expected */"
+        )
     return end + 2
 
 
@@ -112,12 +114,12 @@ def _no_word(expression: str, position: int) -> FilterSyntaxError:
     piece = piece_at(expression, position)
     if piece.startswith("'"):
         return FilterSyntaxError(
-            "a text has no end", position, piece, "write ' behind it, and '' for a quote"
+            "unterminated string literal", position, piece, "expected '; a quote inside is written ''"
         )
     hint = _INSTEAD.get(piece[:2]) or _INSTEAD.get(piece[:1]) or ""
     if not hint and piece[0].isalpha():
         hint = "names have the letters A to Z, digits, _ and $"
-    return FilterSyntaxError(f"{piece[0]!r} has no meaning here", position, piece, hint)
+    return FilterSyntaxError(f"unexpected character {piece[0]!r}", position, piece, hint)
 
 
 def piece_at(expression: str, position: int, length: int = 20) -> str:

@@ -312,8 +312,8 @@ class IndexService:
         return len(self._pending) + self._hashed_count
 
     def _build_early(self) -> None:
-        # Whoever collects is in the middle of a pass whose records are stored: the index must not
-        # stop that. `flush` tells whoever can do something about it.
+        # The caller is in the middle of a commit cycle whose records are stored: the index must not
+        # stop that. `flush` reports the failure.
         if self._failure is not None:
             self._clear_pending()
             return

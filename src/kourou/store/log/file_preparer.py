@@ -27,7 +27,7 @@ class FilePreparer:
         self._thread.start()
 
     def request_nowait(self) -> None:
-        """Have the next file made if there is none yet; never waits. To be called after each pass:
+        """Have the next file made if there is none yet; never waits. To be called after each commit cycle:
         it costs two comparisons when nothing is to be done."""
         if self._commit_log.wants_next_file and not self._wanted.is_set():
             self._wanted.set()

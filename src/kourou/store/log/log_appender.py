@@ -1,7 +1,7 @@
 """LogAppender: gives records their offsets, gathers them into batches, writes a batch at once.
 
 What holds: on return of `put` the record is pending and nothing is stored; on return of
-`write_pass` the batch is in the page cache, or nothing of it is in the log.
+`write_cycle` the batch is in the page cache, or nothing of it is in the log.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MAX_GROUP_TOPIC_BYTES: Final = 255
 _GROUP_TOPICS: Final = ("%RETRY%", "%DLQ%")
 # Prepared or rolled back: the two share a bit. No ConsumeQueue has them.
 _UNLISTED: Final = TRANSACTION_PREPARED & TRANSACTION_ROLLBACK
-# A clock that is this far behind the last pass was set back; less is a correction of a running clock.
+# A clock that is this far behind the last cycle was set back; less is a correction of a running clock.
 _SET_BACK_MS: Final = 1_000
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -103,7 +103,7 @@ class LogAppender:
 
     @property
     def pending_bytes(self) -> int:
-        """What is gathered and not written: the bound of a pass."""
+        """What is gathered and not written: the bound of a commit cycle."""
         return self._batch.size_bytes if self._batch is not None else 0
 
     # -- refusing --------------------------------------------------------------------------------
@@ -127,10 +127,10 @@ class LogAppender:
 
     # -- gathering -------------------------------------------------------------------------------
 
-    def begin_pass(self, now_ms: int) -> int:
-        """Fix the store timestamp of the pass; return it. It follows small corrections of the clock only
-        forward, and a clock that was set back at once. What is pending already belongs to the pass before,
-        which goes on: one batch, one timestamp."""
+    def begin_cycle(self, now_ms: int) -> int:
+        """Fix the store timestamp of the commit cycle; return it. It follows small corrections of the clock
+        only forward, and a clock that was set back at once. What is pending already belongs to the cycle
+        before, which goes on: one batch, one timestamp."""
         if self._batch is None and (now_ms > self._now_ms or self._now_ms - now_ms >= _SET_BACK_MS):
             self._now_ms = now_ms
         return self._now_ms
@@ -355,7 +355,7 @@ class LogAppender:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def write_pass(self) -> PutBatch | None:
+    def write_cycle(self) -> PutBatch | None:
         """Write what is pending; None when nothing is.
 
         PutFailedError: offsets and the log's end are put back, what may have been written is

@@ -1,4 +1,4 @@
-"""PutBatch: the puts of one pass, and where each of them goes.
+"""PutBatch: the puts of one commit cycle, and where each of them goes.
 
 One write, so one fate: all stored or none. Offsets are taken when a put is added; on failure
 `give_back` returns them. Each sender is told once.
@@ -35,7 +35,7 @@ _ALL: Final = 2
 
 class RunRoom(NamedTuple):
     """Where a run of records may go: from `phy_offset` on, none ending behind `last_phy_offset`. `now_ms` is
-    the time of the pass; no body and no record may have more bytes than those."""
+    the time of the cycle; no body and no record may have more bytes than those."""
 
     phy_offset: int
     last_phy_offset: int

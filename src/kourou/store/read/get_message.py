@@ -30,7 +30,7 @@ TagsFilter = Callable[[int], bool]
 """Whether a record with this tags code may match; decided from the ConsumeQueue alone."""
 RecordFilter = Callable[[Buffer], bool]
 """Whether a record matches, from its bytes."""
-RecordJudge = Callable[[int, int], bool | None]
+Matcher = Callable[[int, int], bool | None]
 """Whether the record at a phy_offset, of a size, matches; None: not to be told now, reading stops there."""
 
 
@@ -98,18 +98,18 @@ class MessageReader:
         found: GetMessageResult | None = None,
         tags_filter: TagsFilter | None = None,
         record_filter: RecordFilter | None = None,
-        judge: RecordJudge | None = None,
+        matcher: Matcher | None = None,
         units: bytes | None = None,
     ) -> GetMessageResult:
         """Up to `max_messages` from `queue_offset` on, within `limits`; what the same pull has `found` before
-        counts. Waits for the disk only if `record_filter` needs a record that is not in memory; a `judge` in
-        its stead reads records itself. `units` are those of the queue from `queue_offset` on; they are read,
-        which may wait too, if not given."""
+        counts. Waits for the disk only if `record_filter` needs a record that is not in memory; a
+        `matcher` instead reads records itself. `units` are those of the queue from `queue_offset` on; if not
+        given, they are read, which may wait too."""
         if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
             return _outside(queue, queue_offset)
         if record_filter is not None:
-            judge = partial(self._matches, record_filter)
-        is_filtered = tags_filter is not None or judge is not None
+            matcher = partial(self._matches, record_filter)
+        is_filtered = tags_filter is not None or matcher is not None
         if units is None:
             wanted = self.units_wanted(max_messages, is_filtered=is_filtered)
             units = queue.read_units(queue_offset, wanted)
@@ -142,7 +142,7 @@ class MessageReader:
                 smaller_room(limits.in_memory, max_messages, max_bytes),
                 memory_phy_offset if is_on_disk else _NO_PHY_OFFSET,
             )
-            self._take_some(result, queue, units, rooms, tags_filter, judge, found)
+            self._take_some(result, queue, units, rooms, tags_filter, matcher, found)
         return result
 
     def _take_all(self, result: GetMessageResult, units: bytes, max_messages: int, max_bytes: int) -> bool:
@@ -255,7 +255,7 @@ class MessageReader:
         units: bytes,
         rooms: _Rooms,
         tags_filter: TagsFilter | None,
-        judge: RecordJudge | None,
+        matcher: Matcher | None,
         found: GetMessageResult | None,
     ) -> None:
         """Look at the units one by one."""
@@ -288,7 +288,7 @@ class MessageReader:
                 result.is_full = True
                 next_offset -= 1
                 break
-            if judge is not None and not (matches := judge(phy_offset, size)):
+            if matcher is not None and not (matches := matcher(phy_offset, size)):
                 if matches is None:
                     next_offset -= 1
                     break

@@ -37,10 +37,21 @@ async def test_change_is_in_force_and_makes_a_new_version(tmp_path: Path) -> Non
     async with admin_broker(tmp_path) as broker:
         tool = broker.tool()
         changed = await tool.call(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\n")
-        assert changed.code == 0
+        assert (changed.code, changed.remark) == (0, None)
         assert broker.config.file_reserved_time == 48
         answer = await tool.call(RequestCode.GET_BROKER_CONFIG)
         assert json.loads(answer.header(GetBrokerConfigResponseHeader).version)["counter"] == 1
+
+
+async def test_changed_keys_that_are_not_in_force_are_named_in_the_remark(tmp_path: Path) -> None:
+    async with admin_broker(tmp_path) as broker:
+        body = (
+            b"listenPort=10911\nfileReservedTime=48\nmessageDelayLevel=1s 5s\nosPageCacheBusyTimeOutMills=9\n"
+        )
+        changed = await broker.tool().call(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        effect = "listenPort, messageDelayLevel take effect at the next start of the server"
+        assert changed.code == 0 and changed.remark is not None and changed.remark.endswith(f"; {effect}")
+        assert changed.remark.startswith("osPageCacheBusyTimeOutMills has no effect: ")
 
 
 async def test_keys_on_the_black_list_are_refused(tmp_path: Path) -> None:

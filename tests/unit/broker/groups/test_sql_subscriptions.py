@@ -38,7 +38,7 @@ async def test_a_check_compiles_the_expression(broker: MemoryBroker) -> None:
     assert (await check(peer, SubscriptionData("T", "a ||", expression_type="TAG")))[0] == 0
     code, remark = await check(peer, SubscriptionData("T", "a > > 1", expression_type="SQL92"))
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    assert remark is not None and "at character 5, near '>'" in remark
+    assert remark is not None and "unexpected '>' at position 5" in remark
     code, remark = await check(peer, SubscriptionData("T", "X", class_filter_mode=True))
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and "class filters" in (remark or "")
 
@@ -49,7 +49,7 @@ async def test_a_member_with_a_filter_that_is_none_does_not_join(broker: MemoryB
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert answer.remark is not None
     assert answer.remark.startswith("group CG, topic T: parse the consumer's subscription failed: ")
-    assert answer.remark.endswith("at character 3, near 'BETWEN'; did you mean BETWEEN?")
+    assert answer.remark.endswith("unexpected 'BETWEN' at position 3; did you mean BETWEEN?")
     assert broker.consumers.get("CG") is None
     assert broker.consumers.get("OTHER") is not None, "the client's other groups are served"
 

@@ -49,10 +49,10 @@ def test_sql_that_is_none_is_refused_with_place_and_hint() -> None:
     error = refused("a > 1 ANDD b", "SQL92")
     assert error.response_code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert error.remark == (
-        "parse the consumer's subscription failed: SQL92 expression: this is not expected here, "
-        "at character 7, near 'ANDD'; did you mean AND?"
+        "parse the consumer's subscription failed: SQL92 expression: unexpected 'ANDD' "
+        "at position 7; did you mean AND?"
     )
-    assert "something is missing, at character 1, at the end" in refused(None, "SQL92").remark
+    assert "unexpected end at position 1; expected " in refused(None, "SQL92").remark
 
 
 def test_other_types_are_refused_and_all_when_they_are_switched_off() -> None:

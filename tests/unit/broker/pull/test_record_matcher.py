@@ -114,13 +114,13 @@ def test_a_reader_stops_where_the_judge_does(kit: StoreKit) -> None:
     fill(store, 400)
     queue = store.queues.find("orders", 0)
     matcher = matcher_of(store, "n = 5 OR n = 6 OR n = 399")
-    first = store.reader.get_message(queue, 0, 32, judge=matcher)
+    first = store.reader.get_message(queue, 0, 32, matcher=matcher)
     assert first.message_count == 2 and 100 < first.next_begin_offset < 399
     found = 0
     at = first.next_begin_offset
     while at < 400:
         matcher.renew()
-        part = store.reader.get_message(queue, at, 32, judge=matcher)
+        part = store.reader.get_message(queue, at, 32, matcher=matcher)
         assert part.next_begin_offset > at
         at, found = part.next_begin_offset, found + part.message_count
     assert found == 1
@@ -131,7 +131,7 @@ def test_what_a_pull_has_found_in_earlier_steps_counts(kit: StoreKit) -> None:
     size = fill(store, 400)[0][1]
     queue = store.queues.find("orders", 0)
     matcher = matcher_of(store, "n = 5 OR n > 390")
-    first = store.reader.get_message(queue, 0, 3, judge=matcher)
+    first = store.reader.get_message(queue, 0, 3, matcher=matcher)
     assert first.message_count == 1 and not first.is_full
 
     def rest(max_messages: int, max_bytes: int | None = None) -> tuple[int, bool]:
@@ -140,7 +140,7 @@ def test_what_a_pull_has_found_in_earlier_steps_counts(kit: StoreKit) -> None:
             matcher.renew()
             begin = first.next_begin_offset if result is None else result.next_begin_offset
             result = store.reader.get_message(
-                queue, begin, max_messages, max_bytes=max_bytes, judge=matcher, found=found
+                queue, begin, max_messages, max_bytes=max_bytes, matcher=matcher, found=found
             )
         return result.message_count, result.is_full
 

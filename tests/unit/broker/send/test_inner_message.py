@@ -30,7 +30,7 @@ def services_of(broker: AdminBroker) -> BrokerServices:
 
 
 def stored(broker: AdminBroker, topic: str, queue_id: int) -> list[MessageExt]:
-    broker.store.write_pass_and_publish()
+    broker.store.write_and_publish()
     return read_queue(broker.store, topic, queue_id)
 
 
@@ -125,9 +125,9 @@ async def test_deliveries_are_found_in_the_log(tmp_path: Path) -> None:
             origin = mark_of(number * 10) if number % 3 == 0 else 0
             text = "DELAY\x012\x02" if number % 2 else "TIMER_OUT_MS\x011\x02"
             put_now(services, message(f"{text}pad\x01{'x' * 200}\x02", prepared_phy_offset=origin), None)
-            broker.store.write_pass_and_publish()
+            broker.store.write_and_publish()
         put_now(services, message("TRAN_MSG\x01true\x02", prepared_phy_offset=5, sys_flag=8), None)
-        broker.store.write_pass_and_publish()
+        broker.store.write_and_publish()
         assert log.max_phy_offset > begin + log.file_bytes
         found = find_delivered(log, begin)
         assert found.timers == {number * 10 for number in range(6, 400, 6)}
@@ -139,7 +139,7 @@ async def test_a_waiting_record_is_no_delivery(tmp_path: Path) -> None:
     """A committed transaction with a delay: the record that waits is made from the half."""
     async with admin_broker(tmp_path) as broker:
         put(services_of(broker), message("DELAY\x013\x02", sys_flag=8, prepared_phy_offset=4711), None)
-        broker.store.write_pass_and_publish()
+        broker.store.write_and_publish()
         assert find_delivered(broker.store.log, 0).last_of_level == {}
 
 

@@ -35,7 +35,7 @@ async def test_a_cold_message_is_read_by_a_disk_thread(tmp_path: Path) -> None:
             while not broker.store.pending_bytes:  # noqa: ASYNC110 (nothing tells us)
                 await asyncio.sleep(0)
         assert broker.disk_jobs == 1
-        broker.store.write_pass_and_publish()
+        broker.store.write_and_publish()
         assert (await call).code == 0
         (waiting,) = read_queue(broker.store, "SCHEDULE_TOPIC_XXXX", 2)
         assert (waiting.body, waiting.reconsume_times) == (b"again", 1)

@@ -189,7 +189,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"maxTriggerDelay": "1h"}, "needs minOffsetsPerTrigger"),
         ({"minOffsetsPerTrigger": "2", "maxTriggerDelay": "soon"}, "a duration such as 500ms"),
         ({"subExpression": "||"}, "names no tag"),
-        ({"subExpression": "a >", "expressionType": "SQL92"}, "something is missing, at character 4"),
+        ({"subExpression": "a >", "expressionType": "SQL92"}, "unexpected end at position 4"),
         ({"store": "folder", "startingOffsetsByTimestamp": "{}"}, "cannot be used with the store source"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "are mutually exclusive"),
         ({"expressionType": "SQL92"}, "needs a subExpression"),

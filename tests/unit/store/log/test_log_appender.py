@@ -76,11 +76,11 @@ def put_one(
 
 
 def test_a_put_is_pending_until_the_pass_is_written(store: MessageStore) -> None:
-    store.begin_pass()
+    store.begin_cycle()
     queue, answers = put_one(store, b"one")
     assert store.pending_bytes == record_bytes(3)
     assert (store.log.max_phy_offset, queue.max_queue_offset, answers) == (0, 0, [])
-    batch = store.write_pass()
+    batch = store.write_cycle()
     assert batch is not None
     assert (store.log.max_phy_offset, queue.max_queue_offset, store.pending_bytes) == (record_bytes(3), 0, 0)
     store.publish(batch)
@@ -91,15 +91,15 @@ def test_a_put_is_pending_until_the_pass_is_written(store: MessageStore) -> None
 
 
 def test_a_pass_with_nothing_in_it_writes_nothing(store: MessageStore) -> None:
-    store.begin_pass()
-    assert store.write_pass() is None
+    store.begin_cycle()
+    assert store.write_cycle() is None
     assert store.log.log_files == []
 
 
 def test_each_queue_counts_for_itself_and_the_log_for_all(store: MessageStore) -> None:
-    store.begin_pass()
+    store.begin_cycle()
     answers = [put_one(store, b"x", queue_id=queue_id)[1] for queue_id in (0, 1, 0, 0, 1)]
-    store.write_pass_and_publish()
+    store.write_and_publish()
     size = record_bytes(1)
     assert [answer[0][1:] for answer in answers] == [
         (0, 0),
@@ -134,12 +134,12 @@ def test_the_store_time_stands_while_a_clock_is_corrected_and_follows_one_that_i
 
 
 def test_a_pass_has_one_time_however_long_it_takes(kit: StoreKit, store: MessageStore) -> None:
-    store.begin_pass()
+    store.begin_cycle()
     put_one(store, b"one")
     kit.clock.advance(ms=50)
-    assert store.begin_pass() == NOW_MS
+    assert store.begin_cycle() == NOW_MS
     put_one(store, b"two")
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert {message.store_timestamp for message in read_queue(store)} == {NOW_MS}
 
 
@@ -203,10 +203,10 @@ def test_a_record_as_large_as_a_file_allows(store: MessageStore) -> None:
 
 
 def test_one_pass_may_fill_several_files(store: MessageStore) -> None:
-    store.begin_pass()
+    store.begin_cycle()
     for number in range(20):
         put_one(store, b"%02d" % number * 400)
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert len(store.log.log_files) == 5
     assert bodies(store) == [b"%02d" % number * 400 for number in range(20)]
 
@@ -215,7 +215,7 @@ def test_after_a_restart_a_file_ended_by_a_blank_is_not_gone_back_to(
     kit: StoreKit, store: MessageStore
 ) -> None:
     put(store, body_for(3000))
-    store.begin_pass()
+    store.begin_cycle()
     put_one(store, body_for(2000))
     store.appender.drop_pending()
     store = kit.reopen(store)
@@ -346,10 +346,10 @@ def test_every_put_status_has_its_response_code_and_words() -> None:
 def test_a_full_disk_fails_the_pass_and_the_next_one_goes_through(kit: StoreKit, store: MessageStore) -> None:
     put(store, body_for(3900))
     faulty(kit).fail("preallocate", error=errno.ENOSPC)
-    store.begin_pass()
+    store.begin_cycle()
     queue, answers = put_one(store, body_for(500))
     with pytest.raises(PutFailedError, match="No space left") as failed:
-        store.write_pass()
+        store.write_cycle()
     failed.value.batch.answer(failed.value.status)
     assert answers[0][0] is PutStatus.SERVICE_NOT_AVAILABLE
     assert (queue.next_queue_offset, store.log.max_phy_offset) == (1, 3900)
@@ -365,11 +365,11 @@ def test_a_failed_write_puts_offsets_back_and_zeroes_what_it_left(
 ) -> None:
     put(store, body_for(500))
     faulty(kit).fail("pwrite", error=errno.ENOSPC, written_bytes=written)
-    store.begin_pass()
+    store.begin_cycle()
     for _ in range(2):
         queue, _ = put_one(store, body_for(150))
     with pytest.raises(PutFailedError):
-        store.write_pass()
+        store.write_cycle()
     assert store.log.written_end(500) == 500
     assert (queue.next_queue_offset, queue.max_queue_offset) == (1, 1)
     store = kit.kill(store)
@@ -426,10 +426,10 @@ def test_short_writes_are_continued(kit: StoreKit, store: MessageStore) -> None:
 def test_a_file_that_cannot_be_made_says_so_and_is_tried_again(kit: StoreKit, store: MessageStore) -> None:
     put(store, body_for(3900))
     faulty(kit).fail("create", error=errno.EMFILE)
-    store.begin_pass()
+    store.begin_cycle()
     _, answers = put_one(store, body_for(500))
     with pytest.raises(PutFailedError, match="create mapped file failed.*Too many open files") as failed:
-        store.write_pass()
+        store.write_cycle()
     assert failed.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
     assert not store.appender.is_fenced
     assert store.log.written_end(3900) == 3900
@@ -437,11 +437,11 @@ def test_a_file_that_cannot_be_made_says_so_and_is_tried_again(kit: StoreKit, st
 
 
 def test_a_pass_that_is_pending_when_the_store_is_fenced_fails(store: MessageStore) -> None:
-    store.begin_pass()
+    store.begin_cycle()
     queue, answers = put_one(store, b"pending")
     store.appender.fence("the disk is gone")
     with pytest.raises(PutFailedError, match="the disk is gone"):
-        store.write_pass()
+        store.write_cycle()
     assert (queue.next_queue_offset, store.log.max_phy_offset) == (0, 0)
 
 
@@ -478,7 +478,7 @@ def test_the_record_in_the_log_is_what_was_put(store: MessageStore) -> None:
         reconsume_times=3,
         prepared_phy_offset=1234,
     )
-    store.write_pass_and_publish()
+    store.write_and_publish()
     message = decode_record(store.log.read(0, store.log.max_phy_offset) or b"", verify_body_crc=True)
     assert (message.body, message.flag, message.sys_flag) == (b"body", 77, COMMIT)
     assert (message.reconsume_times, message.prepared_transaction_offset) == (3, 1234)

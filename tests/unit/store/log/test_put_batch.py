@@ -45,7 +45,7 @@ def store(kit: StoreKit) -> MessageStore:
 
 def put_batch(store: MessageStore, batch: list[Any], **rest: Any) -> list[tuple[Any, ...]]:
     answers: list[tuple[Any, ...]] = []
-    store.begin_pass()
+    store.begin_cycle()
     store.put_many(
         store.queue("orders", 0),
         batch,
@@ -60,7 +60,7 @@ def put_batch(store: MessageStore, batch: list[Any], **rest: Any) -> list[tuple[
 def test_a_batch_gets_consecutive_offsets_and_one_answer(store: MessageStore) -> None:
     put(store, b"before")
     answers = put_batch(store, entries(b"a", b"bb", b"ccc", properties=b"KEYS\x01k\x02TAGS\x01t\x02"))
-    store.write_pass_and_publish()
+    store.write_and_publish()
     sizes = [record_bytes(n, properties=b"KEYS\x01k\x02TAGS\x01t\x02") for n in (1, 2, 3)]
     first = record_bytes(6)
     assert answers == [(PutStatus.PUT_OK, [first, first + sizes[0], first + sizes[0] + sizes[1]], 1)]
@@ -71,14 +71,14 @@ def test_a_batch_gets_consecutive_offsets_and_one_answer(store: MessageStore) ->
 def test_a_batch_that_does_not_fit_moves_to_the_next_file_as_a_whole(store: MessageStore) -> None:
     put(store, body_for(3500))
     answers = put_batch(store, entries(*[body_for(200)] * 3))
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert answers[0][1] == [LOG_FILE_BYTES, LOG_FILE_BYTES + 200, LOG_FILE_BYTES + 400]
 
 
 def test_a_batch_that_fits_exactly_stays(store: MessageStore) -> None:
     put(store, body_for(LARGEST - 600))
     answers = put_batch(store, entries(*[body_for(200)] * 3))
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert answers[0][1][-1] == LARGEST - 200
 
 
@@ -97,7 +97,7 @@ def test_a_batch_that_cannot_be_is_refused_whole(
     with pytest.raises(PutRefusedError, match=reason) as caught:
         put_batch(store, batch, **rest)
     assert caught.value.response_code == ResponseCode.MESSAGE_ILLEGAL
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert (store.log.max_phy_offset, store.queue("orders", 0).next_queue_offset) == (0, 0)
 
 
@@ -108,7 +108,7 @@ def test_a_batch_whose_last_message_is_refused_leaves_nothing_pending(store: Mes
     bad = [*entries(b"good"), entries(b"bad")[0]._replace(flag=1 << 40)]
     with pytest.raises(PutRefusedError, match="does not fit"):
         store.put_many(store.queue("orders", 0), bad, born_timestamp=NOW_MS, born_host=BORN_HOST)
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert len(answers) == 1
     assert [len(body) for body in bodies(store)] == [len(body_for(3900)), 7]
     assert put(store, b"next").queue_offset == 2
@@ -135,7 +135,7 @@ def test_a_batch_refused_after_a_file_was_ended_leaves_the_pass_as_it_was(
 ) -> None:
     put(store, body_for(3700))
     store.queue("orders", 0)
-    store.begin_pass()
+    store.begin_cycle()
     one = {"tags_code": 0, "born_timestamp": NOW_MS, "born_host": BORN_HOST}
     first = store.queue("orders", first_queue_id)
     store.put(first, body_for(200), b"", keys=("k",), **one)
@@ -147,7 +147,7 @@ def test_a_batch_refused_after_a_file_was_ended_leaves_the_pass_as_it_was(
     assert pending(store) == before
     # The file has room for one more: the blank that the refused batch asked for is gone as well.
     store.put(first, body_for(LARGEST - 3900), b"", keys=(), **one)
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert store.log.max_phy_offset == LARGEST
     assert [len(body) for body in bodies(store, queue_id=first_queue_id)][-1] == len(body_for(LARGEST - 3900))
     assert len(store.log.log_files) == 1
@@ -167,7 +167,7 @@ def test_a_pass_leaves_what_single_appends_would(tmp_path: Path) -> None:
         singly, at_once = one.open(), many.open()
         for queue_id, body, properties, sys_flag in messages:
             put(singly, body, queue_id=queue_id, properties=properties, sys_flag=sys_flag)
-        at_once.begin_pass()
+        at_once.begin_cycle()
         for queue_id, body, properties, sys_flag in messages:
             tags, keys = properties[:-1].split("\x02")[1][5:], properties.split("\x02")[0][5:].split(" ")
             queue = at_once.queue("orders", queue_id)
@@ -181,7 +181,7 @@ def test_a_pass_leaves_what_single_appends_would(tmp_path: Path) -> None:
                 b"\x7f\x00\x00\x01\x00\x00\x00\x00",
                 sys_flag,
             )
-        at_once.write_pass_and_publish()
+        at_once.write_and_publish()
         assert at_once.log.max_phy_offset == singly.log.max_phy_offset > 2 * LOG_FILE_BYTES
         for queue_id in range(3):
             units = at_once.queue("orders", queue_id).read_units(0, 100)
@@ -195,7 +195,7 @@ def test_the_bodies_of_a_batch_share_the_limit_of_one_message(kit: StoreKit) -> 
     with pytest.raises(PutRefusedError, match="a batch with bodies of 1001 bytes"):
         put_batch(store, entries(b"x" * 500, b"x" * 501))
     put_batch(store, entries(b"x" * 500, b"x" * 500))
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert len(bodies(store)) == 2
 
 
@@ -204,7 +204,7 @@ def test_messages_whose_properties_end_with_a_zero_are_not_taken_for_torn_ones(
 ) -> None:
     put(store, b"one", properties="note\x01n\0")
     put_batch(store, entries(b"two", b"three", properties=b"note\x01n\0"))
-    store.write_pass_and_publish()
+    store.write_and_publish()
     store = kit.kill(store)
     assert bodies(store) == [b"one", b"two", b"three"]
     assert [message.properties["note"] for message in read_queue(store)] == ["n\0"] * 3
@@ -214,5 +214,5 @@ def test_a_batch_that_fits_without_its_last_separators_moves_whole(store: Messag
     one = record_bytes(100, properties=b"note\x01n\0\x02")
     put(store, body_for(LARGEST - 2 * one + 1))
     answers = put_batch(store, entries(bytes(100), bytes(100), properties=b"note\x01n\0"))
-    store.write_pass_and_publish()
+    store.write_and_publish()
     assert answers[0][1] == [LOG_FILE_BYTES, LOG_FILE_BYTES + one]

@@ -88,7 +88,7 @@ def test_as_one_by_one(batches: list[list[BatchEntry]], born_host: bytes, recons
     for is_batch in (True, False):
         with tempfile.TemporaryDirectory() as folder, StoreKit(Path(folder) / "store") as kit:
             store = kit.open(commit_log_file_bytes=1 << 20)  # else one by one they lie in two files
-            store.begin_pass()
+            store.begin_cycle()
             for entries in batches:
                 if is_batch:
                     store.put_many(
@@ -100,7 +100,7 @@ def test_as_one_by_one(batches: list[list[BatchEntry]], born_host: bytes, recons
                 else:
                     put_each(store, entries, done=lambda *told: told_singly.append(told), **rest)
             pending.append(left_pending(store))
-            store.write_pass_and_publish()
+            store.write_and_publish()
     assert pending[0] == pending[1]
     told = [
         (status, phy_offset, first + index)
