@@ -116,7 +116,7 @@ class ReplicaServer:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                self._say("no slave can connect for the moment: %s", error.strerror)
+                self._say("accept", "no slave can connect for the moment: %s", error.strerror)
                 self._loop.remove_reader(listening.fileno())
                 self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
                 return
@@ -129,7 +129,7 @@ class ReplicaServer:
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         if len(self.links) >= _MAX_LINKS:
-            self._say("%d connections of slaves are open, which is the limit; more are closed", _MAX_LINKS)
+            self._say("limit", "%d slaves are connected, which is the limit; more are closed", _MAX_LINKS)
             accepted.close()
             return
         try:
@@ -181,7 +181,7 @@ class ReplicaServer:
         else:
             raise ReplicaRefusedError(
                 f"its log ends at {max_phy_offset}, this one is from {log.min_phy_offset} to "
-                f"{log.max_phy_offset}; remove the slave's store to copy all of it"
+                f"{log.max_phy_offset}; if it is a slave of this broker, remove its store to copy all of it"
             )
         _log.info("%s follows from %d on, this log ends at %d", link, start, log.max_phy_offset)
         return start
@@ -191,7 +191,8 @@ class ReplicaServer:
 
     def closed(self, link: ReplicaLink, reason: str) -> None:
         self.links.discard(link)
-        self._say("%s is disconnected: %s", link, reason)
+        # Its port is another one each time.
+        self._say(f"{link.address.rpartition(':')[0]} {reason}", "%s is disconnected: %s", link, reason)
         self._on_ack()
 
     def run(self, work: Coroutine[object, object, None]) -> None:
@@ -239,12 +240,12 @@ class ReplicaServer:
             elif now - link.times.written >= config.ha_send_heartbeat_interval / 1000:
                 link.heartbeat()
 
-    def _say(self, text: str, *arguments: object) -> None:
-        """Log a line, but not the same one all the time."""
-        line, now = text % arguments, self._loop.time()
-        if now - self._said.get(line, -_SAME_LINE_S) < _SAME_LINE_S:
+    def _say(self, key: str, text: str, *arguments: object) -> None:
+        """Log a line, but not one with the same key all the time."""
+        now = self._loop.time()
+        if now - self._said.get(key, -_SAME_LINE_S) < _SAME_LINE_S:
             return
         if len(self._said) >= _MAX_LINES:
             self._said.clear()
-        self._said[line] = now
-        _log.warning("%s", line)
+        self._said[key] = now
+        _log.warning(text, *arguments)
