@@ -151,6 +151,18 @@ async def test_tables_are_the_masters(tmp_path: Path) -> None:
         assert copied.topics.data_version == services.topics.data_version
 
 
+async def test_a_topic_is_served_before_the_masters_table_comes(tmp_path: Path) -> None:
+    """The HA link alone: the slave never gets a table."""
+    async with master(tmp_path) as of_master:
+        async with slave(tmp_path, ha_master_address=ha_address(of_master)) as of_slave:
+            await of_master.send("New", queue_id=0)
+            await of_master.send("New", queue_id=2)
+            await equal(of_master, of_slave)
+            assert len(messages(await of_slave.pull("New", queue_id=2))) == 1
+            derived = of_slave.controller.services.topics.get("New")
+            assert derived is not None and derived.read_queue_nums == 3
+
+
 # -- what senders wait for -----------------------------------------------------------------------------------
 
 

@@ -148,9 +148,11 @@ class SlavePart(BrokerPart):
         await self._tasks.stop()
 
     def _arrived(self, queues: Iterable[ConsumeQueue]) -> None:
-        # Before consumers look for it: the master's tables are copied every few seconds only.
-        if any(queue.topic not in self._topics.table for queue in queues):
-            self._metadata.soon()
+        # The master's tables are copied every few seconds only.
+        for queue in queues:
+            if self._topics.is_derived(queue.topic):
+                self._topics.derive(queue.topic, queue.queue_id)
+                self._metadata.soon()
 
     async def _delete_queues(self, topics: set[str]) -> None:
         async with self._store_work:

@@ -104,6 +104,7 @@ class TopicConfigManager(ConfigTable):
         self._config = config
         self._on_change = on_change
         self._made_at_start: set[str] = set()
+        self._derived: set[str] = set()
         self.table: dict[str, TopicConfig] = {}
         # The dict's own method: each send asks.
         self.get: Callable[[str], TopicConfig | None] = self.table.get
@@ -144,7 +145,8 @@ class TopicConfigManager(ConfigTable):
 
     def follow(self, wrapper: TopicConfigSerializeWrapper) -> set[str]:
         """Take over a master's topics, and nothing else; the names of those that are gone."""
-        if wrapper.data_version == self.data_version:
+        derived, self._derived = self._derived, set()
+        if wrapper.data_version == self.data_version and not derived:
             return set()
         gone = self.table.keys() - wrapper.topic_config_table.keys()
         self.table.clear()
@@ -153,6 +155,24 @@ class TopicConfigManager(ConfigTable):
         self.is_dirty = True
         self._on_change(None)
         return gone
+
+    def is_derived(self, topic: str) -> bool:
+        """Whether all that is known of a topic is that it has messages."""
+        return topic not in self.table or topic in self._derived
+
+    def derive(self, topic: str, queue_id: int) -> None:
+        """A slave has a message of a topic that its master has not announced yet: serve it with the queues that
+        are known, until the master's table comes. If the master is lost before that, nothing else is."""
+        known = self.table.get(topic)
+        if known is not None and queue_id < known.read_queue_nums:
+            return
+        self._derived.add(topic)
+        queue_nums = queue_id + 1
+        self.table[topic] = TopicConfig(
+            topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=_READ_WRITE
+        )
+        self.is_dirty = True
+        self._on_change(None)
 
     # -- names -----------------------------------------------------------------------------------
 
