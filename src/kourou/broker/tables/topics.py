@@ -161,8 +161,8 @@ class TopicConfigManager(ConfigTable):
         return topic not in self.table or topic in self._derived
 
     def derive(self, topic: str, queue_id: int) -> None:
-        """A slave has a message of a topic that its master has not announced yet: serve it with the queues that
-        are known, until the master's table comes. If the master is lost before that, nothing else is."""
+        """A slave has a message of a topic that its master has not announced yet: serve it with the queues
+        that are known, until the master's table comes. If the master is lost before that, nothing else is."""
         known = self.table.get(topic)
         if known is not None and queue_id < known.read_queue_nums:
             return
