@@ -105,7 +105,7 @@ def ready_messages(
 
 
 def append(store: MessageStore, messages: Sequence[Ready], per_pass: int) -> None:
-    """What a broker does with messages, in passes: put, write, publish, answer."""
+    """The work of a broker's commit cycles: put, write, publish, respond."""
     put = store.put
     for first in range(0, len(messages), per_pass):
         now_ms = store.begin_cycle()

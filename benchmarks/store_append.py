@@ -1,9 +1,9 @@
-"""What appending costs, in passes of 1, 32 and 256 messages. `python -m benchmarks.store_append [--full]`.
+"""The cost of appending, in commit cycles of 1, 32 and 256 messages.
 
-A round is what a broker's passes do: put, one write, publish to ConsumeQueues, collect and build the index
-(two keys a message), answer; at its end one flush round of queues and index into the page cache. Beside it
-stand two bare loops that write as many ready bytes into a file of the same kind: one `pwrite` for a pass, and
-one for each record.
+Run as `python -m benchmarks.store_append [--full]`. A round does the work of a broker's commit cycles: put,
+one write, publish to ConsumeQueues, collect and build the index (two keys per message), respond; at its end
+one flush of queues and index into the page cache. It is compared with two bare loops that write as many bytes
+to a file of the same kind: one `pwrite` per cycle, and one per record.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def crc_round(messages: list[Ready]) -> Spent:
 
 
 def measure(folder: Path, body_bytes: int, per_pass: int, count: int, rounds: int) -> list[str]:
-    """The row for one size of body and of pass."""
+    """The row for one size of body and of commit cycle."""
     ours, batches, records, crcs = [], [], [], []
     bare = BareFile(folder / "bare")
     with open_store(MessageStoreConfig(root=folder / f"store-{body_bytes}-{per_pass}")) as store:
@@ -116,7 +116,7 @@ def measure(folder: Path, body_bytes: int, per_pass: int, count: int, rounds: in
 
 HEAD = (
     "body",
-    "a pass",
+    "a cycle",
     "messages/s, clock, best",
     "µs a message, best",
     "median",
@@ -131,7 +131,7 @@ HEAD = (
 
 
 def profile(folder: Path) -> None:
-    """Where the time goes at 1 KiB in passes of 256."""
+    """Where the time goes at 1 KiB in commit cycles of 256."""
     with open_store(MessageStoreConfig(root=folder / "store-profile")) as store:
         queues = [store.queue("TopicTest", queue_id) for queue_id in range(QUEUES)]
         messages = ready_messages(queues, 51_200, 1024)
