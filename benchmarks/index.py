@@ -22,7 +22,7 @@ from kourou.store.index.index_service import IndexService
 SLOTS = 5_000_000
 ENTRIES = 20_000_000
 MESSAGES = 100_000
-PER_PASS = 32
+PER_CYCLE = 32
 ROUNDS = 20
 EXTRA = 20_480
 NOW_MS = 1_794_711_764_287
@@ -46,8 +46,8 @@ def records(first: int, count: int) -> list[Record]:
 def fill(index: IndexService, taken: list[Record]) -> float:
     """Seconds to index the records in commit cycles of 32, including the final build."""
     started = time.process_time()
-    for first in range(0, len(taken), PER_PASS):
-        for topic, keys, phy_offset, store_timestamp in taken[first : first + PER_PASS]:
+    for first in range(0, len(taken), PER_CYCLE):
+        for topic, keys, phy_offset, store_timestamp in taken[first : first + PER_CYCLE]:
             index.collect(topic, keys, phy_offset, store_timestamp)
     index.build()
     return time.process_time() - started
@@ -56,8 +56,8 @@ def fill(index: IndexService, taken: list[Record]) -> float:
 def rest_of_the_loop(taken: list[Record]) -> float:
     """Seconds that `fill` takes without the index."""
     started = time.process_time()
-    for first in range(0, len(taken), PER_PASS):
-        for _, _, _, _ in taken[first : first + PER_PASS]:
+    for first in range(0, len(taken), PER_CYCLE):
+        for _, _, _, _ in taken[first : first + PER_CYCLE]:
             pass
     return time.process_time() - started
 
