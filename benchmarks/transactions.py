@@ -18,11 +18,9 @@ from time import process_time, time_ns
 
 import uvloop
 
+from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
-from kourou.broker.send.send_message_processor import SendMessageProcessor
-from kourou.broker.transactions import end_transaction_processor
-from kourou.broker.transactions.transactions import Transactions
 from kourou.config.broker import BrokerConfig
 from kourou.protocol.codes import CommandFlag, RequestCode, SerializeType
 from kourou.protocol.command import RemotingCommand
@@ -53,11 +51,10 @@ class Producer:
 
     def __init__(self, broker: BrokerController, serialize_type: int) -> None:
         services = broker.services
-        transactions = Transactions(services)
-        processors = {
-            **SendMessageProcessor(services, transactions.recent).processors(),
-            **end_transaction_processor.processors(services, transactions),
-        }
+        transactions = wiring.transactions(services)
+        sends, _ = wiring.sends(services, transactions.recent, None)
+        ends = wiring.transactions_part(services, transactions)
+        processors = {**sends.processors(), **ends.processors()}
         self._cycles = services.cycles
         self._serialize_type = serialize_type
         self._opaque = 0
