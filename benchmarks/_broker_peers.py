@@ -38,13 +38,13 @@ STORE = {
     "maxIndexNum": "20000000",
     "messageIndexEnable": "true",
     "enablePropertyFilter": "true",
-    # Thousands of topics are created in some rows; the rest of the time nobody looks at this.
+    # Thousands of topics are created in some rows; the limit does not matter otherwise.
     "autoCreateTopicEnable": "true",
     # Nothing is to be deleted while it is read, however full the disk.
     "diskMaxUsedSpaceRatio": "95",
 }
 # By default a pull brings 32 messages at most. Of ours loadgen negotiates more, where a row asks for more;
-# Apache's have to be told to give them.
+# Apache's brokers need a setting for it.
 APACHE_LIMITS = {
     "maxTransferCountOnMessageInMemory": "1024",
     "maxTransferBytesOnMessageInMemory": str(4 * 1024 * 1024),

@@ -171,7 +171,7 @@ def outcome(name: str, measured: Measured, *, is_latency: bool) -> Outcome:
 
 
 def kept_share(measured: Measured) -> float:
-    """Of what was sent one way, the part that was stored: a broker may throw away what nobody asks after."""
+    """The stored share of one-way sends: a broker may drop sends without a response."""
     issued = int(measured.raw.get("issued", 0))
     if not issued:
         return 1.0
@@ -238,7 +238,7 @@ def batch_row() -> LoadRow:
 
 
 def one_way_row() -> LoadRow:
-    """Sends that nobody answers: what is stored of them counts. They may keep a broker busy afterwards."""
+    """Sends without a response: stored messages count. They may keep a broker busy afterwards."""
     words = ("-t", "OneWay", "-q", QUEUES, "-C", "-c", 8, "-w", 32, "-o")
     return LoadRow("send, one way, 8×32", "send", words, extra_s=2.5)
 

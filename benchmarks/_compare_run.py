@@ -155,5 +155,5 @@ class Comparison:
 
 
 def say(text: str) -> None:
-    """What goes on, for whoever watches."""
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ def touch_memory(share: float) -> int:
     """Use this part of the memory that is free, once, and give it back; how many bytes that are.
 
     The host of a virtual machine provides memory when it is used first. That makes writing into the page
-    cache three times as slow: whoever is measured first would pay for all.
+    cache three times as slow: the first to be measured would pay for all.
     """
     size = int(os.sysconf("SC_AVPHYS_PAGES") * share) * mmap.PAGESIZE
     with mmap.mmap(-1, max(size, mmap.PAGESIZE)) as memory:
@@ -54,7 +54,7 @@ def _resident_pages(path: Path) -> tuple[int, int]:
         start = ctypes.c_char.from_buffer(mapped)
         libc = ctypes.CDLL(None, use_errno=True)
         failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), answer)
-        # The mapping cannot be closed while somebody knows its address.
+        # The mapping cannot be closed while its address is in use.
         del start
         if failed:
             raise OSError(ctypes.get_errno(), f"mincore of {path}")

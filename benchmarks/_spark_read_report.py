@@ -49,7 +49,7 @@ def read_table(reads: Rounds, cpu_us: Rounds, sizes: Iterable[int]) -> str:
             cells = [f"{size_bytes:,}", str(name), WIDTHS[str(width)], f"{middle:,.0f}"]
             cells.append(f"{middle * size_bytes / 1e6:,.0f}")
             cells.append(_cpu_cell(cpu_us, key))
-            # All that our source has, nobody else has: there the others' whole rows are what comes near.
+            # Only our source has all of these columns: the whole rows of the others come closest.
             peer_width = "kafka" if width == "own" else width
             cells += [reads.ratio(key, (size_bytes, peer, peer_width)) for peer in PEERS]
             rows.append(cells)

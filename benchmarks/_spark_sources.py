@@ -139,7 +139,7 @@ SOURCES = (
 def streams(spark: SparkSession, place: Place, rows_per_batch: int) -> dict[str, DataFrame]:
     """The rows as streams of small batches, by the source's name."""
     ours = spark.readStream.format("rocketmq").option("namesrv", place.namesrv).option("rowFormat", "kafka")
-    # Spark's Kafka source of 4.1 does not stream in Spark 4.3. This one has nobody to ask: it is the floor.
+    # Spark's Kafka source of 4.1 does not stream in Spark 4.3. This one needs no server: the lower bound.
     floor = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows_per_batch)
     return {
         OURS.name: ours.option("subscribe", place.topic)

@@ -104,12 +104,12 @@ def ready_messages(
     return messages
 
 
-def append(store: MessageStore, messages: Sequence[Ready], per_pass: int) -> None:
-    """What a broker does with messages, in passes: put, write, publish, answer."""
+def append(store: MessageStore, messages: Sequence[Ready], per_cycle: int) -> None:
+    """The work of a broker's commit cycles: put, write, publish, respond."""
     put = store.put
-    for first in range(0, len(messages), per_pass):
+    for first in range(0, len(messages), per_cycle):
         now_ms = store.begin_cycle()
-        for queue, body, properties, code, keys in messages[first : first + per_pass]:
+        for queue, body, properties, code, keys in messages[first : first + per_cycle]:
             put(
                 queue,
                 body,

@@ -1,9 +1,8 @@
-"""What indexing a message costs: collect, build, flush, query. `python -m benchmarks.index`.
+"""The cost of indexing a message: collect, build, flush, query. `python -m benchmarks.index`.
 
 Messages have a unique id and one business key, a file has RocketMQ's size (5 million slots, 20 million
-entries), and records come in as a broker's passes bring them. Filling and queries are given in time
-of the processor, filling by the best round: on a shared machine only that says something. All else
-is time on the clock.
+entries), and records arrive in commit cycles, as in a broker. Filling and queries are in processor time,
+filling by the best round: on a shared machine only that is meaningful. The rest is wall-clock time.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kourou.store.index.index_service import IndexService
 SLOTS = 5_000_000
 ENTRIES = 20_000_000
 MESSAGES = 100_000
-PER_PASS = 32
+PER_CYCLE = 32
 ROUNDS = 20
 EXTRA = 20_480
 NOW_MS = 1_794_711_764_287
@@ -45,10 +44,10 @@ def records(first: int, count: int) -> list[Record]:
 
 
 def fill(index: IndexService, taken: list[Record]) -> float:
-    """Seconds to index the records, passes of 32, everything built at the end."""
+    """Seconds to index the records in commit cycles of 32, including the final build."""
     started = time.process_time()
-    for first in range(0, len(taken), PER_PASS):
-        for topic, keys, phy_offset, store_timestamp in taken[first : first + PER_PASS]:
+    for first in range(0, len(taken), PER_CYCLE):
+        for topic, keys, phy_offset, store_timestamp in taken[first : first + PER_CYCLE]:
             index.collect(topic, keys, phy_offset, store_timestamp)
     index.build()
     return time.process_time() - started
@@ -57,8 +56,8 @@ def fill(index: IndexService, taken: list[Record]) -> float:
 def rest_of_the_loop(taken: list[Record]) -> float:
     """Seconds that `fill` takes without the index."""
     started = time.process_time()
-    for first in range(0, len(taken), PER_PASS):
-        for _, _, _, _ in taken[first : first + PER_PASS]:
+    for first in range(0, len(taken), PER_CYCLE):
+        for _, _, _, _ in taken[first : first + PER_CYCLE]:
             pass
     return time.process_time() - started
 

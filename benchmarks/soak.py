@@ -213,7 +213,7 @@ def _growth_lines(result: SoakResult) -> list[str]:
 
 
 def to_json(result: SoakResult) -> str:
-    """All samples, for whoever wants to draw them."""
+    """All samples, for plots."""
     raw = {**dataclasses.asdict(result), "growth": result.growth, "is_flat": result.is_flat}
     return json.dumps(raw, ensure_ascii=False, indent=1) + "\n"
 

@@ -91,7 +91,7 @@ class Bench:
         before = self._cpu_s(place, source)
         found = rate(writer.save, place.rows)
         used_us = [
-            # Less than before: workers that nobody needs have ended meanwhile, and took their figures along.
+            # Less than before: idle workers have ended meanwhile, and their counters are gone.
             max(0.0, now - then) / place.rows * 1e6
             for now, then in zip(self._cpu_s(place, source), before, strict=True)
         ]

@@ -1,10 +1,10 @@
-"""What SQL92 filters cost: to compile, to match a message, to read a queue.
+"""The cost of SQL92 filters: compiling, matching a message, reading a queue.
 
-Run as `python -m benchmarks.sql_filter [--full]`. The first table is of the language alone: "row" judges
-values that are at hand, "bytes" finds them in the stored property string of a message first. The target is
-2 microseconds for a comparison of two properties. The second reads a queue of messages of 1 KiB to its end in
-pulls of 32, as a broker does, under filters that one message in a hundred and one in two passes, and by tag,
-where all pass; microseconds are for each message looked at.
+Run as `python -m benchmarks.sql_filter [--full]`. The first table covers the language alone: "row" evaluates
+given values, "bytes" finds them in the stored property string of a message first. The target is 2
+microseconds for a comparison of two properties. The second reads a queue of messages of 1 KiB to its end in
+pulls of 32, as a broker does, with filters that accept one message in a hundred and one in two, and by tag,
+where all are accepted; microseconds are per message examined.
 """
 
 from __future__ import annotations

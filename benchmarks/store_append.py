@@ -1,9 +1,9 @@
-"""What appending costs, in passes of 1, 32 and 256 messages. `python -m benchmarks.store_append [--full]`.
+"""The cost of appending, in commit cycles of 1, 32 and 256 messages.
 
-A round is what a broker's passes do: put, one write, publish to ConsumeQueues, collect and build the index
-(two keys a message), answer; at its end one flush round of queues and index into the page cache. Beside it
-stand two bare loops that write as many ready bytes into a file of the same kind: one `pwrite` for a pass, and
-one for each record.
+Run as `python -m benchmarks.store_append [--full]`. A round does the work of a broker's commit cycles: put,
+one write, publish to ConsumeQueues, collect and build the index (two keys per message), respond; at its end
+one flush of queues and index into the page cache. It is compared with two bare loops that write as many bytes
+to a file of the same kind: one `pwrite` per cycle, and one per record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 
 BODY_BYTES = (128, 1024)
-PER_PASS = (1, 32, 256)
+PER_CYCLE = (1, 32, 256)
 QUEUES = 8
 LOG_FILE_BYTES = 1024 * 1024 * 1024
 
@@ -64,11 +64,11 @@ class BareFile:
         self._path.unlink()
 
 
-def append_round(store: MessageStore, messages: list[Ready], per_pass: int) -> Spent:
+def append_round(store: MessageStore, messages: list[Ready], per_cycle: int) -> Spent:
     """One round of ours."""
 
     def work() -> None:
-        append(store, messages, per_pass)
+        append(store, messages, per_cycle)
         store.flush_derived(thorough=False)
 
     return spent(work)
@@ -91,22 +91,22 @@ def crc_round(messages: list[Ready]) -> Spent:
     return spent(work)
 
 
-def measure(folder: Path, body_bytes: int, per_pass: int, count: int, rounds: int) -> list[str]:
-    """The row for one size of body and of pass."""
+def measure(folder: Path, body_bytes: int, per_cycle: int, count: int, rounds: int) -> list[str]:
+    """The row for one size of body and of commit cycle."""
     ours, batches, records, crcs = [], [], [], []
     bare = BareFile(folder / "bare")
-    with open_store(MessageStoreConfig(root=folder / f"store-{body_bytes}-{per_pass}")) as store:
+    with open_store(MessageStoreConfig(root=folder / f"store-{body_bytes}-{per_cycle}")) as store:
         queues = [store.queue("TopicTest", queue_id) for queue_id in range(QUEUES)]
         messages = ready_messages(queues, count, body_bytes)
         size = record_bytes(store, messages)
         for _ in range(rounds):
-            ours.append(append_round(store, messages, per_pass))
-            batches.append(bare.write(count // per_pass, size * per_pass))
+            ours.append(append_round(store, messages, per_cycle))
+            batches.append(bare.write(count // per_cycle, size * per_cycle))
             records.append(bare.write(count, size))
             crcs.append(crc_round(messages))
     bare.close()
     best, middle = best_and_median(ours, count)
-    cells = [f"{body_bytes:,} B", str(per_pass), f"{count / min(one.clock_s for one in ours):,.0f}"]
+    cells = [f"{body_bytes:,} B", str(per_cycle), f"{count / min(one.clock_s for one in ours):,.0f}"]
     cells += [f"{best:.2f}", f"{middle:.2f}"]
     for bare_rounds in (batches, records):
         bare_best, bare_middle = best_and_median(bare_rounds, count)
@@ -116,7 +116,7 @@ def measure(folder: Path, body_bytes: int, per_pass: int, count: int, rounds: in
 
 HEAD = (
     "body",
-    "a pass",
+    "a cycle",
     "messages/s, clock, best",
     "µs a message, best",
     "median",
@@ -131,7 +131,7 @@ HEAD = (
 
 
 def profile(folder: Path) -> None:
-    """Where the time goes at 1 KiB in passes of 256."""
+    """Where the time goes at 1 KiB in commit cycles of 256."""
     with open_store(MessageStoreConfig(root=folder / "store-profile")) as store:
         queues = [store.queue("TopicTest", queue_id) for queue_id in range(QUEUES)]
         messages = ready_messages(queues, 51_200, 1024)
@@ -154,8 +154,8 @@ def main() -> None:
             profile(folder)
             return
         rows = [
-            measure(folder, body_bytes, per_pass, count, rounds)
-            for body_bytes, per_pass in product(BODY_BYTES, PER_PASS)
+            measure(folder, body_bytes, per_cycle, count, rounds)
+            for body_bytes, per_cycle in product(BODY_BYTES, PER_CYCLE)
         ]
     print(f"{rounds} rounds of {count:,} messages. The ratio is that of the best rounds, in CPU time.\n")
     print(markdown_table(HEAD, rows))

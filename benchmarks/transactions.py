@@ -1,8 +1,8 @@
 """What a transaction costs a broker, sockets left out: `python -m benchmarks.transactions [--json]`.
 
 A broker in this process is fed what the official TransactionProducer sends over one connection: halves
-with bodies of 2 KiB, and for each answer an END_TRANSACTION that commits. A pass has so many of both as
-threads send at a time. CPU time of the broker's own code: what a quarter of the passes stays below, which on
+with bodies of 2 KiB, and for each answer an END_TRANSACTION that commits. A commit cycle has as many of both
+as threads send at a time. CPU time of the broker's own code: the first quartile over commit cycles, which on
 a machine that does other things says more than a mean, and the median.
 """
 
@@ -18,11 +18,9 @@ from time import process_time, time_ns
 
 import uvloop
 
+from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
-from kourou.broker.send.send_message_processor import SendMessageProcessor
-from kourou.broker.transactions import end_transaction_processor
-from kourou.broker.transactions.transactions import Transactions
 from kourou.config.broker import BrokerConfig
 from kourou.protocol.codes import CommandFlag, RequestCode, SerializeType
 from kourou.protocol.command import RemotingCommand
@@ -53,11 +51,10 @@ class Producer:
 
     def __init__(self, broker: BrokerController, serialize_type: int) -> None:
         services = broker.services
-        transactions = Transactions(services)
-        processors = {
-            **SendMessageProcessor(services, transactions.recent).processors(),
-            **end_transaction_processor.processors(services, transactions),
-        }
+        transactions = wiring.transactions(services)
+        sends, _ = wiring.sends(services, transactions.recent, None)
+        ends = wiring.transactions_part(services, transactions)
+        processors = {**sends.processors(), **ends.processors()}
         self._cycles = services.cycles
         self._serialize_type = serialize_type
         self._opaque = 0
@@ -111,7 +108,7 @@ class Producer:
         return command.encode()
 
     def feed(self, data: bytes) -> list[RemotingCommand]:
-        """Let the broker have one read, and a pass for it; its answers."""
+        """Feed one read to the broker and run a commit cycle; returns its responses."""
         return self.timed(data)[1]
 
     def timed(self, data: bytes) -> tuple[float, list[RemotingCommand]]:
@@ -123,7 +120,7 @@ class Producer:
 
 
 async def measure(root: Path, serialize_type: int, threads: int, profile: str | None) -> list[float]:
-    """CPU time of a transaction in microseconds, one value a pass."""
+    """CPU time of a transaction in microseconds, one value per commit cycle."""
     config = BrokerConfig(
         broker_name="bench",
         broker_ip1="127.0.0.1",
@@ -157,7 +154,7 @@ async def measure(root: Path, serialize_type: int, threads: int, profile: str | 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=16, help="halves and ends of one pass")
+    parser.add_argument("--threads", type=int, default=16, help="half messages and ends per commit cycle")
     parser.add_argument("--json", action="store_true", help="JSON headers instead of binary ones")
     parser.add_argument("--profile", help="write a profile there")
     given = parser.parse_args()

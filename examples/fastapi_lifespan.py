@@ -39,7 +39,7 @@ class Shop:
         return result.msg_id
 
     async def bill(self, message: MessageExt) -> None:
-        """The handler of orders. A real one keeps what is done in a database: see `@idempotent`."""
+        """The handler of orders. A real one stores its results in a database: see `@idempotent`."""
         self.billed.append(message.keys[0])
 
 

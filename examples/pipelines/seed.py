@@ -2,7 +2,7 @@
 
     python seed.py -n 127.0.0.1:9876
 
-For a cluster to play with: it makes topics, and the folder `data` beside itself.
+For a test cluster: creates topics, and the folder `data` beside this file.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with pytest.raises(ConfigError, match="at least one worker"), standalone_cluster(workers=0):
         pass
     assert cluster_module.main(["--memory", "much"]) == 1
-    assert capsys.readouterr().err == "memory is a number with m or g, such as 512m, not 'much'\n"
+    assert capsys.readouterr().err == "memory must be a number with m or g, such as 512m, not 'much'\n"
 
 
 def test_a_master_that_does_not_start(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_a_master_that_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17"\nMODULES="jdk.incubator.vector"\n')
     environ = {**os.environ, "JAVA_HOME": str(tmp_path / "jdk")}
     with (
-        pytest.raises(ConfigError, match=r"Spark's master ended; it said:\n(.*\n)*no memory left"),
+        pytest.raises(ConfigError, match=r"Spark's master exited; its log ends with:\n(.*\n)*no memory left"),
         standalone_cluster(folder=tmp_path, environ=environ),
     ):
         pass

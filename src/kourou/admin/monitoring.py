@@ -164,7 +164,7 @@ def _deletion(event: OffsetMovedEvent) -> DeletedMessages:
 
 
 async def monitor_round(admin: Admin) -> AsyncGenerator[MonitorEvent, None]:
-    """Check all groups once."""
+    """Check all groups once; yields what it finds, between RoundBegin and RoundEnd."""
     begin_ns = time.time_ns()
     yield RoundBegin(begin_ns // 1_000_000)
     groups: list[str] = []

@@ -72,14 +72,18 @@ class RequestCheck:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageCheck:
-    """Sees every message that clients send to these topics, a batch as a whole; None: to any topic."""
+    """Sees every message that clients send to these topics, a batch as a whole; None: to any topic, which
+    closes the fast path for all of them."""
 
     check: Callable[[SendContext], None]
-    topics: frozenset[str] | None = None
+    topics: frozenset[str] | Callable[[str], bool] | None = None
+    """Names, or a function of the name. Its results are cached until `invalidate`."""
 
     def concerns(self, topic: str) -> bool:
         """Whether it has to see messages of `topic`."""
-        return self.topics is None or topic in self.topics
+        if self.topics is None:
+            return True
+        return self.topics(topic) if callable(self.topics) else topic in self.topics
 
 
 AdmissionCheck: TypeAlias = RequestCheck | MessageCheck

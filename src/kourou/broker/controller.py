@@ -9,17 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from kourou.broker.admission import Admission, AdmissionCheck
-from kourou.broker.assembly import BrokerSetup, RunningBroker
+from kourou.broker.assembly import RunningBroker
 from kourou.broker.hooks import BrokerHooks
-from kourou.broker.replication.master_part import MasterPart
-from kourou.broker.services import BrokerServices
-from kourou.broker.settings import free_port
-from kourou.broker.storage.disk_threads import DiskThreads
-from kourou.broker.storage.part import open_store
+from kourou.broker.services import BrokerServices, BrokerSetup
 from kourou.clock import Clock
 from kourou.config.broker import BrokerConfig
 from kourou.store.disk.files import Files
@@ -30,6 +26,32 @@ if TYPE_CHECKING:
     from kourou.transport.http_probe import HttpProbes
 
 _log = logging.getLogger(__name__)
+
+_STARTING = "the broker is starting: its store is opened, and recovered where it was not closed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """The store is not open: before the start, or during it, or the start has failed."""
+
+    probes: HttpProbes | None = None
+    why_not_ready = _STARTING
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """There is a broker around an open store; `why_not_ready` None: its parts have started and run."""
+
+    running: RunningBroker
+    probes: HttpProbes | None
+    why_not_ready: str | None = _STARTING
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopping(_Open):
+    """It stops, or has stopped: `done`."""
+
+    done: asyncio.Future[None] = field(kw_only=True)
 
 
 class BrokerController:
@@ -55,10 +77,7 @@ class BrokerController:
             checks=tuple(checks),
             kernel=choose_kernel(is_enabled=config.compiled_kernel_enable),
         )
-        self._running: RunningBroker | None = None
-        self._probes: HttpProbes | None = None
-        self._is_serving = False
-        self._stopping: asyncio.Future[None] | None = None
+        self._state: _Closed | _Open = _Closed()
 
     # -- start -----------------------------------------------------------------------------------
 
@@ -68,51 +87,32 @@ class BrokerController:
         StoreLockedError, StoreFormatError, StorageError: the store cannot be opened. ConfigError: the
         port cannot be had, or a file cannot be read.
         """
+        self._setup = self._setup.checked()
         config = self._setup.config
-        if config.listen_port == 0:
-            ha_port = config.ha_listen_port or free_port(config.bind_address)
-            config = replace(config, listen_port=free_port(config.bind_address), ha_listen_port=ha_port)
-            self._setup = replace(self._setup, config=config)
-        # Before anything that may take long: until then it reports that it is not ready.
-        self._probes = await start_probes(config, self.why_not_ready)
-        try:
-            await self._start()
-        except BaseException:
-            await self._stop_probes()
-            raise
-        self._is_serving = True
-
-    async def _stop_probes(self) -> None:
-        if self._probes is not None:
-            await self._probes.stop()
-
-    async def _start(self) -> None:
         if self.kernel.is_fault:
             _log.warning("%s", self.kernel)
-        setup, disk = self._setup, DiskThreads()
+        # Before anything that may take long: until then it reports that it is not ready.
+        probes = await start_probes(config, self.why_not_ready)
+        self._state = _Closed(probes)
         try:
-            store = await open_store(setup.config, setup.files, setup.clock, setup.kernel, disk)
+            running = await RunningBroker.open(self._setup)
         except BaseException:
-            disk.stop()
+            if probes is not None:
+                await probes.stop()
             raise
-        try:
-            running = self._running = RunningBroker(setup, store, disk)
-        except BaseException:
-            store.abandon()
-            disk.stop()
-            raise
+        self._state = _Open(running, probes)
         try:
             await running.start()
         except BaseException:
             await self.stop()
             raise
-        config = setup.config
+        if not isinstance(self._state, _Stopping):
+            self._state = _Open(running, probes, why_not_ready=None)
+        names = config.broker_name, config.broker_cluster_name, self.address
         _log.info(
             "broker %s of cluster %s serves at %s, store %s, %s",
-            config.broker_name,
-            config.broker_cluster_name,
-            self.address,
-            store.config.root,
+            *names,
+            config.store_path_root_dir,
             self.kernel,
         )
 
@@ -120,23 +120,26 @@ class BrokerController:
 
     async def wait_failed(self) -> None:
         """Raise what a part of the broker died of; return when the broker has stopped."""
-        assert self._running is not None, "the broker is not started"
-        await self._running.wait_failed()
+        await self._open.running.wait_failed()
 
     async def stop(self, timeout_ms: int = 5_000) -> None:
         """Stop in order: no new clients, answers to what is under way, everything on disk. Every call
         returns when that is done."""
-        if self._running is None:
+        state = self._state
+        if isinstance(state, _Closed):
             return
-        if self._stopping is None:
-            self._stopping = asyncio.ensure_future(self._stop(self._running, timeout_ms))
-        await asyncio.shield(self._stopping)
+        if not isinstance(state, _Stopping):
+            done = asyncio.ensure_future(self._stop(state, timeout_ms))
+            state = _Stopping(state.running, state.probes, "the broker is stopping", done=done)
+            self._state = state
+        await asyncio.shield(state.done)
 
-    async def _stop(self, running: RunningBroker, timeout_ms: int) -> None:
+    async def _stop(self, state: _Open, timeout_ms: int) -> None:
         try:
-            await running.stop(timeout_ms)
+            await state.running.stop(timeout_ms)
         finally:
-            await self._stop_probes()
+            if state.probes is not None:
+                await state.probes.stop()
         _log.info("broker %s has stopped", self._setup.config.broker_name)
 
     async def __aenter__(self) -> Self:
@@ -149,10 +152,14 @@ class BrokerController:
     # -- looking in ------------------------------------------------------------------------------
 
     @property
+    def _open(self) -> _Open:
+        assert isinstance(self._state, _Open), "the broker is not started"
+        return self._state
+
+    @property
     def services(self) -> BrokerServices:
         """What the parts share, for programs that embed a broker and look inside."""
-        assert self._running is not None, "the broker is not started"
-        return self._running.services
+        return self._open.running.services
 
     @property
     def admission(self) -> Admission:
@@ -160,15 +167,9 @@ class BrokerController:
         return self.services.admission
 
     @property
-    def replication(self) -> MasterPart:
-        """The slaves of this broker."""
-        assert self._running is not None, "the broker is not started"
-        return self._running.replication
-
-    @property
     def config(self) -> BrokerConfig:
         """The configuration as it is now."""
-        return self._setup.config if self._running is None else self._running.services.config
+        return self.services.config if isinstance(self._state, _Open) else self._setup.config
 
     @property
     def port(self) -> int:
@@ -188,14 +189,11 @@ class BrokerController:
     @property
     def probe_address(self) -> str | None:
         """`host:port` where health checks are answered by HTTP; None: nowhere."""
-        return None if self._probes is None else self._probes.address
+        return None if self._state.probes is None else self._state.probes.address
 
     async def why_not_ready(self) -> str | None:
         """Why clients cannot send to this broker now, in one line; None: they can (readiness.py)."""
-        if self._stopping is not None:
-            return "the broker is stopping"
-        if not self._is_serving or self._running is None:
-            return "the broker is starting: its store is opened, and recovered where it was not closed"
-        from kourou.broker.readiness import why_not_ready  # only where health checks are on
-
-        return await why_not_ready(self._running.services, self._running.registration.out_api)
+        state = self._state
+        if isinstance(state, _Closed) or state.why_not_ready is not None:
+            return state.why_not_ready
+        return await state.running.why_not_ready()

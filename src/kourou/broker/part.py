@@ -59,6 +59,16 @@ class BrokerPart(Protocol):
         return
 
 
+class HandlersPart(BrokerPart):
+    """A part that only answers requests."""
+
+    def __init__(self, *handlers: Handler) -> None:
+        self._handlers = handlers
+
+    def processors(self) -> Mapping[int, Processor]:
+        return processors_of(self._handlers)
+
+
 async def every(seconds: float, work: Callable[[], None]) -> None:
     """Call `work` each `seconds`, until cancelled."""
     while True:

@@ -15,74 +15,97 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, put_now
+from kourou.broker.send.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RequestError
 from kourou.protocol.message_id import encode_host
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kourou.broker.admission import Admission
     from kourou.broker.registration.out_api import BrokerOuterApi
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.store.log.log_appender import LogAppender
 
 _PROBE_BODY: Final = b"ready?"
 _BORN_HOST: Final = encode_host("127.0.0.1", 0)
 
 
-async def why_not_ready(services: BrokerServices, out_api: BrokerOuterApi) -> str | None:
-    """Why clients cannot send to this broker now, in one line; None: they can."""
-    why_not = _why_closed(services) or _why_unable(services) or _why_unknown(services, out_api)
-    if why_not is None and services.commit_cycle.write_problem is not None:
-        return await _why_not_stored(services)
-    return why_not
+class Readiness:
+    """Whether clients can send to one broker."""
 
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        admission: Admission,
+        appender: LogAppender,
+        commit_cycle: CommitCycle,
+        writer: MessageWriter,
+        out_api: BrokerOuterApi,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._admission = admission
+        self._appender = appender
+        self._commit_cycle = commit_cycle
+        self._writer = writer
+        self._out_api = out_api
+        self._now_ms = now_ms
 
-def _why_closed(services: BrokerServices) -> str | None:
-    """What the operator has said."""
-    config = services.config
-    if not services.admission.is_writable:
-        return f"brokerPermission={config.broker_permission}: clients may not send to it"
-    if not services.admission.is_accepting:
-        since_ms = config.start_accept_send_request_time_stamp
-        return f"startAcceptSendRequestTimeStamp={since_ms}: messages are refused until then"
-    return None
+    async def why_not_ready(self) -> str | None:
+        """Why clients cannot send to this broker now, in one line; None: they can."""
+        why_not = self._why_closed() or self._why_unable() or self._why_unknown()
+        if why_not is None and self._commit_cycle.write_problem is not None:
+            return await self._why_not_stored()
+        return why_not
 
+    def _why_closed(self) -> str | None:
+        """What the operator has said."""
+        config = self._config.current
+        if not self._admission.is_writable:
+            return f"brokerPermission={config.broker_permission}: clients may not send to it"
+        if not self._admission.is_accepting:
+            since_ms = config.start_accept_send_request_time_stamp
+            return f"startAcceptSendRequestTimeStamp={since_ms}: messages are refused until then"
+        return None
 
-def _why_unable(services: BrokerServices) -> str | None:
-    """What the disk says."""
-    refusal = services.store.appender.refusal
-    if refusal is not None:
-        return str(refusal)
-    if services.commit_cycle.is_late:
-        return "the disk is slow: a sync takes longer than syncFlushTimeout"
-    try:
-        services.admission.check_room()
-    except RequestError as error:
-        return str(error)
-    return None
+    def _why_unable(self) -> str | None:
+        """What the disk says."""
+        refusal = self._appender.refusal
+        if refusal is not None:
+            return str(refusal)
+        if self._commit_cycle.is_late:
+            return "the disk is slow: a sync takes longer than syncFlushTimeout"
+        try:
+            self._admission.check_room()
+        except RequestError as error:
+            return str(error)
+        return None
 
+    def _why_unknown(self) -> str | None:
+        """What the name servers say."""
+        config = self._config.current
+        where = config.namesrv_addr or config.rmq_address_server_domain
+        if where and not self._out_api.has_registered:
+            return f"no name server knows this broker yet: {where}"
+        return None
 
-def _why_unknown(services: BrokerServices, out_api: BrokerOuterApi) -> str | None:
-    """What the name servers say."""
-    config = services.config
-    where = config.namesrv_addr or config.rmq_address_server_domain
-    if where and not out_api.has_registered:
-        return f"no name server knows this broker yet: {where}"
-    return None
+    async def _why_not_stored(self) -> str | None:
+        """Store a message, as durable as a sender's; why that failed."""
+        stored: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
 
+        def done(status: PutStatus, _: int, __: int) -> None:
+            if not stored.done():  # whoever asked may have given up
+                stored.set_result(status)
 
-async def _why_not_stored(services: BrokerServices) -> str | None:
-    """Store a message, as durable as a sender's; why that failed."""
-    stored: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-
-    def done(status: PutStatus, _: int, __: int) -> None:
-        if not stored.done():  # whoever asked may have given up
-            stored.set_result(status)
-
-    topic = services.config.broker_name
-    message = InnerMessage(topic, 0, _PROBE_BODY, "", services.now_ms(), _BORN_HOST)
-    try:
-        put_now(services, message, done, wait=True)
-    except PutRefusedError as error:
-        return str(error)
-    status = await stored
-    return None if status is PutStatus.PUT_OK else (services.commit_cycle.write_problem or status.remark)
+        topic = self._config.current.broker_name
+        message = InnerMessage(topic, 0, _PROBE_BODY, "", self._now_ms(), _BORN_HOST)
+        try:
+            self._writer.put_now(message, done, wait=True)
+        except PutRefusedError as error:
+            return str(error)
+        status = await stored
+        return None if status is PutStatus.PUT_OK else (self._commit_cycle.write_problem or status.remark)

@@ -1,54 +1,81 @@
-"""BrokerServices: what the parts of a running broker share.
+"""BrokerServices: the objects that the parts of one broker share, and how they are made.
 
-Made by the controller, given to every processor. Not here: who makes the parts and in which
-order they start and stop (controller.py).
+Only the composition root (assembly.py, wiring.py, controller.py) uses it, and programs that look inside a
+broker they embed. Parts and processors do not receive it: each takes the objects that it uses (wiring.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, Self, TypeVar
 
+from kourou.broker.admission import Admission, AdmissionCheck
+from kourou.broker.clock_watch import ClockWatch
+from kourou.broker.delay.delay_offsets import DelayOffsetManager
+from kourou.broker.delay.delayed_messages import DelayedMessages
+from kourou.broker.delay.timer_messages import TimerMessages
+from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
+from kourou.broker.groups.producers import ProducerManager
+from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks
-from kourou.transport.dispatcher import run_request
-
-if TYPE_CHECKING:
-    from kourou.broker.admission import Admission
-    from kourou.broker.clock_watch import ClockWatch
-    from kourou.broker.delay.delay_offsets import DelayOffsetManager
-    from kourou.broker.delay.timer_messages import TimerMessages
-    from kourou.broker.groups.consumers import ConsumerManager
-    from kourou.broker.groups.producers import ProducerManager
-    from kourou.broker.groups.rebalance_lock import RebalanceLockManager
-    from kourou.broker.pull.long_polling import PullRequestHoldService
-    from kourou.broker.settings import LiveConfig
-    from kourou.broker.stats.broker_stats import BrokerStatsManager
-    from kourou.broker.storage.commit_cycle import CommitCycle
-    from kourou.broker.storage.disk_threads import DiskThreads
-    from kourou.broker.storage.record_reads import RecordReader
-    from kourou.broker.tables.offsets import ConsumerOffsetManager
-    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
-    from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.config.broker import BrokerConfig
-    from kourou.protocol.bodies.topics import TopicConfig
-    from kourou.store.disk.files import Files
-    from kourou.store.kernel import KernelChoice
-    from kourou.store.message_store import MessageStore
-    from kourou.transport.cycles import Cycles
-    from kourou.transport.request import Request
-    from kourou.transport.tasks import TaskOwner
+from kourou.broker.pull.long_polling import PullRequestHoldService
+from kourou.broker.pull.pull_message_processor import PullMessageProcessor
+from kourou.broker.pull.pull_targets import PullTargets
+from kourou.broker.registration.registration import ChangeSignal
+from kourou.broker.send.inner_message import MessageWriter
+from kourou.broker.settings import KernelStatus, LiveConfig, free_port, store_root
+from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.broker.stats.part import StoreStats
+from kourou.broker.storage.commit_cycle import CommitCycle
+from kourou.broker.storage.disk_threads import DiskThreads
+from kourou.broker.storage.record_reads import RecordReader
+from kourou.broker.tables.offsets import ConsumerOffsetManager
+from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+from kourou.broker.tables.topics import TopicConfigManager
+from kourou.clock import Clock
+from kourou.config.broker import BrokerConfig
+from kourou.protocol.message_id import UniqueIdGenerator, host_text
+from kourou.store.config_file import JsonConfigFile
+from kourou.store.disk.files import Files
+from kourou.store.kernel import KernelChoice
+from kourou.store.message_store import MessageStore
+from kourou.store.settings import FlushDiskType
+from kourou.transport.addresses import join_address, parse_address
+from kourou.transport.cycles import Cycles
+from kourou.transport.tasks import TaskOwner
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSetup:
+    """What a broker is made of beside its store."""
+
+    config: BrokerConfig
+    files: Files
+    clock: Clock
+    hooks: BrokerHooks
+    checks: Iterable[AdmissionCheck]
+    kernel: KernelChoice
+
+    def checked(self) -> Self:
+        """The same with ports, if none are configured. ConfigError: none is free."""
+        config = self.config
+        if config.listen_port != 0:
+            return self
+        host, ha_port = config.bind_address, config.ha_listen_port or free_port(config.bind_address)
+        return replace(self, config=replace(config, listen_port=free_port(host), ha_listen_port=ha_port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerServices:
     """What the parts of one broker share."""
 
     live_config: LiveConfig
+    clock: Clock
     files: Files
     store: MessageStore
     cycles: Cycles
@@ -59,43 +86,52 @@ class BrokerServices:
     offsets: ConsumerOffsetManager
     producers: ProducerManager
     consumers: ConsumerManager
+    notifier: ConsumerIdsNotifier
     locks: RebalanceLockManager
     stats: BrokerStatsManager
     holds: PullRequestHoldService
+    pulls: PullMessageProcessor
     delay_offsets: DelayOffsetManager
     timers: TimerMessages | None
     """Messages that wait for any time; None: there are none (`timerWheelEnable`)."""
     disk: DiskThreads
     records: RecordReader
+    writer: MessageWriter
     tasks: TaskOwner
     requests: TaskOwner
     """Requests that became tasks: a stop lets them be answered."""
     store_work: asyncio.Lock
-    """Held by whoever works on the store across waits, or takes queues or files away."""
-    now_ms: Callable[[], int]
-    """Wall time, for timestamps: it may be stepped either way."""
-    monotonic_ms: Callable[[], int]
-    """For deadlines and other durations."""
+    """Held while queues or files are deleted, or the store is worked on across waits."""
     clock_watch: ClockWatch
-    start_ms: int
     address: str
-    store_host: bytes
-    register_soon: Callable[[TopicConfig | None], None]
-    """Tell the name servers of a change at once; None: everything."""
+    changed: ChangeSignal
+    """Set when the name servers are to be updated at once."""
     update_config: Callable[[Mapping[str, str]], None]
     """Change keys while running and write them to the configuration file; ConfigError or RequestError."""
-    kernel: KernelChoice
-    """Whether the compiled kernel is in use, for runtime info."""
-    hooks: BrokerHooks = field(default_factory=BrokerHooks)
+    kernel: KernelStatus
+    hooks: BrokerHooks
+    new_uniq_key: Callable[[], str]
+    """For messages that have no id of their sender."""
 
     @property
     def config(self) -> BrokerConfig:
         """The configuration in force."""
         return self.live_config.current
 
-    def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with a request that has to wait; what `work` raises becomes its answer."""
-        run_request(self.requests, request, work)
+    @property
+    def store_host(self) -> bytes:
+        """The advertised address as records keep it."""
+        return self.store.config.store_host
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """Wall time, for timestamps: it may be stepped either way."""
+        return self.clock.wall_ms
+
+    @property
+    def monotonic_ms(self) -> Callable[[], int]:
+        """For deadlines and other durations."""
+        return self.clock.monotonic_ms
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` for as long as the broker runs; its death stops the broker."""
@@ -104,3 +140,130 @@ class BrokerServices:
     def in_disk_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """Run a function that may wait for the disk. Mind that the store belongs to the loop's thread."""
         return self.disk.run(function, *args, **kwargs)
+
+    @classmethod
+    def make(
+        cls,
+        setup: BrokerSetup,
+        store: MessageStore,
+        disk: DiskThreads,
+        *,
+        after_cycle: Callable[[], None],
+        update_config: Callable[[Mapping[str, str]], None],
+    ) -> Self:
+        """The services of a broker around its open store. On the running loop."""
+        clock, config, now_ms = setup.clock, setup.config, setup.clock.wall_ms
+        live_config, changed = LiveConfig(config), ChangeSignal()
+        tasks = TaskOwner("broker")
+        requests = TaskOwner("broker-requests", parent=tasks)
+        topics = TopicConfigManager(_table(setup, "topics.json"), live_config.get, now_ms, changed.soon)
+        groups = SubscriptionGroupManager(_table(setup, "subscriptionGroup.json"), live_config.get, now_ms)
+        offsets = ConsumerOffsetManager(_table(setup, "consumerOffset.json"), live_config.get, now_ms)
+        notifier = ConsumerIdsNotifier(live_config.get)
+        consumers = ConsumerManager(clock.monotonic_ms, notifier)
+        stats = BrokerStatsManager(
+            config.broker_cluster_name, clock.monotonic_ms(), topics.is_system, wall_ms=now_ms()
+        )
+        commit_cycle = CommitCycle(
+            store,
+            sync_flush_timeout_ms=config.sync_flush_timeout,
+            waits_for_flush=store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+            count_failed=stats.put_failed,
+            monotonic_ms=clock.monotonic_ms,
+        )
+        cycles = Cycles(begin=commit_cycle.begin, end=commit_cycle.end, after=after_cycle, failed=tasks.fail)
+        address = join_address(config.broker_ip1, config.listen_port)
+        admission = Admission(
+            config=live_config.get,
+            address=address,
+            now_ms=now_ms,
+            topics=topics,
+            groups=groups,
+            backlog=commit_cycle,
+            before_send=setup.hooks.before_send,
+            checks=setup.checks,
+        )
+        holds = PullRequestHoldService(store.queues.find, cycles.open, lambda pull: pulls.resume(pull))
+        pulls = PullMessageProcessor(
+            config=live_config,
+            store=store,
+            offsets=offsets,
+            stats=stats,
+            holds=holds,
+            disk=disk,
+            requests=requests,
+            address=address,
+            hooks=setup.hooks,
+            targets=PullTargets(
+                config=live_config, admission=admission, topics=topics, groups=groups, consumers=consumers
+            ),
+        )
+        store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
+        store.dispatcher.on_arrival.append(holds.arrived)
+        root, log = store.config.root, store.log
+        clock_watch = ClockWatch(clock, lambda: log.max_phy_offset, store.checkpoint.physic_msg_timestamp)
+        timers = (
+            TimerMessages(setup.files, root, config, log, now_ms()) if config.timer_wheel_enable else None
+        )
+        delay_levels = store.config.delay_levels
+        delayed = DelayedMessages(
+            config=live_config,
+            delay_levels=delay_levels,
+            timers=timers,
+            clock_watch=clock_watch,
+            now_ms=now_ms,
+        )
+        start_ms = now_ms()
+        new_uniq_key = UniqueIdGenerator(
+            ip=parse_address(host_text(store.config.store_host))[0],
+            pid=start_ms & 0xFFFF,
+            class_loader_hash=start_ms,
+            now_ms=now_ms,
+        )
+        return cls(
+            live_config=live_config,
+            clock=clock,
+            files=setup.files,
+            store=store,
+            cycles=cycles,
+            commit_cycle=commit_cycle,
+            admission=admission,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            producers=ProducerManager(),
+            consumers=consumers,
+            notifier=notifier,
+            locks=RebalanceLockManager(clock.monotonic_ms),
+            stats=stats,
+            holds=holds,
+            pulls=pulls,
+            delay_offsets=DelayOffsetManager(
+                setup.files, root, live_config.get, now_ms, lambda: log.max_phy_offset
+            ),
+            timers=timers,
+            disk=disk,
+            records=RecordReader(log, disk, requests),
+            writer=MessageWriter(
+                cycles=cycles,
+                appender=store.appender,
+                queues=store.queues,
+                delay_levels=delay_levels,
+                now_ms=now_ms,
+                delay=delayed.redirect,
+            ),
+            tasks=tasks,
+            requests=requests,
+            store_work=asyncio.Lock(),
+            clock_watch=clock_watch,
+            address=address,
+            changed=changed,
+            update_config=update_config,
+            kernel=KernelStatus(setup.kernel),
+            hooks=setup.hooks,
+            new_uniq_key=new_uniq_key,
+        )
+
+
+def _table(setup: BrokerSetup, name: str) -> JsonConfigFile:
+    return JsonConfigFile(setup.files, store_root(setup.config) / "config" / name)

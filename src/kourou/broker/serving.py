@@ -14,7 +14,13 @@ from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.admission import Admission
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.pull.long_polling import PullRequestHoldService
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.config.broker import BrokerConfig
+    from kourou.transport.cycles import Cycles
 
 _DRAIN_LOOK_S: Final = 0.002
 _NO_LIMIT_S: Final = 3600.0
@@ -24,17 +30,35 @@ class ServingPart(BrokerPart):
     """Serves what `parts` handle, and owns the tasks that run meanwhile."""
 
     def __init__(
-        self, services: BrokerServices, parts: Sequence[BrokerPart], bulk_handler: BulkHandler | None
+        self,
+        parts: Sequence[BrokerPart],
+        *,
+        config: BrokerConfig,
+        admission: Admission,
+        bulk_handler: BulkHandler | None,
+        producers: ProducerManager,
+        consumers: ConsumerManager,
+        holds: PullRequestHoldService,
+        cycles: Cycles,
+        commit_cycle: CommitCycle,
+        tasks: TaskOwner,
+        requests: TaskOwner,
     ) -> None:
-        self._services = services
+        self._producers = producers
+        self._consumers = consumers
+        self._holds = holds
+        self._cycles = cycles
+        self._commit_cycle = commit_cycle
+        self._tasks = tasks
+        self._requests = requests
         self._is_stopping = False
         self._server = RemotingServer(
             processors_of(parts),
-            server_settings(services.config),
+            server_settings(config),
             on_close=self._closed,
-            cycles=services.cycles,
+            cycles=cycles,
             bulk=bulk_handler,
-            checks=services.admission.request_checks,
+            checks=admission.request_checks,
             new_state=ConnectionState,
         )
 
@@ -46,23 +70,21 @@ class ServingPart(BrokerPart):
         await self._server.wait_failed()
 
     def _closed(self, connection: Connection) -> None:
-        self._services.producers.connection_closed(connection)
+        self._producers.connection_closed(connection)
         if not self._is_stopping:  # the members of a broker that stops notice by themselves
-            self._services.consumers.connection_closed(connection)
+            self._consumers.connection_closed(connection)
 
     async def stop(self, timeout_ms: int) -> None:
-        services = self._services
         self._is_stopping = True
         await self._server.stop(timeout_ms, self._drain)
-        await services.requests.stop()
-        await services.tasks.stop()
-        services.cycles.close()
+        await self._requests.stop()
+        await self._tasks.stop()
+        self._cycles.close()
 
     async def _drain(self) -> None:
         """Answer the pulls that wait for messages, and the sends that wait for the disk."""
-        services = self._services
-        services.holds.wake_all()
-        await services.requests.wait_idle(_NO_LIMIT_S)
-        services.cycles.close()
-        while services.commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)
+        self._holds.wake_all()
+        await self._requests.wait_idle(_NO_LIMIT_S)
+        self._cycles.close()
+        while self._commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)
             await asyncio.sleep(_DRAIN_LOOK_S)

@@ -15,6 +15,7 @@ from kourou.config.host import memory_bytes
 from kourou.errors import ConfigError
 from kourou.protocol.message_id import encode_host
 from kourou.store.delay_levels import parse_delay_levels
+from kourou.store.kernel import KernelChoice
 from kourou.store.read.transfer_limits import TransferLimits
 from kourou.store.retention import RetentionConfig
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
@@ -32,6 +33,13 @@ class LiveConfig:
     def get(self) -> BrokerConfig:
         """The same as a function."""
         return self.current
+
+
+@dataclass(slots=True)
+class KernelStatus:
+    """Whether the compiled kernel is in use. Replaced when the kernel fails: read `current` each time."""
+
+    current: KernelChoice
 
 
 def store_config(config: BrokerConfig, store_host: bytes) -> MessageStoreConfig:

@@ -40,7 +40,7 @@ DEFAULT_PORT = 10_911
 
 @dataclass(frozen=True)
 class BrokerOptions(ServerOptions):
-    """The command-line options."""
+    """The command-line options of `kourou broker`."""
 
     # RocketMQ keys of --set, with their values.
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from kourou.cli.admin.run import main as run_admin
 
 
 def main() -> None:
-    """Entry point."""
+    """Entry point of `mqadmin`; exits with the command's code."""
     run_admin("mqadmin", sys.argv[1:])
 
 

@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point."""
+    """Entry point of `mqbroker`; exits with the command's code."""
     run_command(PROGRAM, lambda: run_broker(parse(arguments)))
 
 

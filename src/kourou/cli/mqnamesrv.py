@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point."""
+    """Entry point of `mqnamesrv`; exits with the command's code."""
     run_command(PROGRAM, lambda: run_namesrv(parse(arguments)))
 
 

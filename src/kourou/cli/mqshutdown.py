@@ -65,7 +65,7 @@ def _wait_until(done: Callable[[], bool], deadline: float) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point."""
+    """Entry point of `mqshutdown`; exits with the command's code."""
     parser = ApacheParser(
         PROGRAM, "Stop all servers of one kind that you run on this machine, found by their pid files."
     )

@@ -13,27 +13,22 @@ from typing import NoReturn
 
 
 def kourou() -> None:
-    """`kourou`."""
     _run("main")
 
 
 def mqadmin() -> None:
-    """`mqadmin`."""
     _run("mqadmin")
 
 
 def mqbroker() -> None:
-    """`mqbroker`."""
     _run("mqbroker")
 
 
 def mqnamesrv() -> None:
-    """`mqnamesrv`."""
     _run("mqnamesrv")
 
 
 def mqshutdown() -> None:
-    """`mqshutdown`."""
     _run("mqshutdown")
 
 

@@ -80,7 +80,7 @@ def send(namesrv: str, topic: str, count: int) -> None:
 
 
 def consume(namesrv: str, topic: str) -> None:
-    """Print messages until cancelled."""
+    """Print the messages of the topic until cancelled."""
     from kourou.client.sync.push_consumer import PushConsumer
 
     printing = threading.Lock()

@@ -48,8 +48,7 @@ class Server(Protocol):
     def address(self) -> str:
         """`host:port` it listens on, once started."""
 
-    async def start(self) -> None:
-        """Start serving."""
+    async def start(self) -> None: ...
 
     async def stop(self, timeout_ms: int) -> None:
         """Stop in order; whatever has not ended after that time is cut off."""

@@ -29,7 +29,7 @@ CONSOLE = "-"
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """The command-line options."""
+    """The options common to `kourou broker` and `kourou namesrv`."""
 
     config_file: Path | None = None
     # RocketMQ keys set by options, with their values.

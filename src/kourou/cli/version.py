@@ -12,7 +12,7 @@ from kourou.store.kernel import choose_kernel
 
 
 def run_version(*, as_json: bool) -> None:
-    """Print it."""
+    """Print the versions of Kourou and Python, and whether the kernel is in use."""
     kernel = choose_kernel()
     python = f"{platform.python_implementation()} {platform.python_version()}"
     system = f"{sys.platform} {platform.machine()}"

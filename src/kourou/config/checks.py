@@ -47,7 +47,7 @@ def hours(text: str) -> str | None:
 
 
 def delay_levels(text: str) -> str | None:
-    """Delays separated by blanks."""
+    """Delays separated by spaces, such as `1s 5s 10s`."""
     words = text.split()
     return (
         None if words and all(map(_DELAY.fullmatch, words)) else "numbers with s, m, h or d, as in 1s 5s 1m"
@@ -55,7 +55,7 @@ def delay_levels(text: str) -> str | None:
 
 
 def paths(text: str) -> str | None:
-    """Folders separated by commas."""
+    """Folders separated by commas; none of them empty."""
     return (
         None
         if all(part.strip() for part in text.split(","))

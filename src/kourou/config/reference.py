@@ -67,7 +67,6 @@ _VARIABLES: Final[Mapping[str, str]] = {
 
 
 def reference() -> str:
-    """The whole document."""
     broker, namesrv = BrokerConfig.known_keys(), NamesrvConfig.known_keys()
     parts = [_INTRODUCTION]
     parts += ["## Broker\n", *_sections(BrokerSettings, StoreSettings)]

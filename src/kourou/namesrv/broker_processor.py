@@ -45,13 +45,12 @@ _NOTHING: Final = msgspec.Raw(b"")
 
 
 class BrokerProcessor:
-    """Requests that brokers send."""
+    """Requests from brokers: registration, unregistration, heartbeats."""
 
     def __init__(self, state: NamesrvState) -> None:
         self._state = state
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to method."""
         return {
             RequestCode.REGISTER_BROKER: self.register,
             RequestCode.UNREGISTER_BROKER: self.unregister,
@@ -84,7 +83,7 @@ class BrokerProcessor:
         return b"" if table is None else encode_body(KVTable(table=table))
 
     def unregister(self, request: Request) -> None:
-        """104: a broker stops."""
+        """UNREGISTER_BROKER (104): remove a broker that stops."""
         header = request.header(UnRegisterBrokerRequestHeader)
         self._state.routes.unregister(header.broker_name, header.broker_addr)
         request.reply()

@@ -28,7 +28,6 @@ class ConfigProcessor:
         self._state = state
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to method."""
         return {
             RequestCode.UPDATE_NAMESRV_CONFIG: self.update,
             RequestCode.GET_NAMESRV_CONFIG: self.get,
@@ -73,7 +72,6 @@ class KvConfigProcessor:
         self._state = state
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to method."""
         return {
             RequestCode.PUT_KV_CONFIG: self.put,
             RequestCode.GET_KV_CONFIG: self.get,
@@ -82,13 +80,13 @@ class KvConfigProcessor:
         }
 
     def put(self, request: Request) -> None:
-        """100."""
+        """PUT_KV_CONFIG (100)."""
         header = request.header(PutKVConfigRequestHeader)
         self._state.kv_config.put(header.namespace, header.key, header.value)
         self._state.save_kv_and_reply(request)
 
     def get(self, request: Request) -> None:
-        """101."""
+        """GET_KV_CONFIG (101); QUERY_NOT_FOUND without a value."""
         header = request.header(GetKVConfigRequestHeader)
         value = self._state.kv_config.get(header.namespace, header.key)
         if value is None:
@@ -98,13 +96,13 @@ class KvConfigProcessor:
             request.reply(GetKVConfigResponseHeader(value=value))
 
     def delete(self, request: Request) -> None:
-        """102."""
+        """DELETE_KV_CONFIG (102)."""
         header = request.header(DeleteKVConfigRequestHeader)
         self._state.kv_config.delete(header.namespace, header.key)
         self._state.save_kv_and_reply(request)
 
     def get_namespace(self, request: Request) -> None:
-        """219."""
+        """GET_KVLIST_BY_NAMESPACE (219); QUERY_NOT_FOUND without entries."""
         header = request.header(GetKVListByNamespaceRequestHeader)
         table = self._state.kv_config.namespace(header.namespace)
         if table is None:

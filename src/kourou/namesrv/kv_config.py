@@ -21,8 +21,6 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class KvConfigSerializeWrapper(Body):
-    """The content of kvConfig.json."""
-
     config_table: dict[str, dict[str, str]] = {}
 
 
@@ -35,7 +33,7 @@ class KvConfig:
         self._table = table or {}
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value, or None."""
+        """The value; None if there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
@@ -51,7 +49,7 @@ class KvConfig:
         self._table.get(namespace, {}).pop(key, None)
 
     def to_json(self) -> str:
-        """The text of kvConfig.json."""
+        """The content of kvConfig.json, as text."""
         return encode_body(KvConfigSerializeWrapper(config_table=self._table)).decode()
 
 

@@ -50,7 +50,7 @@ def cluster_form(version: int) -> JsonForm:
 
 
 def broker_data_json(data: BrokerData, form: JsonForm) -> bytes:
-    """One BrokerData."""
+    """A BrokerData in a client's form of JSON."""
     return encode_body(data, v4=form.is_v4, bare_int_keys=not form.is_standard)
 
 

@@ -29,7 +29,6 @@ class RouteProcessor:
         self._state = state
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to method."""
         return {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.get_route_info,
             RequestCode.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,

@@ -212,6 +212,5 @@ class RouteCache:
             self.drop(topic)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._bodies.clear()
         self.size_bytes = 0

@@ -31,7 +31,6 @@ class TopicProcessor:
         self._state = state
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to method."""
         return {
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
             RequestCode.GET_TOPICS_BY_CLUSTER: self.get_topics_by_cluster,
@@ -48,7 +47,7 @@ class TopicProcessor:
     # -- lists ------------------------------------------------------------------------------
 
     def get_all_topics(self, request: Request) -> None:
-        """206: every topic."""
+        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
         _reject_unless(self._state.config.enable_all_topic_list)
         request.reply(body=encode_body(self._state.views.all_topics()))
 
@@ -95,7 +94,7 @@ class TopicProcessor:
         request.reply(WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def add_write_perm(self, request: Request) -> None:
-        """327: undo 205."""
+        """ADD_WRITE_PERM_OF_BROKER (327): reverts WIPE_WRITE_PERM_OF_BROKER (205)."""
         header = request.header(AddWritePermOfBrokerRequestHeader)
         count = self._state.routes.add_write_perm(header.broker_name)
         _log.info("write permission of %s added by %s", header.broker_name, request.connection.remote_address)

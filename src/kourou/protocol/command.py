@@ -76,7 +76,7 @@ class RemotingCommand:
         return convert_ext(self.ext_fields or {}, header_type)
 
     def encode(self) -> bytes:
-        """The whole frame."""
+        """The frame of this command, with its length prefix."""
         encode = encode_binary_head if self.serialize_type == _BINARY else encode_json_head
         header = encode(
             self.code, self.language, self.version, self.opaque, self.flag, self.remark, self.ext_fields
@@ -94,7 +94,7 @@ def decode_head(serialize_type: int, header: bytes) -> CommandHead:
 
 
 def decode_command(raw_frame: RawFrame) -> RemotingCommand:
-    """Read a whole frame."""
+    """Decode a frame; ProtocolError if it is malformed."""
     serialize_type, header, body = raw_frame
     return command_of(serialize_type, decode_head(serialize_type, header), body)
 

@@ -170,7 +170,6 @@ class _Parser:
         return match.lastgroup, match[match.lastgroup]
 
     def _fail(self, expected: str) -> NoReturn:
-        """Refuse the last token."""
         ahead = self._text[self._token_start :]
         found = ahead.lstrip(" \t\r\n\f\b")
         got = f"got {found[:12]!r}" if found else "the text ends here"

@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The size in bytes."""
         return calcsize(f">{self.code}")
 
     @property
@@ -51,7 +51,6 @@ class Kind(NamedTuple):
 
     @property
     def is_signed(self) -> bool:
-        """Whether negative numbers fit."""
         return self.code.islower()
 
 

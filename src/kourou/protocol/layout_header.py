@@ -48,7 +48,6 @@ _NUMBERS = (
 
 
 def c_header() -> str:
-    """The text of `_layout.h`."""
     return "\n".join(
         (
             "/* Made from kourou/protocol/layout.py by `make layout`: change the table, not this file. */",

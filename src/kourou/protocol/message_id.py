@@ -141,7 +141,7 @@ class UniqueIdGenerator:
         self._month_ms = _month_bounds(now_ms(), tz)
 
     def __call__(self) -> str:
-        """The next id."""
+        """The next unique id: 32 hexadecimal digits."""
         now_ms = self._now_ms()
         start_ms, end_ms = self._month_ms
         since_ms = now_ms - start_ms

@@ -32,7 +32,7 @@ class Spans(NamedTuple):
     ends: Positions
 
     def select(self, which: NDArray[np.bool_]) -> Spans:
-        """Some of them."""
+        """The spans of these rows."""
         return Spans(self.rows[which], self.begins[which], self.ends[which])
 
 

@@ -142,7 +142,7 @@ class RecordSpans:
         return len(self.starts)
 
     def select(self, which: Bools | slice) -> RecordSpans:
-        """Some of them."""
+        """The spans of these records."""
         if isinstance(which, slice):
             is_all = which.indices(len(self)) == (0, len(self), 1)
         else:
@@ -158,7 +158,7 @@ class RecordSpans:
 
     @cached_property
     def store_timestamps(self) -> Int64s:
-        """Milliseconds since 1970."""
+        """Store times in milliseconds since 1970."""
         return self.field("store_timestamp")
 
     def hosts(self, name: str) -> NDArray[np.uint64]:

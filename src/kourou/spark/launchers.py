@@ -1,7 +1,7 @@
-"""Launchers: small shell scripts of ours that stand before other programs, Java and Python.
+"""Launchers: small shell scripts that wrap other programs, Java and Python.
 
-They are kept in the user's cache under names made of what is in them: processes that write one at the same
-time write the same, and one that says something else is another file.
+They are in the user's cache under names derived from their content: processes that write one at the same time
+write the same bytes, and a different script is a different file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def launcher_folder(environ: Mapping[str, str]) -> Path:
-    """Where launchers are kept: the user's cache, or beside other temporary files where there is none."""
+    """The folder of launchers: the user's cache, or the temporary folder without one."""
     if given := environ.get("XDG_CACHE_HOME"):
         base = Path(given)
     elif home := environ.get("HOME"):
@@ -25,7 +25,7 @@ def launcher_folder(environ: Mapping[str, str]) -> Path:
     if _is_ours(folder):
         return folder
     folder = Path(tempfile.gettempdir()) / f"kourou-{os.getuid()}"
-    # The name is one that others can guess: what they put there is not to be run.
+    # Other users can guess the name: what they put there must not be run.
     return folder if _is_ours(folder) else Path(tempfile.mkdtemp(prefix="kourou-"))
 
 
@@ -38,13 +38,13 @@ def _is_ours(folder: Path) -> bool:
 
 
 def script_name(kind: str, script: str) -> str:
-    """A name for a script and for no other."""
+    """A name that is unique to a script."""
     return f"{kind}-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
 
 
 def write_launcher(launcher: Path, script: str) -> None:
-    """Have `script` at this path, to be run by whoever may read it. Written once, and again where a crash of
-    the machine left something else. OSError where nothing can be written."""
+    """Ensure that `script` is at this path and executable by all who may read it. Written once, and again
+    if a crash of the machine corrupted it. OSError if it cannot be written."""
     if _reads(launcher, script):
         return
     launcher.parent.mkdir(parents=True, exist_ok=True)

@@ -31,13 +31,13 @@ _TIMES_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h":
 
 
 class OptionReader:
-    """Reads options one by one; `problems` grows, and `finish` raises them together."""
+    """Reads options one by one; collects `problems`, and `finish` raises them together."""
 
     def __init__(
         self, kind: str, options: Mapping[str, str], names: Iterable[str], hints: Mapping[str, str]
     ) -> None:
-        """`kind` is the word for the side that has the options, `names` those that there are; `hints` are for
-        names, in lower case, that are right elsewhere."""
+        """`kind` is `source` or `sink`, `names` are the known options; `hints` are for names, in lower
+        case, that are right elsewhere."""
         self.kind = kind
         self._hints = hints
         self._values = {name.lower(): str(value) for name, value in options.items()}
@@ -49,11 +49,11 @@ class OptionReader:
         return name.lower() in self._values
 
     def text(self, name: str, default: str = "") -> str:
-        """The option without blanks around it."""
+        """The option without surrounding spaces; `default` if not given."""
         return self._values.get(name.lower(), default).strip()
 
     def number(self, name: str, default: int, *, low: int = 1, high: int = 1 << 62) -> int:
-        """A whole number from `low` on, up to `high`."""
+        """An integer from `low` to `high`."""
         return self.value(name, default, lambda text: _number(text, low, high))
 
     def size_bytes(self, name: str, default: int, *, high: int = 1 << 62) -> int:
@@ -61,39 +61,39 @@ class OptionReader:
         return self.value(name, default, lambda text: _size_bytes(text, high))
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """A switch: `true`, `yes`, `on` or `1`, and their opposites."""
         return self.value(name, default, _flag)
 
     def choice(self, name: str, default: str, allowed: Iterable[str]) -> str:
-        """One of some words, whatever its case."""
+        """One of the `allowed` words, in any case."""
         return self.value(name, default, lambda text: _choice(text, list(allowed)))
 
     def duration_ms(self, name: str, default: int) -> int:
-        """A time as Spark writes it, `90s` or `15m`; a number alone is milliseconds."""
+        """A duration as in Spark, `90s` or `15m`; a number alone is milliseconds."""
         return self.value(name, default, _duration_ms)
 
     def namesrv(self, environ: Mapping[str, str], *, is_needed: bool = True) -> str:
-        """Where the name servers are, by option or environment."""
+        """The name servers, from options or the environment."""
         found = self.text("namesrv") or self.text("nameServer") or environ.get("NAMESRV_ADDR", "")
         if not found and is_needed:
             self.problems.append(
-                "the option namesrv is missing: where the name servers are, as host:port, several separated "
+                "the option namesrv is missing: the name servers as host:port, separated "
                 "by ; (or set the environment variable NAMESRV_ADDR)"
             )
         return found
 
     def credentials(self) -> Credentials | None:
-        """What accessKey, secretKey and securityToken say together."""
+        """Credentials from accessKey, secretKey and securityToken; None without them."""
         access_key, secret_key = self.text("accessKey"), self.text("secretKey")
         token = self.text("securityToken") or None
         if access_key and secret_key:
             return Credentials(access_key, secret_key, token)
         if access_key or secret_key or token:
-            self.problems.append("accessKey and secretKey go together: one of them is missing")
+            self.problems.append("accessKey and secretKey belong together: one of them is missing")
         return None
 
     def value(self, name: str, default: T, parse: Callable[[str], T]) -> T:
-        """What `parse` makes of the option; its ValueError says what is wrong."""
+        """The option converted by `parse`, whose ValueError becomes a problem."""
         if not self.has(name):
             return default
         text = self.text(name)
@@ -105,7 +105,7 @@ class OptionReader:
             return default
 
     def finish(self) -> None:
-        """ConfigError with everything that was wrong, names that nobody knows included."""
+        """Raise ConfigError with all problems, including unknown names."""
         unknown = [self._unknown(name) for name in self._values if name not in self._names]
         problems = [*unknown, *self.problems]
         if problems:
@@ -118,12 +118,12 @@ class OptionReader:
         elif nearest:
             hint = f"did you mean {self._names[nearest[0]]}?"
         else:
-            hint = "see docs/spark.md for those there are"
+            hint = "see docs/spark.md for the options"
         return f"unknown option {name!r}; {hint}"
 
 
 def refusal(kind: str, problems: Sequence[str]) -> ConfigError:
-    """All that is wrong with a source or sink, in one error."""
+    """All problems of a source or sink in one error."""
     return ConfigError(f"the rocketmq {kind} cannot be used: {problems[0]}", *problems[1:])
 
 

@@ -38,27 +38,27 @@ CLUSTER_SETTINGS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
     # Without this Python sources may not see the filters of a query.
     "spark.sql.python.filterPushdown.enabled": "true",
-    # A few milliseconds less for each micro-batch.
+    # Saves a few milliseconds per micro-batch.
     "spark.python.unix.domain.socket.enabled": "true",
-    # What other readers of Parquet, delta-rs and pyiceberg among them, understand.
+    # Understood by other readers of Parquet, such as delta-rs and pyiceberg.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""What a driver of a cluster is, unless told otherwise."""
+"""Defaults for the driver of a cluster."""
 
 SETTINGS: Final[dict[str, str]] = {
     **CLUSTER_SETTINGS,
-    # Nobody else is to talk to it, and the machine's name need not lead anywhere.
+    # Only this machine connects to it, and the host name may not resolve.
     "spark.driver.host": _QUIET_LOOPBACK,
     "spark.driver.bindAddress": _QUIET_LOOPBACK,
     # On one machine more partitions than cores only cost time.
     "spark.sql.shuffle.partitions": "2",
 }
-"""What a local session is, unless told otherwise."""
+"""Defaults for a local session."""
 
 FAST_START: Final[dict[str, str]] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
 }
-"""For short runs: the JVM starts in half the time, and is slower for hours of work."""
+"""For short runs: the JVM starts in half the time, but is slower in long runs."""
 _LAUNCHER: Final = """#!/bin/sh
 # Starts Python without the archives of Spark, whose modules it has installed and compiled.
 set -f
@@ -89,9 +89,9 @@ def local_session(
     fast_start: bool = False,
     environ: MutableMapping[str, str] = os.environ,
 ) -> SparkSession:
-    """A SparkSession that knows `rocketmq`; the one that runs already, if there is one.
+    """A SparkSession with the format `rocketmq`; the active one, if there is one.
 
-    `settings` are Spark's, before ours. ConfigError when there is no Java, or it cannot be started.
+    `settings` are Spark's and override ours. ConfigError if there is no Java, or it cannot be started.
     """
     try:
         import pyarrow  # noqa: F401
@@ -112,7 +112,7 @@ def local_session(
             spark = builder.getOrCreate()
     except PySparkException as error:
         raise ConfigError(f"Spark did not start: {str(error).strip().splitlines()[0]}") from error
-    # Spark finds the module by itself, once the format is asked for; to register as well only costs time.
+    # Spark finds the module by itself on first use of the format; registering it as well only costs time.
     if importlib.util.find_spec("pyspark_kourou") is None:
         register(spark)
     return spark
@@ -121,21 +121,21 @@ def local_session(
 def session_settings(
     settings: Mapping[str, str] | None = None, *, fast_start: bool = False, master: str = "local[*]"
 ) -> dict[str, str]:
-    """The settings of a session, with those of the caller, which count more."""
+    """The settings of a session; the caller's take precedence."""
     ours = SETTINGS if _is_local(master) else CLUSTER_SETTINGS
     return {**ours, **(FAST_START if fast_start else {}), **(settings or {})}
 
 
 def _is_local(master: str) -> bool:
-    """Whether executors are on this machine only; those of a cluster have to reach the driver."""
+    """Whether executors are on this machine only; those of a cluster must reach the driver."""
     return master.startswith("local")
 
 
 def _prepare(environ: MutableMapping[str, str], master: str) -> None:
-    """PySpark takes Java and its workers' Python from the environment, and only from there."""
+    """PySpark takes Java and its workers' Python from the environment only."""
     environ["JAVA_HOME"] = str(find_java(environ).home)
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Sources that Spark finds by itself are run with this one, on executors as well: it may be a notebook's.
+    # Sources that Spark finds by itself run with this one, even on executors: it may be a notebook's.
     environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
     if _is_local(master):
         environ.setdefault("SPARK_LOCAL_IP", _QUIET_LOOPBACK)
@@ -143,9 +143,8 @@ def _prepare(environ: MutableMapping[str, str], master: str) -> None:
 
 @contextmanager
 def _quick_workers(environ: MutableMapping[str, str], master: str) -> Iterator[None]:
-    """Workers of a session that is made inside start sooner, where they run on this machine. The session and
-    its JVM keep what they find; what is started later, perhaps for a cluster, finds what was there before.
-    """
+    """Let the workers of a session created inside start faster, if they run on this machine. The session
+    and its JVM keep this environment; the previous one is restored afterwards."""
     python = environ["PYSPARK_PYTHON"]
     if _is_local(master):
         environ["PYSPARK_PYTHON"] = environ["PYSPARK_DRIVER_PYTHON"] = quick_python(python, environ)
@@ -156,11 +155,10 @@ def _quick_workers(environ: MutableMapping[str, str], master: str) -> Iterator[N
 
 
 def quick_python(python: str, environ: Mapping[str, str]) -> str:
-    """What to run in place of `python`: a launcher of it that starts sooner, or `python` as it is.
+    """The command to run instead of `python`: a launcher that starts faster, or `python` itself.
 
-    As it is where it is not the Python that runs this, where Spark is not the one of the installed PySpark
-    (SPARK_HOME says so), where PySpark is found only by the help of something that a new process need not
-    have, and where no launcher can be written or run.
+    It is `python` itself if that is not the running Python, if Spark is not part of the installed PySpark
+    (SPARK_HOME), if a new process would not find PySpark by itself, or if no launcher can be written or run.
     """
     home = _home_of_installed_spark()
     if python != sys.executable or home is None:
@@ -171,18 +169,18 @@ def quick_python(python: str, environ: Mapping[str, str]) -> str:
         write_launcher(launcher, script)
     except OSError:
         return python
-    # Spark's scripts take a path apart where there is a blank in it; and some caches may not be run from.
+    # Spark's scripts split paths at spaces; and some caches are mounted noexec.
     is_usable = os.access(launcher, os.X_OK) and not any(each.isspace() for each in str(launcher))
     return str(launcher) if is_usable else python
 
 
 def python_script(python: str, home: Path) -> str:
-    """The launcher of `python` that leaves out what lies in Spark's home."""
+    """A launcher of `python` that drops entries in Spark's home from PYTHONPATH."""
     return _LAUNCHER.format(home=shlex.quote(str(home)), python=shlex.quote(python))
 
 
 def _home_of_installed_spark() -> Path | None:
-    """Where the Spark lies that is started, if it is part of a PySpark that any new process imports."""
+    """The home of the Spark to start, if it belongs to a PySpark that any new process can import."""
     from pyspark.find_spark_home import _find_spark_home
 
     home = Path(_find_spark_home())
@@ -193,7 +191,7 @@ def _home_of_installed_spark() -> Path | None:
 
 
 def _installed(name: str) -> Path | None:
-    """The folder of a package, if it lies where Python looks without being told."""
+    """The folder of a package, if it is in a site folder."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         return None

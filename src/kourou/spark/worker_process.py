@@ -1,6 +1,6 @@
-"""The process of a Spark worker, made ready for many tasks: what its memory is kept for.
+"""Prepares the process of a Spark worker for many tasks: garbage collection and memory.
 
-Nothing here changes what is read; only how often the system is asked for the same memory again.
+Changes performance only, not results.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _KEPT_BYTES: Final = 64 * 1024 * 1024
-"""So much free memory stays with the process: more than the buffers of one batch take."""
+"""Free memory that the process keeps: more than the buffers of one batch."""
 
 _ready_pids: set[int] = set()
 
 
 def make_worker_ready() -> None:
-    """Once in each process. Spark's workers collect garbage after each task: what is imported need not be
-    looked at again. And they read batch after batch: to give the memory of one back to the system, and to
-    get it again page by page, takes longer than all that is done with it."""
+    """Runs once per process. Spark's workers collect garbage after each task: imported objects need no
+    further checks. And they read batch after batch: returning memory to the system and faulting it in
+    again, page by page, takes longer than the work itself."""
     pid = os.getpid()
     if pid in _ready_pids:
         return
@@ -32,7 +32,7 @@ def make_worker_ready() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Where the C library is glibc; others have no such setting."""
+    """For glibc; other C libraries have no such setting."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

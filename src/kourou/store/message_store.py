@@ -116,7 +116,7 @@ class MessageStore:
             max_filter_units=config.max_filter_units,
             kernel=kernel,
         )
-        lookup = MessageLookup(self.log, self.queues, self.index)
+        lookup = self.lookup = MessageLookup(self.log, self.queues, self.index)
         self.watch = LogWatch(files, config.root, lock, self.log, self.appender, self.queues)
         flush = StoreFlush(
             self.log, self.appender, self.dispatcher, self.queues, self.index, self.checkpoint, self.watch

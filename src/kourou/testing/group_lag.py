@@ -189,7 +189,7 @@ async def _waiting(services: BrokerServices, topics: set[str]) -> Counter[str]:
     """Messages of these topics that are to be delivered later."""
     units = await _waiting_units(services)
     found: Counter[str] = Counter()
-    for raw in await read_records_at(services, units):
+    for raw in await read_records_at(services.store.log, services.records, units):
         target = None if raw is None else target_of(properties_from_bytes(decode_record(raw).raw_properties))
         if target is not None and target.topic in topics:
             found[target.topic] += 1

@@ -26,7 +26,7 @@ _MAX_HELD: Final = 256
 
 
 class Direction(enum.Flag):
-    """The direction of bytes."""
+    """To the server, or back to the client."""
 
     TO_SERVER = enum.auto()
     TO_CLIENT = enum.auto()

@@ -48,7 +48,7 @@ class UnsyncedNames:
         self.changes: list[NameChange] = []
 
     def record(self, time: int, names: tuple[Path, ...], undo: Callable[[], None]) -> None:
-        """Called after a change."""
+        """Record a change of names that is not synced yet; `undo` reverts it."""
         self.changes.append(NameChange(time, names, undo))
 
     def synced(self, folder: Path) -> None:

@@ -26,7 +26,7 @@ class AddressService:
 
     @property
     def url(self) -> str:
-        """Where it is asked."""
+        """The address from which name servers are fetched."""
         return f"http://{self.address}{self.path}"
 
     async def fetch(self, timeout_ms: int = TIMEOUT_MS) -> list[str]:

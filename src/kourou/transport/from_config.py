@@ -57,7 +57,7 @@ def server_settings(config: RemotingSettings) -> RemotingServerConfig:
 
 
 def client_settings(config: RemotingSettings, connect_timeout_ms: int = 3_000) -> RemotingClientConfig:
-    """How to reach others."""
+    """Settings for outgoing connections, from the configuration."""
     return RemotingClientConfig(
         connect_timeout_ms=connect_timeout_ms,
         limits=_limits(config),

@@ -90,7 +90,7 @@ class RemotingServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class RemotingClientConfig:
-    """Connections that we open."""
+    """Settings of outgoing connections: timeouts, frame size, TLS."""
 
     connect_timeout_ms: int = 3_000  # com.rocketmq.remoting.client.connect.timeout
     max_inbound_bytes: int = 512 * 1024 * 1024

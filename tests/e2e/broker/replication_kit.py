@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from kourou.broker.replication.master_part import MasterPart
+from kourou.broker.replication.replica_server import ReplicaServer
 from kourou.config.namesrv import NamesrvConfig
 from kourou.namesrv.server import NameServer
 from kourou.protocol.ha import (
@@ -36,8 +38,8 @@ async def until(condition: Callable[[], bool], what: str, timeout_s: float = 10)
 @contextlib.asynccontextmanager
 async def namesrv() -> AsyncIterator[str]:
     """A name server; its address."""
-    async with NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1")) as server:
-        yield server.address
+    async with NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1")) as running_namesrv:
+        yield running_namesrv.address
 
 
 @contextlib.asynccontextmanager
@@ -74,9 +76,15 @@ def ha_address(peer: Peer) -> str:
     return f"127.0.0.1:{peer.controller.config.ha_listen_port}"
 
 
+def server(peer: Peer) -> ReplicaServer:
+    """The port for slaves."""
+    (part,) = (part for part in peer.controller._open.running.parts if isinstance(part, MasterPart))
+    return part.server
+
+
 def links(peer: Peer) -> list[Any]:
     """The slaves that a master serves."""
-    return [link for link in peer.controller.replication.server.links if link.is_reporting]
+    return [link for link in server(peer).links if link.is_reporting]
 
 
 async def following(peer: Peer, count: int) -> None:

@@ -22,6 +22,7 @@ from tests.e2e.broker.replication_kit import (
     log_end,
     master,
     namesrv,
+    server,
     slave,
     until,
 )
@@ -63,7 +64,7 @@ async def test_what_is_not_a_slave_is_disconnected_with_one_line(
             async with HandSlave.connected(of_master) as hand:
                 await hand.write(raw)
                 assert await hand.is_closed()
-        assert not of_master.controller.replication.server.links
+        assert not server(of_master).links
         (line,) = lines(caplog)
         assert " is disconnected: " in line and reason in line
         assert log_bytes(of_master) == before
@@ -131,12 +132,12 @@ async def test_too_many_connections_are_closed(tmp_path: Path, caplog: pytest.Lo
         host, _, text = ha_address(of_master).rpartition(":")
         port = int(text)
         opened = [await asyncio.open_connection(host, port) for _ in range(200)]
-        server = of_master.controller.replication.server
+        of_port = server(of_master)
         await until(lambda: len(lines(caplog)) > 0, "the limit is reported")
-        assert len(server.links) == 64
+        assert len(of_port.links) == 64
         for _, writer in opened:
             writer.close()
-        await until(lambda: not server.links, "all are gone")
+        await until(lambda: not of_port.links, "all are gone")
         assert len([line for line in lines(caplog) if "which is the limit" in line]) == 1
         async with HandSlave.connected(of_master) as hand:
             await hand.report(0)

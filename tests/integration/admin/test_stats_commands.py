@@ -23,7 +23,7 @@ from kourou.admin.monitoring import (
     monitor_round,
 )
 from kourou.admin.running_info import ClientStatus, GroupStatus, RunningInfo
-from kourou.broker.send.inner_message import InnerMessage, put_now
+from kourou.broker.send.inner_message import InnerMessage
 from kourou.cli.admin.command import AdminCommand
 from kourou.cli.admin.registry import find
 from kourou.cli.admin.screen import Screen
@@ -222,7 +222,7 @@ def _move_a_group_on(found: Traffic) -> None:
     message = InnerMessage(
         RMQ_SYS_OFFSET_MOVED_EVENT, 0, encode_body(event), "", time.time_ns() // 1_000_000, bytes(8)
     )
-    put_now(found.running.broker.services, message, None)
+    found.running.broker.services.writer.put_now(message, None)
 
 
 async def test_monitoring_lives_through_an_outage_of_a_broker(tmp_path: Path) -> None:

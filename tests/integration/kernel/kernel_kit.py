@@ -18,10 +18,11 @@ from typing import Any, cast
 
 import pytest
 
+from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState, record_born_host
 from kourou.broker.controller import BrokerController
 from kourou.broker.send.fast_send_path import FastSendPath, Sender
-from kourou.broker.send.send_message_processor import SendMessageProcessor
+from kourou.broker.transactions.half_message_cache import HalfMessageCache
 from kourou.protocol.frame import FrameDecoder
 from kourou.store.disk.files import Files
 from kourou.store.kernel import (
@@ -106,9 +107,10 @@ class FedBroker:
         self.services = controller.services
         self.taken = self.calls = self.messages = 0
         self.services.store.dispatcher.on_publish.append(self._published)
-        self._sends = SendMessageProcessor(self.services)
         kernel = choose_kernel(is_enabled=has_kernel, environ={}).kernel
-        self._bulk = self._sends.bulk_handler(None if kernel is None else self._counting(kernel))
+        self._sends, self._bulk = wiring.sends(
+            self.services, HalfMessageCache(), None if kernel is None else self._counting(kernel)
+        )
 
     def _counting(self, kernel: Kernel) -> Kernel:
         def encode_sends(*arguments: Any) -> EncodedSends | None:

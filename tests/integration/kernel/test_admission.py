@@ -26,8 +26,9 @@ def refuse(_: object) -> None:
         RequestCheck(refuse, frozenset({RequestCode.SEND_MESSAGE_V2})),
         MessageCheck(refuse),
         MessageCheck(refuse, frozenset({"TopicTest"})),
+        MessageCheck(refuse, lambda topic: topic.startswith("Topic")),
     ],
-    ids=["every request", "sends", "every message", "messages of the topic"],
+    ids=["every request", "sends", "every message", "messages of the topic", "messages by prefix"],
 )
 def test_a_refusing_check_stops_sends_until_it_is_removed(twins: Twins, check: AdmissionCheck) -> None:
     async def answers(broker: FedBroker) -> list[tuple[int, bool, int]]:

@@ -459,7 +459,7 @@ def test_a_kernel_that_fails_is_used_no_more(
         others.feed(frame(send()) * 2)
         others.feed(frame(send()) * 2)
         assert (others.taken, len(calls)) == (0, 1)
-        statuses = [broker.services.kernel.status for broker in others.brokers]
+        statuses = [broker.services.kernel.current.status for broker in others.brokers]
         assert "not in use: it failed during a send" in statuses
         others.assert_same()
         runner.run(stack.aclose())

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
-from kourou.broker.admin import config_processor
+from kourou.broker.admin.config_processor import ConfigProcessor
+from kourou.broker.admin.runtime_info import RuntimeInfo
 from kourou.broker.delay.delay_offsets import DelayOffsetManager
+from kourou.broker.delay.delayed_messages import DelayedMessages
 from kourou.broker.delay.timer_messages import TimerMessages
 from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.part import processors_of
 from kourou.broker.pull.long_polling import Pull, PullRequestHoldService
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
-from kourou.broker.services import BrokerServices
-from kourou.broker.stats import stats_processor
+from kourou.broker.send.inner_message import InnerMessage, MessageWriter
+from kourou.broker.settings import KernelStatus
+from kourou.broker.stats.stats_processor import StatsProcessor
+from kourou.broker.storage.retention_service import RetentionService
 from kourou.broker.tables.offset_processor import OffsetProcessor
 from kourou.broker.tables.reset_offset import ResetOffsetProcessor
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig, decode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
+from kourou.store.dispatcher import Dispatcher as StoreDispatcher
 from kourou.store.kernel import choose_kernel
+from kourou.store.recovery.corrupt_ranges import KnownDamages
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.request import Processor
 from tests.unit.broker.tables_kit import MemoryBroker, Peer
@@ -51,7 +57,7 @@ class AdminBroker(MemoryBroker):
         self.timers: TimerMessages | None = TimerMessages(
             self.files, root, self.config, self.store.log, self.clock()
         )
-        self.kernel = choose_kernel(is_enabled=False)
+        self.kernel = KernelStatus(choose_kernel(is_enabled=False))
         self.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
         self.groups.update(SubscriptionGroupConfig(group_name="CG"))
         self._is_ready = True
@@ -61,14 +67,48 @@ class AdminBroker(MemoryBroker):
         """What it answers, tools too."""
         if not self._is_ready:
             return super().processors()
-        services = cast(BrokerServices, self)
-        handlers = (QueryMessageProcessor, OffsetProcessor, ResetOffsetProcessor, ConsumerCallProcessor)
-        return {
-            **super().processors(),
-            **processors_of(map(self.wired, handlers)),
-            **config_processor.processors(services),
-            **stats_processor.processors(services),
-        }
+        handlers = (
+            QueryMessageProcessor,
+            OffsetProcessor,
+            ResetOffsetProcessor,
+            ConsumerCallProcessor,
+            StatsProcessor,
+            ConfigProcessor,
+        )
+        return super().processors() | processors_of(map(self.wired, handlers))
+
+    @property
+    def delay_levels(self) -> tuple[int, ...]:
+        return self.store.config.delay_levels
+
+    @property
+    def delayed(self) -> DelayedMessages:
+        """What redirects messages with a delay."""
+        return self.wired(DelayedMessages)
+
+    @property
+    def delay(self) -> Callable[[InnerMessage], None]:
+        return self.delayed.redirect
+
+    @property
+    def writer(self) -> MessageWriter:
+        return self.wired(MessageWriter)
+
+    @property
+    def retention(self) -> RetentionService:
+        return self.wired(RetentionService)
+
+    @property
+    def runtime(self) -> RuntimeInfo:
+        return self.wired(RuntimeInfo)
+
+    @property
+    def dispatcher(self) -> StoreDispatcher:
+        return self.store.dispatcher
+
+    @property
+    def damages(self) -> KnownDamages:
+        return self.store.damages
 
     def update_config(self, changes: Mapping[str, str]) -> None:
         """As the controller does it, but for the file."""

@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kourou.broker.hooks import BrokerHooks
-from kourou.broker.send.inner_message import InnerMessage, put_now
-from kourou.broker.services import BrokerServices
+from kourou.broker.send.inner_message import InnerMessage
 from kourou.broker.storage.commit_cycle import CommitCycle
-from kourou.broker.transactions import end_transaction_processor
+from kourou.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from kourou.broker.transactions.half_messages import half_properties
 from kourou.broker.transactions.transaction_check import TransactionCheck
-from kourou.broker.transactions.transactions import Transactions, recover
+from kourou.broker.transactions.transactions import Transactions
 from kourou.protocol.bodies import ProducerData
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
@@ -41,18 +40,14 @@ class HalfBroker(AdminBroker):
         self.timers = None
         self._serve()
 
-    @property
-    def services(self) -> BrokerServices:
-        return cast(BrokerServices, self)
-
     def _serve(self) -> None:
         self.commit_cycle = CommitCycle(self.store, sync_flush_timeout_ms=5_000, waits_for_flush=False)
         self.cycles = Cycles(begin=self.commit_cycle.begin, end=self.commit_cycle.end)
-        self.transactions = Transactions(self.services)
-        recover(self.services, self.transactions)
-        self.checks = TransactionCheck(self.services, self.transactions)
-        ends = end_transaction_processor.processors(self.services, self.transactions)
-        self.dispatch = Dispatcher({**self.processors(), **ends})
+        self.transactions = self.wired(Transactions)
+        self.transactions.recover(is_slave=False)
+        self.checks = self.wired(TransactionCheck)
+        ends = self.wired(EndTransactionProcessor)
+        self.dispatch = Dispatcher({**self.processors(), **ends.processors()})
 
     def restart(self, *, killed: bool = True) -> None:
         """Die and come back; `cut_bytes` of the log are lost."""
@@ -78,7 +73,7 @@ class HalfBroker(AdminBroker):
         sent = f"TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01{msg_id}\x02{more}"
         properties = half_properties(sent.encode(), "T", 1, msg_id).decode()
         message = InnerMessage(RMQ_SYS_TRANS_HALF_TOPIC, 0, body, properties, self.clock(), BORN_HOST)
-        put_now(self.services, message, None)
+        self.writer.put_now(message, None)
         self.cycles.close()
         return self.halves()[-1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, cast
@@ -45,12 +45,16 @@ from kourou.protocol.codes import LanguageCode, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.log_appender import LogAppender
+from kourou.store.queue.consume_queues import ConsumeQueues
+from kourou.store.read.message_lookup import MessageLookup
 from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.cycles import Cycles
-from kourou.transport.dispatcher import Dispatcher, run_request
-from kourou.transport.request import Processor, Request
+from kourou.transport.dispatcher import Dispatcher
+from kourou.transport.request import Processor
 from kourou.transport.settings import ConnectionLimits
 from kourou.transport.tasks import TaskOwner
 from tests.unit.store.message_stores import NOW_MS, StoreKit
@@ -184,8 +188,28 @@ class MemoryBroker(Tables):
         return made(**{name: self.live_config if name == "config" else getattr(self, name) for name in names})
 
     @property
+    def log(self) -> CommitLog:
+        """Of the store that is open now."""
+        return self.store.log
+
+    @property
+    def queues(self) -> ConsumeQueues:
+        """Of the store that is open now."""
+        return self.store.queues
+
+    @property
+    def appender(self) -> LogAppender:
+        """Of the store that is open now."""
+        return self.store.appender
+
+    @property
+    def lookup(self) -> MessageLookup:
+        """Of the store that is open now."""
+        return self.store.lookup
+
+    @property
     def records(self) -> RecordReader:
-        """As BrokerServices has it."""
+        """As processors get it."""
         return RecordReader(self.store.log, self.disk, self.requests)
 
     @property
@@ -194,20 +218,12 @@ class MemoryBroker(Tables):
         return self.disk.jobs
 
     def now_ms(self) -> int:
-        """As BrokerServices has it."""
+        """As processors get it."""
         return self.clock()
 
     def monotonic_ms(self) -> int:
-        """As BrokerServices has it."""
+        """As processors get it."""
         return self.clock.monotonic_ms()
-
-    def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
-        """As BrokerServices has it."""
-        run_request(self.tasks, request, work)
-
-    def in_disk_thread(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """As BrokerServices has it."""
-        return self.disk.run(function, *args)
 
     def closed(self, connection: Connection) -> None:
         """What the controller does when a connection ends."""

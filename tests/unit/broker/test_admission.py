@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -67,6 +68,7 @@ def context(topic: str) -> SendContext:
         (RequestCheck(refuse, frozenset({LOCK, PULL})), True),
         (MessageCheck(refuse), False),
         (MessageCheck(refuse, frozenset({"T"})), True),
+        (MessageCheck(refuse, str.isupper), True),
     ],
 )
 def test_a_check_closes_the_fast_path_until_it_is_removed(
@@ -101,10 +103,13 @@ def test_a_disk_that_is_far_behind_gets_no_more(
     assert not gate.admission.is_fast_path_open
 
 
-def test_a_message_check_sees_its_topics_only(tmp_path: Path) -> None:
-    admission = Gate(tmp_path, MessageCheck(refuse, frozenset({"T"}))).admission
-    assert admission.sees_messages_of("T") and not admission.sees_messages_of("U")
-    admission.check_message(context("U"))
+@pytest.mark.parametrize("topics", [frozenset({"T"}), str.isupper], ids=["names", "function"])
+def test_a_message_check_sees_its_topics_only(
+    tmp_path: Path, topics: frozenset[str] | Callable[[str], bool]
+) -> None:
+    admission = Gate(tmp_path, MessageCheck(refuse, topics)).admission
+    assert admission.sees_messages_of("T") and not admission.sees_messages_of("u")
+    admission.check_message(context("u"))
     with pytest.raises(RequestError, match="refused"):
         admission.check_message(context("T"))
 

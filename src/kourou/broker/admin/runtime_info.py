@@ -25,9 +25,17 @@ from kourou.store.disk.files import DiskUsage, Files
 
 if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.delay.delay_offsets import DelayOffsetManager
+    from kourou.broker.delay.timer_messages import TimerMessages
+    from kourou.broker.settings import KernelStatus, LiveConfig
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.config.broker import BrokerConfig
+    from kourou.store.dispatcher import Dispatcher
     from kourou.store.kernel import KernelChoice
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.store.read.message_lookup import MessageLookup
+    from kourou.store.recovery.corrupt_ranges import KnownDamages
 
 # Key prefix, and the configuration key of its capacity.
 _POOLS: Final = {
@@ -57,102 +65,134 @@ class OnDisk:
         )
 
 
-def runtime_info(services: BrokerServices, on_disk: OnDisk, earliest_message_ms: int) -> dict[str, str]:
-    """All keys. `earliest_message_ms`: when the first message of the log was stored, -1 for none."""
-    return {
-        **_broker(services, earliest_message_ms),
-        **_totals(services),
-        **_puts_and_gets(services),
-        **_log(services),
-        **_damage(services),
-        **_disks(on_disk),
-        **dict(_pools(services.config)),
-        **dict(_delay_levels(services)),
-        **_timer(services),
-        **_clock(services.clock_watch),
-        **_kernel(services.kernel),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeInfo:
+    """What one broker is asked for its runtime info. `timers`: None where there are none."""
 
+    config: LiveConfig
+    log: CommitLog
+    appender: LogAppender
+    dispatcher: Dispatcher
+    lookup: MessageLookup
+    damages: KnownDamages
+    delay_offsets: DelayOffsetManager
+    timers: TimerMessages | None
+    clock_watch: ClockWatch
+    stats: BrokerStatsManager
+    kernel: KernelStatus
 
-def _broker(services: BrokerServices, earliest_message_ms: int) -> dict[str, str]:
-    watch = services.clock_watch
-    return {
-        "brokerActive": "true",
-        "brokerVersion": str(CURRENT_VERSION),
-        "brokerVersionDesc": version_desc(CURRENT_VERSION),
-        # By the clock as it is set now: with `runtime` it tells the broker's time.
-        "bootTimestamp": str(watch.start_ms + watch.stepped_ms),
-        "runtime": runtime_text(watch.steady_ms() - watch.start_ms),
-        "earliestMessageTimeStamp": str(earliest_message_ms),
-        "startAcceptSendRequestTimeStamp": str(services.config.start_accept_send_request_time_stamp),
-    }
+    def table(self, on_disk: OnDisk, earliest_message_ms: int) -> dict[str, str]:
+        """All keys. `earliest_message_ms`: when the first message of the log was stored, -1 for none."""
+        return {
+            **self._broker(earliest_message_ms),
+            **self._totals(),
+            **self._puts_and_gets(),
+            **self._log(),
+            **self._damage(),
+            **_disks(on_disk),
+            **dict(_pools(self.config.current)),
+            **dict(self._delay_levels()),
+            **self._timer(),
+            **_clock(self.clock_watch),
+            **_kernel(self.kernel.current),
+        }
 
+    def _broker(self, earliest_message_ms: int) -> dict[str, str]:
+        watch = self.clock_watch
+        return {
+            "brokerActive": "true",
+            "brokerVersion": str(CURRENT_VERSION),
+            "brokerVersionDesc": version_desc(CURRENT_VERSION),
+            # By the clock as it is set now: with `runtime` it tells the broker's time.
+            "bootTimestamp": str(watch.start_ms + watch.stepped_ms),
+            "runtime": runtime_text(watch.steady_ms() - watch.start_ms),
+            "earliestMessageTimeStamp": str(earliest_message_ms),
+            "startAcceptSendRequestTimeStamp": str(self.config.current.start_accept_send_request_time_stamp),
+        }
 
-def _totals(services: BrokerServices) -> dict[str, str]:
-    stats = services.stats
-    return {
-        "msgPutTotalYesterdayMorning": str(stats.days.put_yesterday_morning),
-        "msgPutTotalTodayMorning": str(stats.days.put_today_morning),
-        "msgPutTotalTodayNow": str(stats.user_put_nums),
-        "msgGetTotalYesterdayMorning": str(stats.days.get_yesterday_morning),
-        "msgGetTotalTodayMorning": str(stats.days.get_today_morning),
-        "msgGetTotalTodayNow": str(stats.user_get_nums),
-    }
+    def _totals(self) -> dict[str, str]:
+        stats = self.stats
+        return {
+            "msgPutTotalYesterdayMorning": str(stats.days.put_yesterday_morning),
+            "msgPutTotalTodayMorning": str(stats.days.put_today_morning),
+            "msgPutTotalTodayNow": str(stats.user_put_nums),
+            "msgGetTotalYesterdayMorning": str(stats.days.get_yesterday_morning),
+            "msgGetTotalTodayMorning": str(stats.days.get_today_morning),
+            "msgGetTotalTodayNow": str(stats.user_get_nums),
+        }
 
+    def _puts_and_gets(self) -> dict[str, str]:
+        stats, rates = self.stats, self.stats.rates
+        transferred = rates.text(Rate.GET_TRANSFERRED)
+        return {
+            "putMessageTimesTotal": str(rates.put_nums),
+            "putMessageFailedTimes": str(stats.put_failed_times),
+            "putMessageSizeTotal": str(stats.put_size_total),
+            "putMessageAverageSize": str(stats.put_size_total / max(1, rates.put_nums)),
+            "putMessageEntireTimeMax": str(int(stats.put_latencies.max_ms)),
+            "putMessageDistributeTime": stats.put_latencies.distribution(),
+            "putLatency99": f"{stats.put_latencies.percentile_ms(0.99):.2f}",
+            "putLatency999": f"{stats.put_latencies.percentile_ms(0.999):.2f}",
+            "getMessageEntireTimeMax": str(int(stats.get_entire_time_max_ms)),
+            "putTps": rates.text(Rate.PUT),
+            "getFoundTps": rates.text(Rate.GET_FOUND),
+            "getMissTps": rates.text(Rate.GET_MISS),
+            "getTotalTps": rates.text(Rate.GET_FOUND, Rate.GET_MISS),
+            "getTransferedTps": transferred,  # 4.9
+            "getTransferredTps": transferred,  # 5.x
+        }
 
-def _puts_and_gets(services: BrokerServices) -> dict[str, str]:
-    stats, rates = services.stats, services.stats.rates
-    transferred = rates.text(Rate.GET_TRANSFERRED)
-    return {
-        "putMessageTimesTotal": str(rates.put_nums),
-        "putMessageFailedTimes": str(stats.put_failed_times),
-        "putMessageSizeTotal": str(stats.put_size_total),
-        "putMessageAverageSize": str(stats.put_size_total / max(1, rates.put_nums)),
-        "putMessageEntireTimeMax": str(int(stats.put_latencies.max_ms)),
-        "putMessageDistributeTime": stats.put_latencies.distribution(),
-        "putLatency99": f"{stats.put_latencies.percentile_ms(0.99):.2f}",
-        "putLatency999": f"{stats.put_latencies.percentile_ms(0.999):.2f}",
-        "getMessageEntireTimeMax": str(int(stats.get_entire_time_max_ms)),
-        "putTps": rates.text(Rate.PUT),
-        "getFoundTps": rates.text(Rate.GET_FOUND),
-        "getMissTps": rates.text(Rate.GET_MISS),
-        "getTotalTps": rates.text(Rate.GET_FOUND, Rate.GET_MISS),
-        "getTransferedTps": transferred,  # 4.9
-        "getTransferredTps": transferred,  # 5.x
-    }
+    def _log(self) -> dict[str, str]:
+        log = self.log
+        unflushed_bytes = log.max_phy_offset - log.flushed_phy_offset
+        return {
+            "commitLogMinOffset": str(log.min_phy_offset),
+            "commitLogMaxOffset": str(log.max_phy_offset),
+            "dispatchBehindBytes": str(log.max_phy_offset - self.dispatcher.dispatched_phy_offset),
+            # Records are dispatched from what was written, through no buffer.
+            "dispatchMaxBuffer": "0",
+            # Puts are written by the one who answers this: none is under way.
+            "pageCacheLockTimeMills": "0",
+            # What is acknowledged is in the page cache at least: nothing waits to be written there.
+            "remainHowManyDataToCommit": bytes_text(0),
+            "remainHowManyDataToFlush": bytes_text(unflushed_bytes),
+            "remainTransientStoreBufferNumbs": _NO_BUFFER_POOL,
+            # Ours; Apache's brokers have no such state.
+            **({STORE_FENCED: str(self.appender.refusal)} if self.appender.is_fenced else {}),
+        }
 
+    def _damage(self) -> dict[str, str]:
+        """What is damaged in the store, as far as it was read; not among Apache's keys."""
+        damages = self.damages
+        return {
+            "damagedLogStretches": str(len(damages.damages)),
+            "damagedLogBytes": str(damages.damaged_bytes),
+            "lostMessages": str(damages.lost_messages),
+            "rebuiltQueueUnits": str(damages.rebuilt_units),
+            "rebuiltIndexEntries": str(damages.rebuilt_entries),
+            "rebuiltTimerWheels": str(self.timers.damage_count if self.timers is not None else 0),
+        }
 
-def _log(services: BrokerServices) -> dict[str, str]:
-    store = services.store
-    unflushed_bytes = store.log.max_phy_offset - store.log.flushed_phy_offset
-    return {
-        "commitLogMinOffset": str(store.log.min_phy_offset),
-        "commitLogMaxOffset": str(store.log.max_phy_offset),
-        "dispatchBehindBytes": str(store.log.max_phy_offset - store.dispatcher.dispatched_phy_offset),
-        # Records are dispatched from what was written, through no buffer.
-        "dispatchMaxBuffer": "0",
-        # Puts are written by the one who answers this: none is under way.
-        "pageCacheLockTimeMills": "0",
-        # What is acknowledged is in the page cache at least: nothing waits to be written there.
-        "remainHowManyDataToCommit": bytes_text(0),
-        "remainHowManyDataToFlush": bytes_text(unflushed_bytes),
-        "remainTransientStoreBufferNumbs": _NO_BUFFER_POOL,
-        # Ours; Apache's brokers have no such state.
-        **({STORE_FENCED: str(store.appender.refusal)} if store.appender.is_fenced else {}),
-    }
+    def _delay_levels(self) -> Iterator[tuple[str, str]]:
+        """Of each level what was delivered and what there is."""
+        for level, queue_offset in sorted(self.delay_offsets.table.items()):
+            high = self.lookup.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
+            yield f"scheduleMessageOffset_{level}", f"{queue_offset},{high}"
 
-
-def _damage(services: BrokerServices) -> dict[str, str]:
-    """What is damaged in the store, as far as it was read; not among Apache's keys."""
-    damages = services.store.damages
-    return {
-        "damagedLogStretches": str(len(damages.damages)),
-        "damagedLogBytes": str(damages.damaged_bytes),
-        "lostMessages": str(damages.lost_messages),
-        "rebuiltQueueUnits": str(damages.rebuilt_units),
-        "rebuiltIndexEntries": str(damages.rebuilt_entries),
-        "rebuiltTimerWheels": str(services.timers.damage_count if services.timers is not None else 0),
-    }
+    def _timer(self) -> dict[str, str]:
+        """How far behind the timers are. Tools read these keys without looking first."""
+        timers, read_behind_ms, offset_behind = self.timers, 0, 0
+        if timers is not None:
+            wheel_ms = self.clock_watch.steady_ms() + timers.ahead_ms
+            read_behind_ms = max(0, wheel_ms - timers.read_ms - timers.precision_ms)
+            offset_behind = self.lookup.max_offset_in_queue(TIMER_TOPIC, 0) - timers.queue_offset
+        return {
+            "timerReadBehind": str(read_behind_ms),
+            "timerOffsetBehind": str(offset_behind),
+            "timerCongestNum": "0",
+            "timerEnqueueTps": "0.0",
+            "timerDequeueTps": "0.0",
+        }
 
 
 def _disks(on_disk: OnDisk) -> dict[str, str]:
@@ -176,29 +216,6 @@ def _pools(config: BrokerConfig) -> Iterator[tuple[str, str]]:
         yield f"{pool}ThreadPoolQueueHeadWaitTimeMills", "0"
     yield "EndTransactionQueueSize", "0"
     yield "EndTransactionThreadPoolQueueCapacity", capacities["endTransactionPoolQueueCapacity"]
-
-
-def _delay_levels(services: BrokerServices) -> Iterator[tuple[str, str]]:
-    """Of each level what was delivered and what there is."""
-    for level, queue_offset in sorted(services.delay_offsets.table.items()):
-        high = services.store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
-        yield f"scheduleMessageOffset_{level}", f"{queue_offset},{high}"
-
-
-def _timer(services: BrokerServices) -> dict[str, str]:
-    """How far behind the timers are. Tools read these keys without looking first."""
-    timers, read_behind_ms, offset_behind = services.timers, 0, 0
-    if timers is not None:
-        wheel_ms = services.clock_watch.steady_ms() + timers.ahead_ms
-        read_behind_ms = max(0, wheel_ms - timers.read_ms - timers.precision_ms)
-        offset_behind = services.store.max_offset_in_queue(TIMER_TOPIC, 0) - timers.queue_offset
-    return {
-        "timerReadBehind": str(read_behind_ms),
-        "timerOffsetBehind": str(offset_behind),
-        "timerCongestNum": "0",
-        "timerEnqueueTps": "0.0",
-        "timerDequeueTps": "0.0",
-    }
 
 
 def _clock(watch: ClockWatch) -> dict[str, str]:

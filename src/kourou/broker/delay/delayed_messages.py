@@ -9,6 +9,7 @@ Not here: delivering (schedule_service.py, timer_service.py).
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kourou.protocol.codes import MessageSysFlag
@@ -23,8 +24,10 @@ from kourou.protocol.properties import (
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
+    from kourou.broker.clock_watch import ClockWatch
+    from kourou.broker.delay.timer_messages import TimerMessages
     from kourou.broker.send.inner_message import InnerMessage
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.settings import LiveConfig
 
 _DELAY: Final = MessageConst.PROPERTY_DELAY_TIME_LEVEL
 _SEC: Final = MessageConst.PROPERTY_TIMER_DELAY_SEC
@@ -43,27 +46,77 @@ _scan_level: Final = PropertyScanner(_DELAY).values
 _scan_times: Final = PropertyScanner(_SEC, _MS, _DELIVER, _OUT).values
 
 
-def delay(services: BrokerServices, message: InnerMessage) -> None:
-    """Send `message` to where it waits, if it has a delay; else it stays as it is.
+class DelayedMessages:
+    """Redirects the delayed messages of one broker. `timers` is None where no time but a level can be had
+    (`timerWheelEnable`)."""
 
-    PutRefusedError: the delay is none, too long, or cannot be had here.
-    """
-    if message.sys_flag & _UNFINISHED:
-        return
-    (level_text,) = _scan_level(message.properties)
-    level = _number(_DELAY, level_text) if level_text is not None else 0
-    if "TIMER_" not in message.properties:  # most that are delayed have a level
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        delay_levels: tuple[int, ...],
+        timers: TimerMessages | None,
+        clock_watch: ClockWatch,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._levels = len(delay_levels)
+        self._timers = timers
+        self._clock_watch = clock_watch
+        self._now_ms = now_ms
+
+    def redirect(self, message: InnerMessage) -> None:
+        """Change `message` so that it is stored where it waits, if it has a delay; else it stays as it is.
+
+        PutRefusedError: the delay is not a number, too long, or not available here.
+        """
+        if message.sys_flag & _UNFINISHED:
+            return
+        (level_text,) = _scan_level(message.properties)
+        level = _number(_DELAY, level_text) if level_text is not None else 0
+        if "TIMER_" not in message.properties:  # most that are delayed have a level
+            if level > 0:
+                wait_for_level(message, level, self._levels)
+            return
+        *times, out = _scan_times(message.properties)
         if level > 0:
-            wait_for_level(message, level, len(services.store.config.delay_levels))
-        return
-    *times, out = _scan_times(message.properties)
-    if level > 0:
-        for name, text in zip((_SEC, _MS, _DELIVER), times, strict=True):
-            if text is not None:
-                message.remove_property(name)
-        wait_for_level(message, level, len(services.store.config.delay_levels))
-    elif any(text is not None for text in times) and out is None and message.topic != TIMER_TOPIC:
-        _wait_for_time(services, message, *times)
+            for name, text in zip((_SEC, _MS, _DELIVER), times, strict=True):
+                if text is not None:
+                    message.remove_property(name)
+            wait_for_level(message, level, self._levels)
+        elif any(text is not None for text in times) and out is None and message.topic != TIMER_TOPIC:
+            self._wait_for_time(message, *times)
+
+    def _wait_for_time(
+        self, message: InnerMessage, sec: str | None, ms: str | None, deliver: str | None
+    ) -> None:
+        config, timers, now_ms = self._config.current, self._timers, self._now_ms()
+        if not config.timer_wheel_enable or timers is None:
+            raise PutRefusedError(
+                PutStatus.WHEEL_TIMER_NOT_ENABLE,
+                "timer messages are not enabled: timerWheelEnable is false, or was when the broker started",
+            )
+        deliver_ms = _deliver_ms(now_ms, sec, ms, deliver)
+        if deliver_ms <= now_ms:
+            if message.get_property(MessageConst.PROPERTY_TIMER_DEL_UNIQKEY) is not None:
+                raise PutRefusedError(
+                    PutStatus.WHEEL_TIMER_MSG_ILLEGAL, "the message to recall is due already: it is delivered"
+                )
+            return
+        longest_ms = config.timer_max_delay_sec * 1000
+        if deliver_ms - now_ms > longest_ms:
+            raise PutRefusedError(
+                PutStatus.WHEEL_TIMER_MSG_ILLEGAL,
+                "timer message illegal, the delay time should not be bigger than the max delay "
+                f"{longest_ms}ms; or if set del msg, the delay time should be bigger than the current time "
+                f"(asked for: {deliver_ms - now_ms}ms; the limit is timerMaxDelaySec)",
+            )
+        out_ms = slot_time(deliver_ms, timers.precision_ms)
+        waiting = timers.count_at(self._clock_watch.steady_now_of(out_ms) + timers.ahead_ms)
+        _check_congestion(waiting, config.timer_congest_num_each_slot, out_ms)
+        message.set_property(_OUT, str(out_ms))
+        _keep_target(message)
+        message.topic, message.queue_id = TIMER_TOPIC, 0
 
 
 def wait_for_level(message: InnerMessage, level: int, levels: int) -> None:
@@ -81,38 +134,6 @@ def _keep_target(message: InnerMessage) -> None:
         properties = remove_property(remove_property(properties, _REAL_TOPIC), _REAL_QID)
     target = property_pair(_REAL_TOPIC, message.topic) + property_pair(_REAL_QID, message.queue_id)
     message.properties = join_properties(properties, target)
-
-
-def _wait_for_time(
-    services: BrokerServices, message: InnerMessage, sec: str | None, ms: str | None, deliver: str | None
-) -> None:
-    config, timers, now_ms = services.config, services.timers, services.now_ms()
-    if not config.timer_wheel_enable or timers is None:
-        raise PutRefusedError(
-            PutStatus.WHEEL_TIMER_NOT_ENABLE,
-            "timer messages are not enabled: timerWheelEnable is false, or was when the broker started",
-        )
-    deliver_ms = _deliver_ms(now_ms, sec, ms, deliver)
-    if deliver_ms <= now_ms:
-        if message.get_property(MessageConst.PROPERTY_TIMER_DEL_UNIQKEY) is not None:
-            raise PutRefusedError(
-                PutStatus.WHEEL_TIMER_MSG_ILLEGAL, "the message to recall is due already: it is delivered"
-            )
-        return
-    longest_ms = config.timer_max_delay_sec * 1000
-    if deliver_ms - now_ms > longest_ms:
-        raise PutRefusedError(
-            PutStatus.WHEEL_TIMER_MSG_ILLEGAL,
-            f"timer message illegal, the delay time should not be bigger than the max delay {longest_ms}ms; "
-            f"or if set del msg, the delay time should be bigger than the current time "
-            f"(asked for: {deliver_ms - now_ms}ms; the limit is timerMaxDelaySec)",
-        )
-    out_ms = slot_time(deliver_ms, timers.precision_ms)
-    waiting = timers.count_at(services.clock_watch.steady_now_of(out_ms) + timers.ahead_ms)
-    _check_congestion(waiting, config.timer_congest_num_each_slot, out_ms)
-    message.set_property(_OUT, str(out_ms))
-    _keep_target(message)
-    message.topic, message.queue_id = TIMER_TOPIC, 0
 
 
 def _deliver_ms(now_ms: int, sec: str | None, ms: str | None, deliver: str | None) -> int:

@@ -20,7 +20,13 @@ from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.queue.cq_unit import CqUnit
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.transport.cycles import Cycles
 
 DELIVERY_MESSAGES: Final = 500
 """In one commit cycle at most: other requests wait so long."""
@@ -54,28 +60,25 @@ def target_of(properties: str) -> Target | None:
     return Target(topic, int(queue_id), uniq_key, tags, keys)
 
 
-async def read_records_at(services: BrokerServices, units: Sequence[CqUnit]) -> list[Buffer | None]:
+async def read_records_at(
+    log: CommitLog, reader: RecordReader, units: Sequence[CqUnit]
+) -> list[Buffer | None]:
     """The records of `units`; None where one is gone. What is not in memory a disk thread reads."""
-    log = services.store.log
     records = [log.read_nowait(unit.phy_offset, unit.size) if unit.is_message else None for unit in units]
     if None not in records:
         return records
-    return await services.records.read(
+    return await reader.read(
         lambda reads: [reads.record(unit.phy_offset) if unit.is_message else None for unit in units],
     )
 
 
 class Deliveries:
-    """The puts of one commit cycle, which is open from here on: nothing may be awaited before `store`."""
+    """The puts of one commit cycle, which is open: nothing may be awaited before `store`."""
 
-    def __init__(self, services: BrokerServices, *, due_ms: int) -> None:
-        services.cycles.open()
-        if services.store.begin_cycle() < due_ms:
-            # The open commit cycle began before: its records would say that they were stored too early.
-            services.cycles.renew()
-        self._cycles = services.cycles
-        self._queue = services.store.queues.get
-        self._put = services.store.put
+    def __init__(self, cycles: Cycles, appender: LogAppender, queues: ConsumeQueues) -> None:
+        self._cycles = cycles
+        self._queue = queues.get
+        self._put = appender.put
         self._waiting = 0
         self._status = PutStatus.PUT_OK
         self.refusal: PutRefusedError | None = None
@@ -123,3 +126,23 @@ class Deliveries:
         self._waiting -= 1
         if status is not PutStatus.PUT_OK and not status.is_stored:
             self._status = status
+
+
+class DeliveryWriter:
+    """Opens commit cycles for deliveries of one broker."""
+
+    def __init__(
+        self, *, cycles: Cycles, appender: LogAppender, queues: ConsumeQueues, now_ms: Callable[[], int]
+    ) -> None:
+        self._cycles = cycles
+        self._appender = appender
+        self._queues = queues
+        self._now_ms = now_ms
+
+    def begin(self, *, due_ms: int) -> Deliveries:
+        """Deliveries of messages that are due at `due_ms`."""
+        self._cycles.open()
+        if self._appender.begin_cycle(self._now_ms()) < due_ms:
+            # The open commit cycle began before: its records would say that they were stored too early.
+            self._cycles.renew()
+        return Deliveries(self._cycles, self._appender, self._queues)

@@ -20,6 +20,7 @@ from kourou.broker.delay.deliveries import (
     DELIVERY_BYTES,
     DELIVERY_MESSAGES,
     Deliveries,
+    DeliveryWriter,
     read_records_at,
     target_of,
 )
@@ -35,7 +36,16 @@ from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT, CqUnit
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.clock_watch import ClockWatch
+    from kourou.broker.delay.delay_offsets import DelayOffsetManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -51,15 +61,35 @@ _NOTE_EVERY_BYTES: Final = 64 * 1024 * 1024
 
 
 class ScheduleService:
-    """Delivers the levels of one broker. `services.delay_offsets` says how far it is."""
+    """Delivers the levels of one broker. `delay_offsets` says how far it is."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
-        self._store = services.store
-        self._offsets = services.delay_offsets
-        self._delays = services.store.config.delay_levels
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        delay_offsets: DelayOffsetManager,
+        deliveries: DeliveryWriter,
+        clock_watch: ClockWatch,
+        records: RecordReader,
+        disk: DiskThreads,
+        stats: BrokerStatsManager,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._log = store.log
+        self._log_watch = store.watch
+        self._appender = store.appender
+        self._consume_queues = store.queues
+        self._delays = store.config.delay_levels
+        self._offsets = delay_offsets
+        self._deliveries = deliveries
+        self._watch = clock_watch
+        self._records = records
+        self._disk = disk
+        self._stats = stats
+        self._now_ms = now_ms
         self._held: set[int] = set()
-        self._watch = services.clock_watch
         self._from_ahead: dict[int, tuple[int, int]] = {}
         self._time_s = asyncio.get_running_loop().time
 
@@ -80,10 +110,10 @@ class ScheduleService:
             if queue_offset != self._offsets.table.get(level):
                 self._offsets.advance(level, queue_offset)
 
-    def start(self) -> None:
-        """Begin to deliver, and to note how far it is."""
-        self._services.start_task(self._run(), "deliver-delay-levels")
-        self._services.start_task(self._save(), "write-delay-offsets")
+    def start(self, tasks: TaskOwner) -> None:
+        """Begin to deliver, and to record how far it is."""
+        tasks.start(self._run(), "deliver-delay-levels")
+        tasks.start(self._save(), "write-delay-offsets")
 
     def save_at_stop(self) -> None:
         """Note how far it is, here and now; the log is durable. Waits for the disk."""
@@ -99,7 +129,7 @@ class ScheduleService:
             wait_ms = _IDLE_MS
             self._watch.look()
             # A fenced store takes no deliveries, and what it lacks is not to be taken for gone.
-            for queue in () if self._store.appender.is_fenced else self._queues():
+            for queue in () if self._appender.is_fenced else self._queues():
                 try:
                     wait_ms = min(wait_ms, await self._deliver_for_a_while(queue))
                 except StorageError as error:
@@ -118,7 +148,7 @@ class ScheduleService:
 
     def _queues(self) -> list[ConsumeQueue]:
         """Of all levels that ever had a message, also of those that the broker no longer has."""
-        queues = self._store.queues
+        queues = self._consume_queues
         found = (queues.find(RMQ_SYS_SCHEDULE_TOPIC, n) for n in queues.queue_ids(RMQ_SYS_SCHEDULE_TOPIC))
         return [queue for queue in found if queue is not None]
 
@@ -146,14 +176,14 @@ class ScheduleService:
             if wait_ms > 0:
                 return wait_ms
             due, has_more = units[:1], True
-        records = await read_records_at(self._services, due)
-        due_ms = min(due[-1].tags_code, self._services.now_ms())
+        records = await read_records_at(self._log, self._records, due)
+        due_ms = min(due[-1].tags_code, self._now_ms())
         return self._put(queue, queue_offset, records, due_ms, has_more=has_more)
 
     def _delivery_ms(self) -> int:
         """Now, in steady time; at most the store timestamp that a delivery gets. A batch that is already open
         has an earlier one, by which a message would be delivered before its delay is over."""
-        stamp_ms = self._store.begin_cycle()
+        stamp_ms = self._appender.begin_cycle(self._now_ms())
         return min(self._watch.steady_ms(), self._watch.steady_now_of(stamp_ms))
 
     def _due(self, units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:
@@ -171,7 +201,7 @@ class ScheduleService:
     async def _read_units(self, queue: ConsumeQueue, queue_offset: int) -> list[CqUnit]:
         raw = queue.read_units_nowait(queue_offset, DELIVERY_MESSAGES)
         if raw is None:
-            raw = await self._services.in_disk_thread(queue.read_units, queue_offset, DELIVERY_MESSAGES)
+            raw = await self._disk.run(queue.read_units, queue_offset, DELIVERY_MESSAGES)
         return [CqUnit(*fields) for fields in UNIT.iter_unpack(raw)]
 
     async def _due_ms(self, queue: ConsumeQueue, queue_offset: int, unit: CqUnit) -> int:
@@ -185,7 +215,7 @@ class ScheduleService:
             return due_ms
         known = self._from_ahead.get(queue.queue_id)
         if known is None or known[0] != queue_offset:
-            stored_ms = await self._services.records.read(lambda reads: reads.store_time(unit.phy_offset))
+            stored_ms = await self._records.read(lambda reads: reads.store_time(unit.phy_offset))
             if stored_ms > start_ms:
                 due_ms = min(due_ms, start_ms + unit.tags_code - stored_ms)
             known = self._from_ahead[queue.queue_id] = (queue_offset, due_ms)
@@ -201,7 +231,7 @@ class ScheduleService:
         has_more: bool,
     ) -> int:
         level = queue.queue_id + 1
-        deliveries = Deliveries(self._services, due_ms=due_ms)
+        deliveries = self._deliveries.begin(due_ms=due_ms)
         for index, raw in enumerate(records):
             if not self._put_one(deliveries, queue, queue_offset + index, raw):
                 records = records[:index]
@@ -213,8 +243,8 @@ class ScheduleService:
             self._tell_held(level, str(deliveries))
             return _AFTER_FAILURE_MS
         self._tell_held(level, None)
-        if self._services.config.enable_schedule_message_stats:
-            self._services.stats.group_get(
+        if self._config.current.enable_schedule_message_stats:
+            self._stats.group_get(
                 SCHEDULE_CONSUMER_GROUP, RMQ_SYS_SCHEDULE_TOPIC, deliveries.count, deliveries.size_bytes
             )
         return 0 if has_more else _GATHER_MS
@@ -255,20 +285,20 @@ class ScheduleService:
         self._offsets.is_dirty = True
         while True:
             noted = self._offsets.noted_phy_offset or 0
-            is_due = self._offsets.is_dirty or self._store.log.max_phy_offset - noted > _NOTE_EVERY_BYTES
-            if is_due and not self._store.watch.is_displaced:
+            is_due = self._offsets.is_dirty or self._log.max_phy_offset - noted > _NOTE_EVERY_BYTES
+            if is_due and not self._log_watch.is_displaced:
                 await self._save_now()
-            await asyncio.sleep(self._services.config.flush_delay_offset_interval / 1000)
+            await asyncio.sleep(self._config.current.flush_delay_offset_interval / 1000)
 
     async def _save_now(self) -> None:
         """Write the note once the deliveries that it counts are durable: else a power loss would lose
         them, and the note would say that they are done."""
         raw, self._offsets.is_dirty = self._offsets.dump(), False
         end = self._offsets.noted_phy_offset or 0
-        while self._store.log.flushed_phy_offset < end:  # noqa: ASYNC110 (the flusher tells the cycle only)
+        while self._log.flushed_phy_offset < end:  # noqa: ASYNC110 (the flusher tells the cycle only)
             await asyncio.sleep(_FLUSH_LOOK_S)
         try:
-            await self._services.in_disk_thread(self._offsets.store, raw)
+            await self._disk.run(self._offsets.store, raw)
         except OSError as error:
             self._offsets.is_dirty = True
             _log.error("%s cannot be written: %s", self._offsets.path, error.strerror or error)

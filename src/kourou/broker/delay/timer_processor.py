@@ -12,75 +12,88 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle
-from kourou.broker.send.inner_message import InnerMessage, put
+from kourou.broker.send.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RequestError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
-from kourou.protocol.message_id import UniqueIdGenerator, encode_host
+from kourou.protocol.message_id import encode_host
 from kourou.protocol.properties import MessageConst, encode_properties
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.addresses import parse_address
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.admission import Admission
+    from kourou.broker.delay.timer_messages import TimerMessages
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.tables.topics import TopicConfigManager
 
 RECALL_TAG: Final = "_RECALL_TAG_"
 
 _NOT_ENABLED: Final = ": timerWheelEnable is false, or was when the broker started"
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = TimerProcessor(services)
-    return {
-        RequestCode.RECALL_MESSAGE: processor.recall,
-        RequestCode.GET_TIMER_CHECK_POINT: processor.get_timer_check_point,
-        RequestCode.GET_TIMER_METRICS: processor.get_timer_metrics,
-    }
-
-
 class TimerProcessor:
-    """Answers what is asked about timer messages."""
+    """Answers requests about timer messages."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
-        self._new_uniq_key = UniqueIdGenerator(
-            ip=parse_address(services.address)[0],
-            pid=services.start_ms & 0xFFFF,
-            class_loader_hash=services.start_ms + 1,
-            now_ms=services.now_ms,
-        )
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        admission: Admission,
+        topics: TopicConfigManager,
+        timers: TimerMessages | None,
+        writer: MessageWriter,
+        new_uniq_key: Callable[[], str],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._admission = admission
+        self._topics = topics
+        self._timers = timers
+        self._writer = writer
+        self._new_uniq_key = new_uniq_key
+        self._now_ms = now_ms
+
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {
+            RequestCode.RECALL_MESSAGE: self.recall,
+            RequestCode.GET_TIMER_CHECK_POINT: self.get_timer_check_point,
+            RequestCode.GET_TIMER_METRICS: self.get_timer_metrics,
+        }
 
     def recall(self, request: Request) -> None:
         """RECALL_MESSAGE."""
         header = request.header(RecallMessageRequestHeader)
         self._check_broker()
-        if self._services.topics.get(header.topic) is None:
+        if self._topics.get(header.topic) is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
             )
         handle = self._check_handle(header)
         message = self._recall_message(request, handle)
-        put(self._services, message, partial(self._answer, request, handle), wait=True)
+        self._writer.put(message, partial(self._answer, request, handle), wait=True)
 
     def get_timer_check_point(self, request: Request) -> None:
         """GET_TIMER_CHECK_POINT: how far the timers are, for a slave."""
-        timers = self._services.timers
+        timers = self._timers
         if timers is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"The checkpoint is null{_NOT_ENABLED}")
-        request.reply(body=timers.encoded_checkpoint(self._services.now_ms()))
+        request.reply(body=timers.encoded_checkpoint(self._now_ms()))
 
     def get_timer_metrics(self, request: Request) -> None:
         """GET_TIMER_METRICS: how many timer messages wait, topic by topic."""
-        timers = self._services.timers
+        timers = self._timers
         if timers is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"The timer message store is null{_NOT_ENABLED}")
-        request.reply(body=encode_body(timers.metrics.snapshot(self._services.topics.table)))
+        request.reply(body=encode_body(timers.metrics.snapshot(self._topics.table)))
 
     def _check_broker(self) -> None:
-        admission, config = self._services.admission, self._services.config
+        admission, config = self._admission, self._config.current
         if not config.recall_message_enable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
@@ -106,10 +119,10 @@ class TimerProcessor:
             raise _refused(str(error)) from error
         if handle.topic != header.topic:
             raise _refused("topic not match")
-        if handle.broker_name != self._services.config.broker_name:
+        if handle.broker_name != self._config.current.broker_name:
             raise _refused("broker not match")
-        left_ms = handle.timestamp_ms - self._services.now_ms()
-        if not 0 < left_ms < self._services.config.timer_max_delay_sec * 1000:
+        left_ms = handle.timestamp_ms - self._now_ms()
+        if not 0 < left_ms < self._config.current.timer_max_delay_sec * 1000:
             raise _refused("timestamp invalid, the message is delivered already or was never sent")
         return handle
 
@@ -120,14 +133,14 @@ class TimerProcessor:
             MessageConst.PROPERTY_TIMER_DELIVER_MS: str(handle.timestamp_ms),
             MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: uniq_key,
             MessageConst.PROPERTY_TAGS: RECALL_TAG,
-            MessageConst.PROPERTY_CLUSTER: self._services.config.broker_cluster_name,
+            MessageConst.PROPERTY_CLUSTER: self._config.current.broker_cluster_name,
         }
         host, port = parse_address(request.connection.remote_address)
         try:
             text = encode_properties(properties)
         except ValueError as error:
             raise _refused("recall handle is invalid") from error
-        now_ms = self._services.now_ms()
+        now_ms = self._now_ms()
         return InnerMessage(handle.topic, 0, b"0", text, now_ms, encode_host(host, port))
 
     def _answer(self, request: Request, handle: RecallHandle, status: PutStatus, _: int, __: int) -> None:

@@ -21,6 +21,7 @@ from kourou.broker.delay.deliveries import (
     DELIVERY_BYTES,
     DELIVERY_MESSAGES,
     Deliveries,
+    DeliveryWriter,
     read_records_at,
     target_of,
 )
@@ -46,7 +47,15 @@ from kourou.store.timer.timer_log import TimerUnit
 from kourou.store.timer.timer_recovery import TimerDamageError
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.clock_watch import ClockWatch
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.message_store import MessageStore
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -69,11 +78,34 @@ _scan_entry: Final = PropertyScanner(MessageConst.PROPERTY_TIMER_OUT_MS, _REAL_T
 class TimerService:
     """Works the wheel of one broker."""
 
-    def __init__(self, services: BrokerServices, timers: TimerMessages) -> None:
-        self._services = services
-        self._store = services.store
+    def __init__(
+        self,
+        *,
+        timers: TimerMessages,
+        config: LiveConfig,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        deliveries: DeliveryWriter,
+        clock_watch: ClockWatch,
+        records: RecordReader,
+        disk: DiskThreads,
+        store_work: asyncio.Lock,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._timers = timers
-        self._watch = services.clock_watch
+        self._config = config
+        self._log = store.log
+        self._log_watch = store.watch
+        self._appender = store.appender
+        self._queues = store.queues
+        self._look_message = store.look_message
+        self._topics = topics
+        self._deliveries = deliveries
+        self._watch = clock_watch
+        self._records = records
+        self._disk = disk
+        self._store_work = store_work
+        self._now_ms = now_ms
         self._delivered = DeliveredRecords()
         self._entered_ms = 0
         self._is_held = False
@@ -93,7 +125,7 @@ class TimerService:
         disk."""
         queue = self._queue()
         unit = None if queue is None else queue.unit(queue.min_queue_offset)
-        return self._store.log.max_phy_offset if unit is None else unit.phy_offset
+        return self._log.max_phy_offset if unit is None else unit.phy_offset
 
     def recover(self, delivered: DeliveredRecords, begin_phy_offset: int) -> None:
         """Go on behind what was entered, and without what was delivered, which was found in the log from
@@ -101,24 +133,28 @@ class TimerService:
         if delivered:
             self._delivered, self._timers.recovered_note = delivered, begin_phy_offset
         queue, last_phy_offset = self._queue(), self._timers.last_entered_phy_offset
-        record = None if last_phy_offset is None else self._store.look_message(last_phy_offset)
+        record = None if last_phy_offset is None else self._look_message(last_phy_offset)
         if record is not None and record.topic == TIMER_TOPIC:
             self._timers.queue_offset = record.queue_offset + 1
         low, high = (0, 0) if queue is None else (queue.min_queue_offset, queue.max_queue_offset)
         self._timers.queue_offset = min(max(self._timers.queue_offset, low), high)
 
-    def start(self) -> None:
+    def load(self) -> None:
+        """Take over what the files say. Waits for the disk."""
+        self._timers.load(self._now_ms(), self._topics.table, has_messages=self.is_pending)
+
+    def start(self, tasks: TaskOwner) -> None:
         """Begin."""
-        self._services.start_task(self._run(), "timers")
+        tasks.start(self._run(), "timers")
 
     def save_at_stop(self) -> None:
         """Write all files, here and now; the log is durable. Waits for the disk."""
         try:
             self._timers.drop_candidate()
-            run_steps(self._timers.flush_steps(self._services.now_ms()))
+            run_steps(self._timers.flush_steps(self._now_ms()))
             metrics = self._timers.metrics
             if metrics.is_dirty:
-                metrics.store(metrics.snapshot(self._services.topics.table))
+                metrics.store(metrics.snapshot(self._topics.table))
         except OSError as error:
             _log.error("the timer messages' files cannot be written: %s", error)
 
@@ -131,7 +167,7 @@ class TimerService:
         while True:
             try:
                 # A fenced store takes no deliveries, and what it lacks is not to be taken for gone.
-                if not self._store.appender.is_fenced:
+                if not self._appender.is_fenced:
                     await self._turn()
             except StorageError as error:
                 _log.error("timer messages wait: %s", error)
@@ -140,7 +176,7 @@ class TimerService:
             await asyncio.sleep(max(1, wait_ms) / 1000)
 
     async def _turn(self) -> None:
-        config = self._services.config
+        config = self._config.current
         self._watch.look()
         if not config.timer_stop_enqueue and self._timers.has_room(self._wheel_ms()):
             await self._enter_new()
@@ -161,21 +197,21 @@ class TimerService:
             return
         self._looked_s = now_s
         is_entered = queue is None or timers.queue_offset == queue.max_queue_offset
-        if is_entered and await self._services.in_disk_thread(timers.is_empty):
+        if is_entered and await self._disk.run(timers.is_empty):
             timers.ahead_ms, self._entered_ms = self._watch.stepped_ms, 0
             self._delivered, timers.recovered_note = DeliveredRecords(), None
-            await self._services.in_disk_thread(timers.restart_at, self._wheel_ms())
+            await self._disk.run(timers.restart_at, self._wheel_ms())
             _log.info("no timer message waits: the timer wheel goes by the clock again")
 
     async def _rebuild(self, damage: TimerDamageError) -> None:
         """Begin anew, with all messages of the topic that are not delivered."""
-        services, timers = self._services, self._timers
-        async with services.store_work:
+        timers = self._timers
+        async with self._store_work:
             begin = self.first_phy_offset()
             timers.ahead_ms = self._watch.stepped_ms
-            await services.in_disk_thread(timers.rebuild, self._wheel_ms(), damage)
-            timers.metrics.load({}, services.topics.table, services.now_ms())
-            delivered = await services.in_disk_thread(find_delivered, services.store.log, begin)
+            await self._disk.run(timers.rebuild, self._wheel_ms(), damage)
+            timers.metrics.load({}, self._topics.table, self._now_ms())
+            delivered = await self._disk.run(find_delivered, self._log, begin)
         self._entered_ms = 0
         self.recover(delivered, begin)
 
@@ -188,7 +224,7 @@ class TimerService:
                 self._delivered, self._timers.recovered_note = DeliveredRecords(), None
 
     def _queue(self) -> ConsumeQueue | None:
-        return self._store.queues.find(TIMER_TOPIC, 0)
+        return self._queues.find(TIMER_TOPIC, 0)
 
     # -- entering --------------------------------------------------------------------------------
 
@@ -202,7 +238,7 @@ class TimerService:
                 behind = timers.queue_offset - timers.queue_offset % queue.units_per_file
                 timers.queue_offset = min(behind + queue.units_per_file, queue.max_queue_offset)
                 continue
-            records = await read_records_at(self._services, units)
+            records = await read_records_at(self._log, self._records, units)
             now_ms = self._wheel_ms()
             for unit, raw in zip(units, records, strict=True):
                 self._enter(unit, _decode(raw), now_ms)
@@ -252,7 +288,7 @@ class TimerService:
         queue_offset = self._timers.queue_offset
         raw = queue.read_units_nowait(queue_offset, DELIVERY_MESSAGES)
         if raw is None:
-            raw = await self._services.in_disk_thread(queue.read_units, queue_offset, DELIVERY_MESSAGES)
+            raw = await self._disk.run(queue.read_units, queue_offset, DELIVERY_MESSAGES)
         return [CqUnit(*fields) for fields in UNIT.iter_unpack(raw)]
 
     # -- taking out ------------------------------------------------------------------------------
@@ -263,7 +299,7 @@ class TimerService:
         while (slot := timers.next_over(self._wheel_ms())) is not None:
             timers.begin_slot()
             try:
-                units = await self._services.in_disk_thread(timers.units_of, slot)
+                units = await self._disk.run(timers.units_of, slot)
             except TimerDamageError as damage:
                 await self._rebuild(damage)
                 return
@@ -274,13 +310,13 @@ class TimerService:
                 left = await self._deliver(wanted[:count], recalled)
                 wanted = left + wanted[count:]
                 await asyncio.sleep(_AFTER_FAILURE_S if left else 0)
-            timers.slot_done(units, self._services.now_ms())
+            timers.slot_done(units, self._now_ms())
 
     async def _recalled(self, units: Sequence[TimerUnit]) -> set[str]:
         """Which messages of a slot are to be left out."""
         deletes = [_place(unit) for unit in units if unit.is_delete and not unit.is_roll]
         keys = set()
-        for raw in await read_records_at(self._services, deletes):
+        for raw in await read_records_at(self._log, self._records, deletes):
             record = _decode(raw)
             key = None if record is None else record.get_property(_DEL_UNIQKEY)
             if key:
@@ -289,9 +325,9 @@ class TimerService:
 
     async def _deliver(self, units: list[TimerUnit], recalled: set[str]) -> list[TimerUnit]:
         """Put messages; those that have to be tried again."""
-        records = await read_records_at(self._services, [_place(unit) for unit in units])
+        records = await read_records_at(self._log, self._records, [_place(unit) for unit in units])
         due_ms = self._wall_ms(self._timers.read_ms + self._timers.precision_ms)
-        deliveries = Deliveries(self._services, due_ms=due_ms)
+        deliveries = self._deliveries.begin(due_ms=due_ms)
         count = 0
         for unit, raw in zip(units, records, strict=True):
             record = _decode(raw)
@@ -318,7 +354,7 @@ class TimerService:
         key = target.uniq_key
         if not unit.is_roll and recalled and (key in recalled or f"{target.topic}+{key}" in recalled):
             return True
-        entered_ms, taken_ms = self._wall_ms(unit.write_ms), self._services.now_ms()
+        entered_ms, taken_ms = self._wall_ms(unit.write_ms), self._now_ms()
         properties = set_property(properties, MessageConst.PROPERTY_TIMER_ENQUEUE_MS, str(entered_ms))
         properties = set_property(properties, MessageConst.PROPERTY_TIMER_DEQUEUE_MS, str(taken_ms))
         if unit.is_roll:
@@ -346,25 +382,25 @@ class TimerService:
 
     async def _flush_when_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        is_early = now_s - self._flushed_s < self._services.config.timer_flush_interval_ms / 1000
-        if is_early or self._store.watch.is_displaced:
+        is_early = now_s - self._flushed_s < self._config.current.timer_flush_interval_ms / 1000
+        if is_early or self._log_watch.is_displaced:
             return
         noted = self._timers.noted_phy_offset or 0
-        if self._timers.wants_flush or self._store.log.max_phy_offset - noted > _NOTE_EVERY_BYTES:
+        if self._timers.wants_flush or self._log.max_phy_offset - noted > _NOTE_EVERY_BYTES:
             await self._flush()
         if now_s - self._expired_s > _DELETE_EXPIRED_S:
             self._expired_s = now_s
-            await self._services.in_disk_thread(self._timers.find_first)
-            await self._services.in_disk_thread(self._timers.delete_expired)
+            await self._disk.run(self._timers.find_first)
+            await self._disk.run(self._timers.delete_expired)
             await self._save_metrics()
 
     async def _save_metrics(self) -> None:
         metrics = self._timers.metrics
         if not metrics.is_dirty:
             return
-        snapshot, metrics.is_dirty = metrics.snapshot(self._services.topics.table), False
+        snapshot, metrics.is_dirty = metrics.snapshot(self._topics.table), False
         try:
-            await self._services.in_disk_thread(metrics.store, snapshot)
+            await self._disk.run(metrics.store, snapshot)
         except OSError as error:
             metrics.is_dirty = True
             _log.error("cannot write the number of waiting timer messages: %s", error)
@@ -372,7 +408,7 @@ class TimerService:
     async def _flush(self) -> None:
         self._flushed_s = asyncio.get_running_loop().time()
         try:
-            await self._services.disk.run_steps(self._timers.flush_steps(self._services.now_ms()))
+            await self._disk.run_steps(self._timers.flush_steps(self._now_ms()))
         except OSError as error:
             _log.error("the timer messages' files cannot be written: %s", error)
 

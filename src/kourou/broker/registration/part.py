@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kourou.broker.part import BrokerPart
 from kourou.broker.registration.out_api import BrokerIdentity, BrokerOuterApi
-from kourou.broker.registration.registration import Registration
+from kourou.broker.registration.registration import ChangeSignal, Registration
 from kourou.config.broker import BrokerConfig
 from kourou.transport.addresses import join_address
 from kourou.transport.client import RemotingClient
 from kourou.transport.tasks import TaskOwner
-
-if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
 
 
 class OutboundPart(BrokerPart):
@@ -29,31 +24,29 @@ class OutboundPart(BrokerPart):
 class RegistrationPart(BrokerPart):
     """Registers one broker."""
 
-    def __init__(self, services: BrokerServices, registration: Registration, client: RemotingClient) -> None:
-        self._services = services
+    def __init__(
+        self, registration: Registration, out_api: BrokerOuterApi, changed: ChangeSignal, tasks: TaskOwner
+    ) -> None:
         self._registration = registration
-        self._tasks = services.tasks
-        self.out_api = BrokerOuterApi(
-            client,
-            _identity(services.config, services.address),
-            lambda: services.config,
-            registration.soon,
-        )
+        self._out_api = out_api
+        self._changed = changed
+        self._tasks = tasks
 
     async def start(self, tasks: TaskOwner) -> None:
-        await self._registration.begin(self._services, self.out_api)
+        await self._registration.begin(tasks)
 
     def config_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
         if new.broker_permission != old.broker_permission:
-            self._registration.soon()
+            self._changed.soon()
         if new.namesrv_addr != old.namesrv_addr:
-            self._tasks.start(self.out_api.namesrvs.refresh(), "name-servers-changed")
+            self._tasks.start(self._out_api.namesrvs.refresh(), "name-servers-changed")
 
     async def stop(self, timeout_ms: int) -> None:
-        await self.out_api.unregister_all()
+        await self._out_api.unregister_all()
 
 
-def _identity(config: BrokerConfig, address: str) -> BrokerIdentity:
+def identity_of(config: BrokerConfig, address: str) -> BrokerIdentity:
+    """What the name servers know the broker by."""
     return BrokerIdentity(
         cluster_name=config.broker_cluster_name,
         broker_name=config.broker_name,

@@ -18,8 +18,10 @@ from kourou.clock import Clock
 
 if TYPE_CHECKING:
     from kourou.broker.registration.out_api import BrokerOuterApi, RegisterBrokerResult
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.bodies.topics import TopicConfig
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -31,30 +33,46 @@ PAUSE_PER_TOPIC_S: Final = 0.000_030
 """About ten times of what it takes to tell of one topic."""
 
 
-class Registration:
-    """Registers one broker until stopped."""
-
-    def __init__(
-        self, clock: Clock, master_found: Callable[[str | None, str | None], None] = lambda ha, remoting: None
-    ) -> None:
-        self._clock = clock
-        self._master_found = master_found
-        self._changed = asyncio.Event()
+class ChangeSignal(asyncio.Event):
+    """Set when the name servers are to be updated. It exists before the tables whose changes set it."""
 
     def soon(self, topic: TopicConfig | None = None) -> None:
-        """Something has changed: tell the name servers, all of it together at the next moment."""
+        """Something has changed: register all of it together at the next moment."""
         # The whole table each time: a name server that missed one change would miss it for half a
-        # minute, and 5.x refuses parts before it has heard of the whole.
-        self._changed.set()
+        # minute, and 5.x refuses parts before it has received the whole.
+        self.set()
 
-    async def begin(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+
+class Registration:
+    """Registers one broker until stopped. A slave learns where its master is: `master_found` gets the address
+    of its HA port, and its address for requests."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        clock: Clock,
+        topics: TopicConfigManager,
+        out_api: BrokerOuterApi,
+        changed: ChangeSignal,
+        master_found: Callable[[str | None, str | None], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._topics = topics
+        self._out_api = out_api
+        self._changed = changed
+        self._master_found = master_found
+
+    async def begin(self, tasks: TaskOwner) -> None:
         """Find the name servers and register for the first time, then go on doing so."""
-        await out_api.namesrvs.refresh()
-        await self._register(services, out_api)
-        services.start_task(self._keep_registered(services, out_api), "register")
-        services.start_task(self._refresh_addresses(services, out_api), "name-server-addresses")
+        await self._out_api.namesrvs.refresh()
+        await self._register()
+        tasks.start(self._keep_registered(), "register")
+        tasks.start(self._refresh_addresses(), "name-server-addresses")
 
-    async def _keep_registered(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+    async def _keep_registered(self) -> None:
+        out_api = self._out_api
         wait_s, retry_s = _SECOND_ROUND_S, _FIRST_RETRY_S
         due_s = self._now_s() + wait_s
         while True:
@@ -65,39 +83,37 @@ class Registration:
                     await self._changed.wait()
             except TimeoutError:
                 if not is_retry:
-                    period_s = services.config.register_name_server_period / 1000
+                    period_s = self._config.current.register_name_server_period / 1000
                     wait_s = min(max(period_s, _SHORTEST_S), _LONGEST_S)
             # A change may come in the same turn of the loop as the timeout.
             is_retry = is_retry and not self._changed.is_set()
             if not is_retry:
                 # Retries do not put the next round off: name servers forget a broker after two minutes.
                 due_s = self._now_s() + wait_s
-            await self._register(services, out_api, only=out_api.failing if is_retry else None)
+            await self._register(out_api.failing if is_retry else None)
             retry_s = min(retry_s * 2, _LONGEST_S) if out_api.failing else _FIRST_RETRY_S
-            await asyncio.sleep(len(services.topics.table) * PAUSE_PER_TOPIC_S)
+            await asyncio.sleep(len(self._topics.table) * PAUSE_PER_TOPIC_S)
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ms() / 1000
 
-    async def _register(
-        self, services: BrokerServices, out_api: BrokerOuterApi, only: frozenset[str] | None = None
-    ) -> None:
+    async def _register(self, only: frozenset[str] | None = None) -> None:
         self._changed.clear()
-        if not out_api.namesrvs.current:
+        if not self._out_api.namesrvs.current:
             return
-        topics = services.topics.wrapper(registered=True)
-        self._take_up(services, await out_api.register_all(topics, only=only))
+        topics = self._topics.wrapper(registered=True)
+        self._take_up(await self._out_api.register_all(topics, only=only))
 
-    def _take_up(self, services: BrokerServices, results: list[RegisterBrokerResult]) -> None:
+    def _take_up(self, results: list[RegisterBrokerResult]) -> None:
         order_topics: dict[str, str] = {}
         for result in results:
             order_topics.update(result.order_topics)
             if result.ha_server_addr or result.master_addr:
                 self._master_found(result.ha_server_addr, result.master_addr)
         if results:
-            services.topics.update_order_config(order_topics)
+            self._topics.update_order_config(order_topics)
 
-    async def _refresh_addresses(self, services: BrokerServices, out_api: BrokerOuterApi) -> None:
+    async def _refresh_addresses(self) -> None:
         while True:
-            await asyncio.sleep(services.config.update_name_server_addr_period / 1000)
-            await out_api.namesrvs.refresh()
+            await asyncio.sleep(self._config.current.update_name_server_addr_period / 1000)
+            await self._out_api.namesrvs.refresh()

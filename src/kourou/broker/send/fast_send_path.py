@@ -29,7 +29,13 @@ from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.admission import Admission
+    from kourou.broker.settings import KernelStatus
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.transport.cycles import Cycles
 
 _log = logging.getLogger(__name__)
 
@@ -53,14 +59,26 @@ class FastSendPath:
 
     def __init__(
         self,
-        services: BrokerServices,
         kernel: Kernel,
+        *,
+        status: KernelStatus,
+        admission: Admission,
+        topics: TopicConfigManager,
+        cycles: Cycles,
+        commit_cycle: CommitCycle,
+        appender: LogAppender,
+        queues: ConsumeQueues,
         targets: Mapping[str, Any],
         own_properties: bytes,
         answer: SendAnswer,
+        store_host: bytes,
     ) -> None:
-        self._services = services
-        self._admission = services.admission
+        self._status = status
+        self._admission = admission
+        self._topic_configs = topics.table
+        self._cycles = cycles
+        self._appender = appender
+        self._queues = queues
         self._sends_end = kernel.sends_end
         self._encode_sends = kernel.encode_sends
         self._targets = targets
@@ -69,13 +87,13 @@ class FastSendPath:
             own_properties,
             SLOW_PATH_PROPERTIES,
             answer.kernel_templates,
-            services.store_host,
+            store_host,
             self._new_queue,
         )
         self._is_broken = False
         self._gathered: dict[Connection, list[SentPiece]] = {}
         self._gathered_bytes = 0
-        services.commit_cycle.before_write.append(self.put)
+        commit_cycle.before_write.append(self.put)
 
     # -- gathering -------------------------------------------------------------------------------
 
@@ -88,7 +106,7 @@ class FastSendPath:
         end = self._sends_end(data, position, connection.max_frame_bytes)
         if end == position:
             return position
-        cycles = self._services.cycles
+        cycles = self._cycles
         cycles.open()
         piece = data, position, end
         pieces = self._gathered.get(connection)
@@ -106,8 +124,8 @@ class FastSendPath:
         """Put what the connection has sent, since something else is to follow."""
         if connection in self._gathered:
             self.put()
-            if self._services.store.pending_bytes > MAX_CYCLE_BYTES:
-                self._services.cycles.renew()
+            if self._appender.pending_bytes > MAX_CYCLE_BYTES:
+                self._cycles.renew()
 
     # -- putting ---------------------------------------------------------------------------------
 
@@ -142,7 +160,7 @@ class FastSendPath:
 
     def _put_run(self, senders: list[Sender]) -> SendsEnd:
         """Put the sends up to the first that is not ordinary; where they end."""
-        appender = self._services.store.appender
+        appender = self._appender
         room = appender.run_room()
         encoded = None if room is None else self._encode(senders, room)
         if encoded is None:
@@ -154,30 +172,28 @@ class FastSendPath:
         return end
 
     def _encode(self, senders: list[Sender], room: RunRoom) -> EncodedSends | None:
-        services = self._services
         try:
             return self._encode_sends(
                 [(pieces, connection.state.born_host) for connection, pieces in senders],
                 self._setup,
                 self._targets,
-                services.topics.table,
+                self._topic_configs,
                 self._admission.ruling,
-                services.store.queues.by_topic,
+                self._queues.by_topic,
                 *room,
             )
         except Exception:
             # It has put nothing: the general way takes what it would have taken.
             _log.exception("the compiled kernel failed; sends are handled in Python until the next start")
             self._is_broken = True
-            services.kernel = _FAILED
+            self._status.current = _FAILED
             return None
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A queue of a known topic, made ready for its first message."""
-        store = self._services.store
-        queue = store.queues.get(topic, queue_id)
+        queue = self._queues.get(topic, queue_id)
         try:
-            store.appender.prepare(queue)
+            self._appender.prepare(queue)
         except PutRefusedError:
             return None
         return queue

@@ -6,19 +6,18 @@ from a send that ends up elsewhere than it was sent to.
     message = InnerMessage.of(record)            # a stored record, its place and attempts as they were
     message.topic, message.queue_id = "…", 0     # change what is to change
     message.set_property("RETRY_TOPIC", "…")
-    put(services, message, done)                 # a delay in its properties is honoured: it waits first
-    put_now(services, message, done)             # as it is, whatever delay it carries
+    writer.put(message, done)                    # a delay in its properties is honoured: it waits first
+    writer.put_now(message, done)                # as it is, whatever delay it carries
 
 Not here: how a delayed message waits (delayed_messages.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from kourou.broker.delay.delayed_messages import delay
 from kourou.protocol.message import MessageExt
 from kourou.protocol.properties import (
     MessageConst,
@@ -35,7 +34,9 @@ from kourou.store.log.dispatch_request import index_keys
 from kourou.store.log.put_batch import PutDone
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.transport.cycles import Cycles
 
 _scan: Final = PropertyScanner(
     MessageConst.PROPERTY_TAGS,
@@ -88,54 +89,71 @@ class InnerMessage:
         self.properties = remove_property(self.properties, name)
 
 
-def put(services: BrokerServices, message: InnerMessage, done: PutDone | None, *, wait: bool = False) -> None:
-    """Store `message`; one with a delay goes where it waits for its time, and `message` is changed so.
+class MessageWriter:
+    """Puts messages for the parts of one broker. `delay` redirects one with a delay, or refuses it
+    (delayed_messages.py)."""
 
-    As `put_now`. PutRefusedError also when its delay cannot be had.
-    """
-    delay(services, message)
-    put_now(services, message, done, wait=wait)
+    def __init__(
+        self,
+        *,
+        cycles: Cycles,
+        appender: LogAppender,
+        queues: ConsumeQueues,
+        delay_levels: tuple[int, ...],
+        now_ms: Callable[[], int],
+        delay: Callable[[InnerMessage], None],
+    ) -> None:
+        self._cycles = cycles
+        self._appender = appender
+        self._queues = queues
+        self._delay_levels = delay_levels
+        self._now_ms = now_ms
+        self.delay = delay
 
+    def put(self, message: InnerMessage, done: PutDone | None, *, wait: bool = False) -> None:
+        """Store `message`; one with a delay goes where it waits for its time, and `message` is changed so.
 
-def put_now(
-    services: BrokerServices, message: InnerMessage, done: PutDone | None, *, wait: bool = False
-) -> None:
-    """Have `message` stored where it says, at the end of the commit cycle, which is opened if none is.
+        As `put_now`. PutRefusedError also when its delay cannot be had.
+        """
+        self.delay(message)
+        self.put_now(message, done, wait=wait)
 
-    Nothing is stored on return: `done(status, phy_offset, queue_offset)` tells, once; with `wait`
-    when it is as durable as the flush mode asks for. Do not put from inside a `done`: that belongs to
-    a commit cycle which is being written (use `loop.call_soon`). PutRefusedError: `done` is not called.
-    """
-    tags, keys, uniq_key = _scan(message.properties)
-    put_indexed(services, message, tags_code(tags), index_keys(uniq_key, keys), done, wait)
+    def put_now(self, message: InnerMessage, done: PutDone | None, *, wait: bool = False) -> None:
+        """Have `message` stored where it says, at the end of the commit cycle, which is opened if none is.
 
+        Nothing is stored on return: `done(status, phy_offset, queue_offset)` is called once, with `wait`
+        when the message is as durable as the flush mode requires. Do not put from inside a `done`: that
+        belongs to a commit cycle which is being written (use `loop.call_soon`). PutRefusedError: `done` is
+        not called.
+        """
+        tags, keys, uniq_key = _scan(message.properties)
+        self.put_indexed(message, tags_code(tags), index_keys(uniq_key, keys), done, wait)
 
-def put_indexed(
-    services: BrokerServices,
-    message: InnerMessage,
-    code_of_tags: int,
-    keys: Sequence[str],
-    done: PutDone | None,
-    wait: bool,
-) -> None:
-    """The same for one who knows the code of the tags and the index keys already."""
-    services.cycles.open()
-    store = services.store
-    if message.topic == SCHEDULE_TOPIC:  # its queues keep the time of delivery there
-        delays, level = store.config.delay_levels, message.queue_id + 1
-        code_of_tags = deliver_timestamp(delays, level, store.begin_cycle())
-    store.put(
-        store.queues.get(message.topic, message.queue_id),
-        message.body,
-        properties_to_bytes(message.properties),
-        code_of_tags,
-        keys,
-        message.born_timestamp,
-        message.born_host,
-        message.sys_flag,
-        message.flag,
-        message.reconsume_times,
-        message.prepared_phy_offset,
-        done,
-        wait,
-    )
+    def put_indexed(
+        self,
+        message: InnerMessage,
+        code_of_tags: int,
+        keys: Sequence[str],
+        done: PutDone | None,
+        wait: bool,
+    ) -> None:
+        """The same where the code of the tags and the index keys are known already."""
+        self._cycles.open()
+        if message.topic == SCHEDULE_TOPIC:  # its queues keep the time of delivery there
+            now_ms = self._appender.begin_cycle(self._now_ms())
+            code_of_tags = deliver_timestamp(self._delay_levels, message.queue_id + 1, now_ms)
+        self._appender.put(
+            self._queues.get(message.topic, message.queue_id),
+            message.body,
+            properties_to_bytes(message.properties),
+            code_of_tags,
+            keys,
+            message.born_timestamp,
+            message.born_host,
+            message.sys_flag,
+            message.flag,
+            message.reconsume_times,
+            message.prepared_phy_offset,
+            done,
+            wait,
+        )

@@ -11,8 +11,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, put_now
-from kourou.broker.send.send_message_processor import SendHeader, SendMessageProcessor, SendTarget
+from kourou.broker.send.inner_message import InnerMessage, MessageWriter
+from kourou.broker.send.send_message_processor import SendHandler
+from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets
 from kourou.errors import RemotingError, RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
@@ -20,27 +21,70 @@ from kourou.protocol.headers.send import ReplyMessageRequestHeader
 from kourou.protocol.message_id import offset_msg_id
 from kourou.protocol.properties import MessageConst, get_property, set_property
 from kourou.store.log.put_status import PutRefusedError, PutStatus
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.admission import Admission
+    from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.hooks import BrokerHooks
+    from kourou.broker.send.sent_properties import PropertyRewriter
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
 _PUSH_TIMEOUT_MS: Final = 10_000
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = ReplyMessageProcessor(services)
-    return {
-        RequestCode.SEND_REPLY_MESSAGE: processor.send,
-        RequestCode.SEND_REPLY_MESSAGE_V2: processor.send_v2,
-    }
-
-
-class ReplyMessageProcessor(SendMessageProcessor):
+class ReplyMessageProcessor(SendHandler):
     """Hands replies over; what is done with a message that may be sent is all that differs from a send."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        topics: TopicConfigManager,
+        admission: Admission,
+        commit_cycle: CommitCycle,
+        hooks: BrokerHooks,
+        targets: SendTargets,
+        properties: PropertyRewriter,
+        new_uniq_key: Callable[[], str],
+        address: str,
+        store_host: bytes,
+        producers: ProducerManager,
+        requests: TaskOwner,
+        writer: MessageWriter,
+        now_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(
+            config=config,
+            topics=topics,
+            admission=admission,
+            commit_cycle=commit_cycle,
+            hooks=hooks,
+            targets=targets,
+            properties=properties,
+            new_uniq_key=new_uniq_key,
+        )
+        self._address = address
+        self._store_host = store_host
+        self._producers = producers
+        self._requests = requests
+        self._writer = writer
+        self._now_ms = now_ms
+
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {
+            RequestCode.SEND_REPLY_MESSAGE: self.send,
+            RequestCode.SEND_REPLY_MESSAGE_V2: self.send_v2,
+        }
 
     def _put_one(
         self,
@@ -53,7 +97,7 @@ class ReplyMessageProcessor(SendMessageProcessor):
     ) -> None:
         stored = self._properties.read(properties, self._new_uniq_key)[0]
         message = self._inner_message(request, header, target, topic, queue_id, stored)
-        self._services.run(request, self._hand_over(request, header, message))
+        run_request(self._requests, request, self._hand_over(request, header, message))
 
     def _put_batch(
         self, request: Request, header: SendHeader, topic: str, queue_id: int, properties: str
@@ -65,11 +109,11 @@ class ReplyMessageProcessor(SendMessageProcessor):
         if problem is not None:
             _log.warning("a reply of %s was not delivered: %s", header.producer_group, problem)
         done = partial(self._answer_reply, request, message.queue_id, problem)
-        if not self._services.config.store_reply_message_enable:
+        if not self._config.current.store_reply_message_enable:
             done(None, 0, 0)
             return
         try:
-            put_now(self._services, message, done, wait=True)
+            self._writer.put_now(message, done, wait=True)
         except PutRefusedError as refusal:
             _log.warning("a reply to topic %s is not stored: %s", message.topic, refusal)
             done(None, 0, 0)
@@ -79,7 +123,7 @@ class ReplyMessageProcessor(SendMessageProcessor):
         client_id = get_property(message.properties, MessageConst.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if client_id is None:
             return "reply message properties[REPLY_TO_CLIENT] is null"
-        channel = self._services.producers.find_by_client_id(client_id)
+        channel = self._producers.find_by_client_id(client_id)
         if channel is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         command = RemotingCommand.request(
@@ -98,7 +142,7 @@ class ReplyMessageProcessor(SendMessageProcessor):
     def _push_header(
         self, request: Request, header: SendHeader, message: InnerMessage
     ) -> ReplyMessageRequestHeader:
-        now_ms = self._services.now_ms()
+        now_ms = self._now_ms()
         return ReplyMessageRequestHeader(
             producer_group=header.producer_group,
             topic=message.topic,
@@ -112,7 +156,7 @@ class ReplyMessageProcessor(SendMessageProcessor):
             reconsume_times=message.reconsume_times,
             unit_mode=header.unit_mode,
             born_host=request.connection.remote_address,
-            store_host=self._services.address,
+            store_host=self._address,
             store_timestamp=now_ms,
         )
 
@@ -126,11 +170,11 @@ class ReplyMessageProcessor(SendMessageProcessor):
         queue_offset: int,
     ) -> None:
         """Say what became of the push. The id is that of the stored reply, 0 when it is not stored."""
-        config = self._services.config
+        config = self._config.current
         fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
         is_stored = status is not None and status.is_stored
         if is_stored or problem is None:
-            fields["msgId"] = offset_msg_id(self._services.store_host, phy_offset) if is_stored else "0"
+            fields["msgId"] = offset_msg_id(self._store_host, phy_offset) if is_stored else "0"
             fields["queueId"] = str(queue_id)
             fields["queueOffset"] = str(queue_offset if is_stored else 0)
         code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR

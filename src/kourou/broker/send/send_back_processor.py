@@ -12,7 +12,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, put
+from kourou.broker.send.inner_message import InnerMessage, MessageWriter
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
@@ -27,7 +27,11 @@ from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.admission import Admission
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
 
 FIRST_RETRY_LEVEL: Final = 3
 """The level of the first retry, 10 s; each attempt adds one."""
@@ -37,16 +41,29 @@ _UNIT_SUB: Final = TopicSysFlag.UNIT_SUB.value
 _DLQ_QUEUES: Final = 1
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    return {RequestCode.CONSUMER_SEND_MSG_BACK: SendBackProcessor(services).send_back}
-
-
 class SendBackProcessor:
     """Takes messages back from consumers."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        admission: Admission,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        stats: BrokerStatsManager,
+        records: RecordReader,
+        writer: MessageWriter,
+    ) -> None:
+        self._admission = admission
+        self._topics = topics
+        self._groups = groups
+        self._stats = stats
+        self._records = records
+        self._writer = writer
+
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(self, request: Request) -> None:
         """CONSUMER_SEND_MSG_BACK."""
@@ -56,7 +73,7 @@ class SendBackProcessor:
             request.reply()
             return
         self._retry_topic(header, group_config)
-        self._services.records.when_read(
+        self._records.when_read(
             request,
             partial(_record, header.phy_offset),
             partial(self._put, request, header, group_config),
@@ -65,24 +82,23 @@ class SendBackProcessor:
     # -- checking --------------------------------------------------------------------------------
 
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
-        services = self._services
-        group_config = services.groups.find(header.group)
+        group_config = self._groups.find(header.group)
         if group_config is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {header.group}, create it with updateSubGroup",
             )
-        services.admission.check_writable()
+        self._admission.check_writable()
         return group_config
 
     def _retry_topic(
         self, header: ConsumerSendMsgBackRequestHeader, group_config: SubscriptionGroupConfig
     ) -> None:
         topic = retry_topic(header.group)
-        topic_config = self._services.topics.create_in_send_back(
+        topic_config = self._topics.create_in_send_back(
             topic, group_config.retry_queue_nums, _READ_WRITE, _UNIT_SUB if header.unit_mode else 0
         )
-        self._services.admission.check_send_back(topic_config)
+        self._admission.check_send_back(topic_config)
 
     # -- storing ---------------------------------------------------------------------------------
 
@@ -113,7 +129,7 @@ class SendBackProcessor:
         try:
             # With the flush, unlike Apache: the consumer moves on as soon as it is answered.
             done = partial(self._answer, request, header.group, first_topic)
-            put(self._services, message, done, wait=True)
+            self._writer.put(message, done, wait=True)
         except PutRefusedError as refusal:
             # Apache's code for whatever the store says; the words are the store's.
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{refusal.status.name}: {refusal}") from refusal
@@ -121,13 +137,13 @@ class SendBackProcessor:
     def _to_dead_letters(self, message: InnerMessage, group: str) -> None:
         message.topic, message.queue_id = dlq_topic(group), 0
         message.set_property(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "0")
-        self._services.topics.create_in_send_back(message.topic, _DLQ_QUEUES, _READ_WRITE)
+        self._topics.create_in_send_back(message.topic, _DLQ_QUEUES, _READ_WRITE)
 
     def _answer(self, request: Request, group: str, topic: str, status: PutStatus, _: int, __: int) -> None:
         if not status.is_stored:
             request.error(ResponseCode.SYSTEM_ERROR, status.name)
             return
-        self._services.stats.send_back(group, topic)
+        self._stats.send_back(group, topic)
         request.reply()
 
 

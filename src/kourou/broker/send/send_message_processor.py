@@ -9,18 +9,16 @@ transaction ends (transactions.py).
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from kourou.broker.admission import Ruling
 from kourou.broker.connection_state import record_born_host
-from kourou.broker.delay.delayed_messages import delay
 from kourou.broker.delay.recall_handle import recall_handle
-from kourou.broker.hooks import SendContext
-from kourou.broker.send.fast_send_path import FastSendPath
-from kourou.broker.send.inner_message import InnerMessage, put_indexed
+from kourou.broker.send.inner_message import InnerMessage, MessageWriter
 from kourou.broker.send.send_answer import SendAnswer
+from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets, send_context
 from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties, is_delayed
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
@@ -34,91 +32,58 @@ from kourou.broker.transactions.half_messages import (
 )
 from kourou.errors import RequestError
 from kourou.protocol.batch import split_batch
-from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
-from kourou.protocol.codes import CommandFlag, MessageSysFlag, PermName, RequestCode, ResponseCode
+from kourou.protocol.bodies.topics import TopicConfig
+from kourou.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from kourou.protocol.layout import HOST_V4_BYTES
-from kourou.protocol.message_id import UniqueIdGenerator, host_text
 from kourou.protocol.names import (
-    DLQ_GROUP_TOPIC_PREFIX,
-    RETRY_GROUP_TOPIC_PREFIX,
     RMQ_SYS_TRANS_HALF_TOPIC,
     TOPIC_MAX_LENGTH,
     is_retry_topic,
 )
-from kourou.protocol.properties import MessageConst, properties_from_bytes, set_property
-from kourou.protocol.versions import V3_4_9
-from kourou.store.kernel import Kernel
+from kourou.protocol.properties import properties_from_bytes
 from kourou.store.log.put_status import PutStatus
-from kourou.transport.addresses import parse_address
-from kourou.transport.connection import BulkHandler
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
-
-SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
+    from kourou.broker.admission import Admission
+    from kourou.broker.hooks import BrokerHooks
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.transport.cycles import Cycles
 
 _ONEWAY: Final = CommandFlag.ONEWAY.value
-_MULTI_TAGS: Final = MessageSysFlag.MULTI_TAGS.value
-_READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 
 
-class SendTarget(NamedTuple):
-    """A topic that may be sent to, as long as its configuration and the ruling are these very objects.
+class SendHandler(ABC):
+    """Checks sends of one kind; what becomes of a message that may be sent is up to the kind."""
 
-    `needs_slow_path`: each of its messages is looked at, since it is a retry topic or a check has to see
-    them. The compiled kernel reads the fields by position.
-    """
-
-    topic_config: TopicConfig
-    ruling: Ruling
-    queue_nums: int
-    sys_flag: int
-    needs_slow_path: bool
-
-
-class SendMessageProcessor:
-    """Takes messages of producers."""
-
-    def __init__(self, services: BrokerServices, half_cache: HalfMessageCache | None = None) -> None:
-        config = services.config
-        self._services = services
-        self._half_cache = HalfMessageCache() if half_cache is None else half_cache
-        self._topic_configs = services.topics.table
-        self._targets: dict[str, SendTarget] = {}
-        self._commit_cycle = services.commit_cycle
-        self._admission = services.admission
-        self._store = services.store
-        self._queue = services.store.queues.get
-        self._put = services.store.put
-        self._before_send = services.hooks.before_send
-        self._answer = SendAnswer(services.store_host, config.region_id, config.trace_on)
-        self._stored = self._answer.stored
-        self._properties = PropertyRewriter(
-            cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
-        )
-        self._new_uniq_key = UniqueIdGenerator(
-            ip=parse_address(host_text(services.store_host))[0],
-            pid=services.start_ms & 0xFFFF,
-            class_loader_hash=services.start_ms,
-            now_ms=services.now_ms,
-        )
-
-    def processors(self) -> dict[int, Processor]:
-        """Who handles which request code."""
-        return {
-            RequestCode.SEND_MESSAGE: self.send,
-            RequestCode.SEND_MESSAGE_V2: self.send_v2,
-            RequestCode.SEND_BATCH_MESSAGE: self.send_v2,
-        }
-
-    def bulk_handler(self, kernel: Kernel | None) -> BulkHandler | None:
-        """What takes many sends at once; None without a kernel."""
-        if kernel is None or len(self._services.store_host) != HOST_V4_BYTES:
-            return None
-        return FastSendPath(self._services, kernel, self._targets, self._properties.own, self._answer)
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        topics: TopicConfigManager,
+        admission: Admission,
+        commit_cycle: CommitCycle,
+        hooks: BrokerHooks,
+        targets: SendTargets,
+        properties: PropertyRewriter,
+        new_uniq_key: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._topic_configs = topics.table
+        self._admission = admission
+        self._commit_cycle = commit_cycle
+        self._hooks = hooks
+        self._before_send = hooks.before_send
+        self._targets = targets.table
+        self._check_topic = targets.check_topic
+        self._check_message = targets.check_message
+        self._properties = properties
+        self._new_uniq_key = new_uniq_key
 
     def send(self, request: Request) -> None:
         """SEND_MESSAGE, with long names."""
@@ -147,11 +112,103 @@ class SendMessageProcessor:
         if target.needs_slow_path:
             topic, queue_id, properties = self._check_message(request, header, queue_id, properties)
         if self._before_send:
-            self._services.hooks.call(self._before_send, _context(request, header, properties))
+            self._hooks.call(self._before_send, send_context(request, header, properties))
         if header.batch:
             self._put_batch(request, header, topic, queue_id, properties)
         else:
             self._put_one(request, header, target, topic, queue_id, properties)
+
+    @abstractmethod
+    def _put_one(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        properties: str,
+    ) -> None:
+        """Go on with one message that may be sent."""
+
+    @abstractmethod
+    def _put_batch(
+        self, request: Request, header: SendHeader, topic: str, queue_id: int, properties: str
+    ) -> None:
+        """The same for a batch."""
+
+    def _inner_message(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        stored: bytes,
+    ) -> InnerMessage:
+        """What was sent, to be put by the broker itself; `stored` are its properties."""
+        connection = request.connection
+        return InnerMessage(
+            topic,
+            queue_id,
+            request.body,
+            properties_from_bytes(stored),
+            header.born_timestamp,
+            connection.state.born_host or record_born_host(connection),
+            header.sys_flag | target.sys_flag,
+            header.flag,
+            header.reconsume_times,
+        )
+
+
+class SendMessageProcessor(SendHandler):
+    """Takes messages of producers."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        topics: TopicConfigManager,
+        admission: Admission,
+        commit_cycle: CommitCycle,
+        hooks: BrokerHooks,
+        targets: SendTargets,
+        properties: PropertyRewriter,
+        new_uniq_key: Callable[[], str],
+        address: str,
+        cycles: Cycles,
+        appender: LogAppender,
+        queues: ConsumeQueues,
+        writer: MessageWriter,
+        answer: SendAnswer,
+        half_cache: HalfMessageCache,
+    ) -> None:
+        super().__init__(
+            config=config,
+            topics=topics,
+            admission=admission,
+            commit_cycle=commit_cycle,
+            hooks=hooks,
+            targets=targets,
+            properties=properties,
+            new_uniq_key=new_uniq_key,
+        )
+        self._address = address
+        self._cycles = cycles
+        self._appender = appender
+        self._queue = queues.get
+        self._put = appender.put
+        self._writer = writer
+        self._answer = answer
+        self._stored = answer.stored
+        self._half_cache = half_cache
+
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_v2,
+        }
 
     # -- storing ---------------------------------------------------------------------------------
 
@@ -186,7 +243,7 @@ class SendMessageProcessor:
             waits,
         )
         if pending_bytes > MAX_CYCLE_BYTES:
-            self._services.cycles.renew()
+            self._cycles.renew()
 
     def _put_special(
         self,
@@ -200,13 +257,13 @@ class SendMessageProcessor:
     ) -> None:
         """Store a message that may have a delay, or be the half of a transaction."""
         if is_half(header, properties):
-            check_half(self._services.config, self._services.address, properties)
+            check_half(self._config.current, self._address, properties)
             pending_bytes = self._put_half(request, header, target, topic, queue_id, properties, sent)
         else:
             self._put_delayed(request, header, target, topic, queue_id, sent)
-            pending_bytes = self._store.pending_bytes
+            pending_bytes = self._appender.pending_bytes
         if pending_bytes > MAX_CYCLE_BYTES:
-            self._services.cycles.renew()
+            self._cycles.renew()
 
     def _put_delayed(
         self,
@@ -219,37 +276,14 @@ class SendMessageProcessor:
     ) -> None:
         stored, uniq_key, tags_code, keys, waits, _ = sent
         message = self._inner_message(request, header, target, topic, queue_id, stored)
-        delay(self._services, message)
-        handle = recall_handle(message, self._services.config.broker_name)
+        self._writer.delay(message)
+        handle = recall_handle(message, self._config.current.broker_name)
         done = (
             partial(self._stored, request, queue_id, uniq_key)
             if handle is None
             else partial(self._answer_timer, request, queue_id, uniq_key, handle)
         )
-        put_indexed(self._services, message, tags_code, keys, None if request.is_oneway else done, waits)
-
-    def _inner_message(
-        self,
-        request: Request,
-        header: SendHeader,
-        target: SendTarget,
-        topic: str,
-        queue_id: int,
-        stored: bytes,
-    ) -> InnerMessage:
-        """What was sent, to be put by the broker itself; `stored` are its properties."""
-        connection = request.connection
-        return InnerMessage(
-            topic,
-            queue_id,
-            request.body,
-            properties_from_bytes(stored),
-            header.born_timestamp,
-            connection.state.born_host or record_born_host(connection),
-            header.sys_flag | target.sys_flag,
-            header.flag,
-            header.reconsume_times,
-        )
+        self._writer.put_indexed(message, tags_code, keys, None if request.is_oneway else done, waits)
 
     def _put_half(
         self,
@@ -336,7 +370,7 @@ class SendMessageProcessor:
             )
         connection = request.connection
         done = partial(self._answered_batch, request, queue_id, uniq_key)
-        self._store.put_many(
+        self._appender.put_many(
             self._queue(topic, queue_id),
             split_batch(request.body),
             born_timestamp=header.born_timestamp,
@@ -346,8 +380,8 @@ class SendMessageProcessor:
             done=done,
             wait=waits,
         )
-        if self._store.pending_bytes > MAX_CYCLE_BYTES:
-            self._services.cycles.renew()
+        if self._appender.pending_bytes > MAX_CYCLE_BYTES:
+            self._cycles.renew()
 
     def _answered_batch(
         self,
@@ -359,87 +393,6 @@ class SendMessageProcessor:
         queue_offset: int,
     ) -> None:
         self._answer.stored_many(request, queue_id, uniq_key, status, list(phy_offsets), queue_offset)
-
-    # -- checking --------------------------------------------------------------------------------
-
-    def _check_topic(self, request: Request, header: SendHeader) -> SendTarget:
-        """What need not be checked again for each message, until a configuration or the ruling changes."""
-        admission = self._admission
-        admission.check_accepting()
-        topic_config = self._topic_configs.get(header.topic) or self._create_topic(request, header)
-        admission.check_send(topic_config)
-        target = SendTarget(
-            topic_config,
-            admission.ruling,
-            max(topic_config.read_queue_nums, topic_config.write_queue_nums),
-            _MULTI_TAGS if topic_config.topic_filter_type == TopicFilterType.MULTI_TAG else 0,
-            is_retry_topic(header.topic) or admission.sees_messages_of(header.topic),
-        )
-        if admission.is_writable:
-            self._targets[header.topic] = target
-        return target
-
-    def _create_topic(self, request: Request, header: SendHeader) -> TopicConfig:
-        """The topic of a first send, made if that is allowed."""
-        topics = self._services.topics
-        topics.check_topic_name(header.topic)
-        self._admission.check_topic_name(header.topic)
-        created = topics.create_in_send(
-            header.topic,
-            header.default_topic,
-            request.connection.remote_address,
-            header.default_topic_queue_nums,
-            0,
-        )
-        if created is None and is_retry_topic(header.topic):
-            created = topics.create_in_send_back(header.topic, 1, _READ_WRITE)
-        if created is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
-            )
-        return created
-
-    def _check_message(
-        self, request: Request, header: SendHeader, queue_id: int, properties: str
-    ) -> tuple[str, int, str]:
-        """Where a message of a slow-path topic goes, and its properties; RequestError: a check rejects it."""
-        topic = header.topic
-        if is_retry_topic(topic) and self._is_given_up(request, header):
-            topic, queue_id, properties = self._dead_letter(topic, properties)
-        self._admission.check_message(_context(request, header, properties))
-        return topic, queue_id, properties
-
-    def _is_given_up(self, request: Request, header: SendHeader) -> bool:
-        """Whether a message to a retry topic was tried often enough. A group that consumes in order
-        tries again by itself: what it sends is what it has given up on."""
-        group = header.topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
-        group_config = self._services.groups.find(group)
-        if group_config is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {group}, create it with updateSubGroup",
-            )
-        max_times = group_config.retry_max_times
-        if header.max_reconsume_times is not None and request.version >= V3_4_9:
-            max_times = header.max_reconsume_times
-        return header.reconsume_times > max_times or not self._services.locks.is_lock_all_expired(group)
-
-    def _dead_letter(self, retry_topic: str, properties: str) -> tuple[str, int, str]:
-        """Topic, queue and properties of a message that is tried no more."""
-        topic = DLQ_GROUP_TOPIC_PREFIX + retry_topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
-        self._services.topics.create_in_send_back(topic, 1, _READ_WRITE)
-        return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
-
-
-def _context(request: Request, header: SendHeader, properties: str) -> SendContext:
-    return SendContext(
-        header.topic,
-        header.queue_id,
-        header.producer_group,
-        request.body,
-        properties,
-        request.connection.remote_address,
-    )
 
 
 def _described(config: TopicConfig) -> str:

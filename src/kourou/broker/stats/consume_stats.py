@@ -7,7 +7,8 @@ Not here: who asks (stats_processor.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,15 +26,30 @@ from kourou.protocol.bodies import (
 )
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.store.read.message_lookup import MessageLookup
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeStatsView:
-    """The state of one broker as tools want to see it, through the reads of one request."""
+    """The state of one broker as tools want to see it, through the `reads` of one request."""
 
-    def __init__(self, services: BrokerServices, reads: RecordReads) -> None:
-        self._services = services
-        self._reads = reads
+    reads: RecordReads
+    broker_name: str
+    address: str
+    queues: ConsumeQueues
+    lookup: MessageLookup
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    stats: BrokerStatsManager
+    now_ms: Callable[[], int]
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -45,10 +61,10 @@ class ConsumeStatsView:
             self._queue(topic, queue_id): self._topic_offset(topic, queue_id)
             for queue_id in range(queue_nums)
         }
-        return TopicStatsTable(table, self._services.stats.topic_put_tps(topic))
+        return TopicStatsTable(table, self.stats.topic_put_tps(topic))
 
     def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
-        queue = self._services.store.queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         if queue is None:
             return TopicOffset()
         last_ms = self._message_time(topic, queue_id, queue.max_queue_offset - 1)
@@ -61,20 +77,20 @@ class ConsumeStatsView:
         no longer subscribe to (208)."""
         stats = ConsumeStats({})
         for topic in topics:
-            config = self._services.topics.get(topic)
+            config = self.topics.get(topic)
             if config is not None and self._is_consumed(group, topic):
                 self._add_topic(stats, group, config)
         return stats
 
     def broker_stats(self, is_order: bool) -> ConsumeStatsList:
         """The progress of every group, topic by topic (317); with `is_order` in ordered topics only."""
-        listed = ConsumeStatsList([], self._services.address)
+        listed = ConsumeStatsList([], self.address)
         topics_by_group = self._topics_by_group()
-        for group in self._services.groups.table:
+        for group in self.groups.table:
             of_group = [
                 self.group_stats(group, (topic,))
                 for topic in topics_by_group.get(group, ())
-                if not is_order or self._services.topics.is_order(topic)
+                if not is_order or self.topics.is_order(topic)
             ]
             of_group = [stats for stats in of_group if stats.offset_table]
             listed.consume_stats_list.append({group: of_group})
@@ -86,27 +102,27 @@ class ConsumeStatsView:
     def _topics_by_group(self) -> dict[str, list[str]]:
         """One walk over the table: asking it for each group would take a walk for each."""
         found: dict[str, list[str]] = {}
-        for key in self._services.offsets.offset_table:
+        for key in self.offsets.offset_table:
             topic, _, group = key.partition("@")
             found.setdefault(group, []).append(topic)
         return found
 
     def _is_consumed(self, group: str, topic: str) -> bool:
-        info = self._services.consumers.get(group)
+        info = self.consumers.get(group)
         return info is None or not info.subscriptions or topic in info.subscriptions
 
     def _add_topic(self, stats: ConsumeStats, group: str, config: TopicConfig) -> None:
         topic = config.topic_name
         for queue_id in range(config.read_queue_nums):
             stats.offset_table[self._queue(topic, queue_id)] = self._progress(group, topic, queue_id)
-        stats.consume_tps += self._services.stats.group_get_tps(group, topic)
+        stats.consume_tps += self.stats.group_get_tps(group, topic)
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        offsets = self._services.offsets
+        offsets = self.offsets
         consumer_offset = max(0, offsets.query(group, topic, queue_id))
         last_ms = self._message_time(topic, queue_id, consumer_offset - 1)
         return OffsetWrapper(
-            broker_offset=self._services.store.max_offset_in_queue(topic, queue_id),
+            broker_offset=self.lookup.max_offset_in_queue(topic, queue_id),
             consumer_offset=consumer_offset,
             pull_offset=max(consumer_offset, offsets.query_pull(group, topic, queue_id)),
             last_timestamp=max(0, last_ms),
@@ -122,9 +138,9 @@ class ConsumeStatsView:
         )
 
     def _time_span(self, topic: str, queue_id: int, group: str) -> QueueTimeSpan:
-        store = self._services.store
-        low, high = store.min_offset_in_queue(topic, queue_id), store.max_offset_in_queue(topic, queue_id)
-        consumer_offset = self._services.offsets.query(group, topic, queue_id)
+        lookup = self.lookup
+        low, high = lookup.min_offset_in_queue(topic, queue_id), lookup.max_offset_in_queue(topic, queue_id)
+        consumer_offset = self.offsets.query(group, topic, queue_id)
         min_ms = self._message_time(topic, queue_id, low)
         max_ms = self._message_time(topic, queue_id, high - 1)
         consumed_ms = (
@@ -144,17 +160,17 @@ class ConsumeStatsView:
     def _delay_ms(self, topic: str, queue_id: int, next_offset: int, high: int) -> int:
         """How long the first message that was not consumed has been waiting; 0 when there is none."""
         waits_since_ms = self._message_time(topic, queue_id, next_offset) if next_offset < high else -1
-        return max(0, self._services.now_ms() - waits_since_ms) if waits_since_ms >= 0 else 0
+        return max(0, self.now_ms() - waits_since_ms) if waits_since_ms >= 0 else 0
 
     # -- both ------------------------------------------------------------------------------------
 
     def _message_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
         if queue_offset < 0:
             return -1
-        return self._reads.message_time(self._services.store.queues.find(topic, queue_id), queue_offset)
+        return self.reads.message_time(self.queues.find(topic, queue_id), queue_offset)
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._services.config.broker_name or "", queue_id)
+        return MessageQueue(topic, self.broker_name, queue_id)
 
 
 def total_lag(stats: ConsumeStats) -> int:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.part import BrokerPart, every
-from kourou.broker.stats import stats_processor
 from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.broker.stats.stats_processor import StatsProcessor
 from kourou.protocol.layout import CQ_UNIT
 from kourou.store.log.put_batch import PutBatch
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
-
-if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
 
 _SIZE: Final = CQ_UNIT.part("size", is_padded=True)
 
@@ -51,16 +49,27 @@ class StoreStats:
 class StatsPart(BrokerPart):
     """The statistics of one broker, and the watch over its clock, which they depend on."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        stats: BrokerStatsManager,
+        clock_watch: ClockWatch,
+        processor: StatsProcessor,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._stats = stats
+        self._clock_watch = clock_watch
+        self._processor = processor
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
 
     def processors(self) -> Mapping[int, Processor]:
-        return stats_processor.processors(self._services)
+        return self._processor.processors()
 
     async def start(self, tasks: TaskOwner) -> None:
         tasks.start(every(_TICK_S, self._tick), "statistics")
 
     def _tick(self) -> None:
-        services = self._services
-        services.clock_watch.look()
-        services.stats.tick(services.monotonic_ms(), wall_ms=services.now_ms())
+        self._clock_watch.look()
+        self._stats.tick(self._monotonic_ms(), wall_ms=self._now_ms())

@@ -40,66 +40,118 @@ from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.store.read.message_lookup import MessageLookup
 
 # A request for more units gets this many: some 800 kB of text.
 _MAX_UNITS: Final = 10_000
 
 
-def processors(services: BrokerServices) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = StatsProcessor(services)
-    return {
-        RequestCode.GET_TOPIC_STATS_INFO: processor.get_topic_stats_info,
-        RequestCode.GET_CONSUMER_CONNECTION_LIST: processor.get_consumer_connection_list,
-        RequestCode.GET_PRODUCER_CONNECTION_LIST: processor.get_producer_connection_list,
-        RequestCode.GET_CONSUME_STATS: processor.get_consume_stats,
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: processor.query_topic_consume_by_who,
-        RequestCode.QUERY_CONSUME_TIME_SPAN: processor.query_consume_time_span,
-        RequestCode.VIEW_BROKER_STATS_DATA: processor.view_broker_stats_data,
-        RequestCode.GET_BROKER_CONSUME_STATS: processor.get_broker_consume_stats,
-        RequestCode.QUERY_CONSUME_QUEUE: processor.query_consume_queue,
-        RequestCode.GET_ALL_PRODUCER_INFO: processor.get_all_producer_info,
-        RequestCode.QUERY_TOPICS_BY_CONSUMER: processor.query_topics_by_consumer,
-        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: processor.query_subscription_by_consumer,
-    }
-
-
 class StatsProcessor:
     """Answers with what the broker knows at the moment."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        address: str,
+        queues: ConsumeQueues,
+        lookup: MessageLookup,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        producers: ProducerManager,
+        consumers: ConsumerManager,
+        stats: BrokerStatsManager,
+        records: RecordReader,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._address = address
+        self._queues = queues
+        self._lookup = lookup
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._producers = producers
+        self._consumers = consumers
+        self._stats = stats
+        self._records = records
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {
+            RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats_info,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.get_consumer_connection_list,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.get_producer_connection_list,
+            RequestCode.GET_CONSUME_STATS: self.get_consume_stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_consume_by_who,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.query_consume_time_span,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.view_broker_stats_data,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.get_broker_consume_stats,
+            RequestCode.QUERY_CONSUME_QUEUE: self.query_consume_queue,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.query_topics_by_consumer,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.query_subscription_by_consumer,
+        }
+
+    def _view(self, reads: RecordReads) -> ConsumeStatsView:
+        return ConsumeStatsView(
+            reads=reads,
+            broker_name=self._config.current.broker_name or "",
+            address=self._address,
+            queues=self._queues,
+            lookup=self._lookup,
+            topics=self._topics,
+            groups=self._groups,
+            offsets=self._offsets,
+            consumers=self._consumers,
+            stats=self._stats,
+            now_ms=self._now_ms,
+        )
 
     # -- topics ----------------------------------------------------------------------------------
 
     def get_topic_stats_info(self, request: Request) -> None:
         """GET_TOPIC_STATS_INFO: the offsets of a topic's queues."""
         config = self._topic_config(request.header(GetTopicStatsInfoRequestHeader).topic)
-        self._services.records.when_read(
+        self._records.when_read(
             request,
-            lambda reads: ConsumeStatsView(self._services, reads).topic_stats(config),
+            lambda reads: self._view(reads).topic_stats(config),
             lambda stats: request.reply(body=encode_body(stats)),
         )
 
     def query_topic_consume_by_who(self, request: Request) -> None:
         """QUERY_TOPIC_CONSUME_BY_WHO: the groups that consume a topic, or did."""
         topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
-        groups = self._services.consumers.groups_of_topic(topic) | self._services.offsets.groups_of(topic)
+        groups = self._consumers.groups_of_topic(topic) | self._offsets.groups_of(topic)
         request.reply(body=encode_body(GroupList(sorted(groups))))
 
     def query_consume_time_span(self, request: Request) -> None:
         """QUERY_CONSUME_TIME_SPAN: where a group is between a topic's first and last message."""
         header = request.header(QueryConsumeTimeSpanRequestHeader)
         config = self._topic_config(header.topic)
-        self._services.records.when_read(
+        self._records.when_read(
             request,
-            lambda reads: ConsumeStatsView(self._services, reads).time_spans(config, header.group),
+            lambda reads: self._view(reads).time_spans(config, header.group),
             lambda spans: request.reply(body=encode_body(spans)),
         )
 
     def _topic_config(self, topic: str) -> TopicConfig:
-        config = self._services.topics.get(topic)
+        config = self._topics.get(topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         return config
@@ -110,9 +162,9 @@ class StatsProcessor:
         """GET_CONSUME_STATS: a group's progress."""
         header = request.header(GetConsumeStatsRequestHeader)
         topics = self._asked_topics(header)
-        self._services.records.when_read(
+        self._records.when_read(
             request,
-            lambda reads: ConsumeStatsView(self._services, reads).group_stats(header.consumer_group, topics),
+            lambda reads: self._view(reads).group_stats(header.consumer_group, topics),
             lambda stats: request.reply(body=encode_body(stats)),
         )
 
@@ -121,28 +173,28 @@ class StatsProcessor:
             return [topic for topic in header.topic_list.split(";") if topic]
         if header.topic:
             return [header.topic]
-        return sorted(self._services.offsets.topics_of(header.consumer_group))
+        return sorted(self._offsets.topics_of(header.consumer_group))
 
     def get_broker_consume_stats(self, request: Request) -> None:
         """GET_BROKER_CONSUME_STATS: every group's progress."""
         is_order = request.header(GetConsumeStatsInBrokerHeader).is_order
-        self._services.records.when_read(
+        self._records.when_read(
             request,
-            lambda reads: ConsumeStatsView(self._services, reads).broker_stats(is_order),
+            lambda reads: self._view(reads).broker_stats(is_order),
             lambda stats: request.reply(body=encode_body(stats)),
         )
 
     def query_topics_by_consumer(self, request: Request) -> None:
         """QUERY_TOPICS_BY_CONSUMER: the topics that a group has offsets of."""
         group = request.header(QueryTopicsByConsumerRequestHeader).group
-        topics = sorted(self._services.offsets.topics_of(group))
-        request.reply(body=encode_body(TopicList(topics, self._services.address)))
+        topics = sorted(self._offsets.topics_of(group))
+        request.reply(body=encode_body(TopicList(topics, self._address)))
 
     def query_subscription_by_consumer(self, request: Request) -> None:
         """QUERY_SUBSCRIPTION_BY_CONSUMER: what a group wants of a topic."""
         header = request.header(QuerySubscriptionByConsumerRequestHeader)
         topic = header.topic or ""
-        subscription = self._services.consumers.find_subscription(header.group, topic)
+        subscription = self._consumers.find_subscription(header.group, topic)
         request.reply(body=encode_body(QuerySubscriptionResponseBody(header.group, topic, subscription)))
 
     # -- clients ---------------------------------------------------------------------------------
@@ -151,25 +203,24 @@ class StatsProcessor:
         """GET_CONSUMER_CONNECTION_LIST: the members of a group. The remark says if they do not go
         together; clients do not look at it, people may."""
         name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
-        group = self._services.consumers.get(name)
+        group = self._consumers.get(name)
         if group is None:
             raise RequestError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
-        problems = self._services.consumers.problems(name)
+        problems = self._consumers.problems(name)
         request.reply(body=encode_body(consumer_connection(group)), remark="; ".join(problems) or None)
 
     def get_producer_connection_list(self, request: Request) -> None:
         """GET_PRODUCER_CONNECTION_LIST: the clients of a producer group."""
         name = request.header(GetProducerConnectionListRequestHeader).producer_group
-        channels = self._services.producers.groups.get(name)
+        channels = self._producers.groups.get(name)
         if not channels:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
         request.reply(body=encode_body(producer_connection(channels.values())))
 
     def get_all_producer_info(self, request: Request) -> None:
         """GET_ALL_PRODUCER_INFO: all producers by group."""
-        services = self._services
-        wall_base_ms = services.now_ms() - services.monotonic_ms()
-        table = producer_table(services.producers.groups, wall_base_ms=wall_base_ms)
+        wall_base_ms = self._now_ms() - self._monotonic_ms()
+        table = producer_table(self._producers.groups, wall_base_ms=wall_base_ms)
         request.reply(body=encode_body(table))
 
     # -- counters --------------------------------------------------------------------------------
@@ -177,7 +228,7 @@ class StatsProcessor:
     def view_broker_stats_data(self, request: Request) -> None:
         """VIEW_BROKER_STATS_DATA: one counter over a minute, an hour and a day."""
         header = request.header(ViewBrokerStatsDataRequestHeader)
-        data = self._services.stats.view(header.stats_name, header.stats_key)
+        data = self._stats.view(header.stats_name, header.stats_key)
         if data is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
@@ -189,7 +240,7 @@ class StatsProcessor:
     def query_consume_queue(self, request: Request) -> None:
         """QUERY_CONSUME_QUEUE: units of a queue, and whether a group would get their messages."""
         header = request.header(QueryConsumeQueueRequestHeader)
-        queue = self._services.store.queues.find(header.topic, header.queue_id)
+        queue = self._queues.find(header.topic, header.queue_id)
         if queue is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
         if not queue.min_queue_offset <= header.index < queue.max_queue_offset:
@@ -197,7 +248,7 @@ class StatsProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!",
             )
-        self._services.records.when_read(
+        self._records.when_read(
             request,
             lambda reads: self._queue_units(reads, queue, header),
             lambda body: request.reply(body=encode_body(body)),
@@ -207,7 +258,7 @@ class StatsProcessor:
         self, reads: RecordReads, queue: ConsumeQueue, header: QueryConsumeQueueRequestHeader
     ) -> QueryConsumeQueueResponseBody:
         group = header.consumer_group
-        wanted = self._services.consumers.find_subscription(group, header.topic) if group else None
+        wanted = self._consumers.find_subscription(group, header.topic) if group else None
         is_offline = bool(group) and wanted is None
         return QueryConsumeQueueResponseBody(
             subscription_data=wanted,

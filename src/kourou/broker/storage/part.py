@@ -97,7 +97,7 @@ class UpkeepPart(BrokerPart):
 
     async def start(self, tasks: TaskOwner) -> None:
         self._flush.start()
-        self._retention.start()
+        self._retention.start(tasks)
 
     async def stop(self, timeout_ms: int) -> None:
         self._flush.stop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.settings import retention_config
@@ -16,38 +16,47 @@ from kourou.errors import StorageError
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.store.retention import Retention, RetentionRound
 from kourou.store.steps import Steps
 
 if TYPE_CHECKING:
+    from kourou.broker.clock_watch import ClockWatch
+    from kourou.broker.delay.delay_offsets import DelayOffsetManager
     from kourou.broker.delay.timer_messages import TimerMessages
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.store.disk.files import Files
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 _LOOK_AT_OFFSETS_S: Final = 60.0
 
 
-def waiting_phy_offset(services: BrokerServices) -> int | None:
+def waiting_phy_offset(
+    queues: ConsumeQueues, delay_offsets: DelayOffsetManager, timers: TimerMessages | None
+) -> int | None:
     """Where the oldest record begins that waits for its time, of delay levels and timers; or None."""
-    queues = services.store.queues
     found = []
     for queue_id in queues.queue_ids(RMQ_SYS_SCHEDULE_TOPIC):
         queue = queues.get(RMQ_SYS_SCHEDULE_TOPIC, queue_id)
-        next_offset = services.delay_offsets.table.get(queue_id + 1, 0)
+        next_offset = delay_offsets.table.get(queue_id + 1, 0)
         unit = queue.unit(max(next_offset, queue.min_queue_offset))
         if unit is not None and unit.is_message:
             found.append(unit.phy_offset)
-    if services.timers is not None:
-        found += _waiting_timers(services, services.timers)
+    if timers is not None:
+        found += _waiting_timers(queues, timers)
     return min(found, default=None)
 
 
-def _waiting_timers(services: BrokerServices, timers: TimerMessages) -> Iterator[int]:
+def _waiting_timers(queues: ConsumeQueues, timers: TimerMessages) -> Iterator[int]:
     """The oldest one on the wheel, and the next one to be entered: all of them, while it is rebuilt."""
     on_wheel = timers.oldest_phy_offset()
     if on_wheel is not None:
         yield on_wheel
-    queue = services.store.queues.find(TIMER_TOPIC, 0)
+    queue = queues.find(TIMER_TOPIC, 0)
     unit = None if queue is None else queue.unit(max(timers.queue_offset, queue.min_queue_offset))
     if unit is not None and unit.is_message:
         yield unit.phy_offset
@@ -106,44 +115,68 @@ class GroupActivity:
 class RetentionService:
     """Runs retention every `cleanResourceInterval`."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        store: MessageStore,
+        files: Files,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+        delay_offsets: DelayOffsetManager,
+        timers: TimerMessages | None,
+        clock_watch: ClockWatch,
+        disk: DiskThreads,
+        store_work: asyncio.Lock,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._live_config = config
+        self._store = store
+        self._files = files
+        self._offsets = offsets
+        self._consumers = consumers
+        self._delay_offsets = delay_offsets
+        self._timers = timers
+        self._clock_watch = clock_watch
+        self._disk = disk
+        self._store_work = store_work
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._activity = GroupActivity()
-        self._config = services.config
+        self._config = config.current
         self._retention = self._make()
 
     def _make(self) -> Retention:
-        services = self._services
-        config = retention_config(services.config)
-        return Retention(
-            services.store, services.files, config, self.unread_steps, services.clock_watch.file_age_ms
-        )
+        config, file_age_ms = retention_config(self._config), self._clock_watch.file_age_ms
+        return Retention(self._store, self._files, config, self.unread_steps, file_age_ms)
 
-    def start(self) -> None:
+    def start(self, tasks: TaskOwner) -> None:
         """Begin the rounds."""
-        self._services.start_task(self._clean(), "clean-files")
-        self._services.start_task(self._watch_groups(), "watch-groups")
+        tasks.start(self._clean(), "clean-files")
+        tasks.start(self._watch_groups(), "watch-groups")
 
     async def _clean(self) -> None:
         while True:
-            await asyncio.sleep(self._services.config.clean_resource_interval / 1000)
+            await asyncio.sleep(self._live_config.current.clean_resource_interval / 1000)
             await self.run()
 
     async def run(self, *, manual: bool = False) -> RetentionRound | None:
         """One round; None when the disk does not let files go, which the next round tries again."""
-        if self._config is not self._services.config:
-            self._config, self._retention = self._services.config, self._make()
-        async with self._services.store_work:
+        if self._config is not self._live_config.current:
+            self._config = self._live_config.current
+            self._retention = self._make()
+        async with self._store_work:
             try:
-                steps = self._retention.steps(self._services.now_ms(), manual=manual)
-                return await self._services.disk.run_steps(steps)
+                steps = self._retention.steps(self._now_ms(), manual=manual)
+                return await self._disk.run_steps(steps)
             except (OSError, StorageError) as error:
                 _log.error("old files cannot be deleted: %s", error)
                 return None
 
     async def _watch_groups(self) -> None:
         while True:
-            self._activity.look(self._services.offsets.offset_table, self._services.monotonic_ms())
+            self._activity.look(self._offsets.offset_table, self._monotonic_ms())
             await asyncio.sleep(_LOOK_AT_OFFSETS_S)
 
     def unread_steps(self) -> Steps[int | None]:
@@ -152,15 +185,15 @@ class RetentionService:
         next_offsets = self._next_offsets()
         if not next_offsets:
             return None
-        search = UnreadSearch(self._services.store, next_offsets)
+        search = UnreadSearch(self._store, next_offsets)
         yield search.run
-        waiting = waiting_phy_offset(self._services)
+        waiting = waiting_phy_offset(self._store.queues, self._delay_offsets, self._timers)
         return search.phy_offset if waiting is None else min(search.phy_offset, waiting)
 
     def _next_offsets(self) -> dict[tuple[str, int], int]:
         """What the slowest live group reads next of each queue that has one."""
         slowest: dict[tuple[str, int], int] = {}
-        for key, offsets in self._services.offsets.offset_table.items():
+        for key, offsets in self._offsets.offset_table.items():
             topic, _, group = key.partition("@")
             if self._is_alive(key, group):
                 for queue_id, queue_offset in offsets.items():
@@ -169,7 +202,7 @@ class RetentionService:
         return slowest
 
     def _is_alive(self, key: str, group: str) -> bool:
-        now_ms = self._services.monotonic_ms()
-        oldest_ms = now_ms - self._services.config.unread_group_reserved_time * 3_600_000
-        has_members = self._services.consumers.get(group) is not None
+        now_ms = self._monotonic_ms()
+        oldest_ms = now_ms - self._live_config.current.unread_group_reserved_time * 3_600_000
+        has_members = self._consumers.get(group) is not None
         return has_members or self._activity.last_moved_ms(key, now_ms) >= oldest_ms

@@ -12,7 +12,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import put_now
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.broker.transactions.half_message_cache import CachedHalfMessage
@@ -33,10 +32,18 @@ from kourou.protocol.properties import MessageConst, PropertyScanner, properties
 from kourou.protocol.record import decode_record
 from kourou.store.log.put_status import PutStatus
 from kourou.store.queue.cq_unit import UNIT
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.admission import Admission
+    from kourou.broker.clock_watch import ClockWatch
+    from kourou.broker.send.inner_message import MessageWriter
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.record_reads import RecordReader
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.transport.cycles import Cycles
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -50,22 +57,39 @@ _scan: Final = PropertyScanner(
 ).values
 
 
-def processors(services: BrokerServices, transactions: Transactions) -> dict[int, Processor]:
-    """Who handles which request code."""
-    processor = EndTransactionProcessor(services, transactions)
-    return {
-        RequestCode.END_TRANSACTION: processor.end_transaction,
-        RequestCode.RESUME_CHECK_HALF_MESSAGE: processor.resume_check_half_message,
-    }
-
-
 class EndTransactionProcessor:
     """Ends transactions for producers."""
 
-    def __init__(self, services: BrokerServices, transactions: Transactions) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        transactions: Transactions,
+        config: LiveConfig,
+        admission: Admission,
+        clock_watch: ClockWatch,
+        cycles: Cycles,
+        log: CommitLog,
+        records: RecordReader,
+        requests: TaskOwner,
+        writer: MessageWriter,
+    ) -> None:
         self._transactions = transactions
+        self._config = config
+        self._admission = admission
+        self._clock_watch = clock_watch
+        self._cycles = cycles
+        self._log = log
+        self._records = records
+        self._requests = requests
+        self._writer = writer
         self._resumed: set[int] = set()
+
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {
+            RequestCode.END_TRANSACTION: self.end_transaction,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check_half_message,
+        }
 
     # -- END_TRANSACTION -------------------------------------------------------------------------
 
@@ -84,14 +108,14 @@ class EndTransactionProcessor:
         if half is not None:
             self._end(request, header, half)
             return
-        self._services.records.when_read(
+        self._records.when_read(
             request,
             lambda reads: reads.record(header.commit_log_offset),
             lambda raw: self._end(request, header, None if raw is None else decode_record(raw)),
         )
 
     def _check_master(self) -> None:
-        if self._services.admission.is_slave:
+        if self._admission.is_slave:
             raise RequestError(
                 ResponseCode.SLAVE_NOT_AVAILABLE,
                 "Message store is slave mode, so end transaction is forbidden.",
@@ -113,7 +137,7 @@ class EndTransactionProcessor:
         phy_offset, size, _ = UNIT.unpack(units)
         if phy_offset != header.commit_log_offset:
             return None
-        raw = self._services.store.log.read_nowait(phy_offset, size)
+        raw = self._log.read_nowait(phy_offset, size)
         return None if raw is None else decode_record(raw)
 
     def _end(self, request: Request, header: EndTransactionRequestHeader, half: MessageExt | None) -> None:
@@ -121,7 +145,7 @@ class EndTransactionProcessor:
         if self._transactions.table.state(half.queue_offset) == OPEN:
             self._put(request, header, half)
         else:
-            self._services.run(request, self._end_later(request, header, half))
+            run_request(self._requests, request, self._end_later(request, header, half))
 
     async def _end_later(
         self, request: Request, header: EndTransactionRequestHeader, half: MessageExt
@@ -146,7 +170,7 @@ class EndTransactionProcessor:
             unit = reads.unit(self._transactions.half_queue, queue_offset)
             return reads.record(unit.phy_offset) if unit is not None and unit.is_message else None
 
-        raw = await self._services.records.read(read)
+        raw = await self._records.read(read)
         if raw is None:
             raise _not_found()
         return decode_record(raw)
@@ -167,8 +191,8 @@ class EndTransactionProcessor:
 
     def _check_time(self, half: MessageExt, immunity: str) -> None:
         """A producer that asked for time and has used it up is asked by the broker."""
-        limit_ms = immunity_ms(immunity, self._services.config.transaction_time_out)
-        age_ms = self._services.clock_watch.age_ms(half.born_timestamp)
+        limit_ms = immunity_ms(immunity, self._config.current.transaction_time_out)
+        age_ms = self._clock_watch.age_ms(half.born_timestamp)
         if age_ms is not None and age_ms > limit_ms:
             raise RequestError(
                 ResponseCode.ILLEGAL_OPERATION,
@@ -187,7 +211,7 @@ class EndTransactionProcessor:
         else:
             pending_bytes = self._transactions.commit(half, done)
         if pending_bytes > MAX_CYCLE_BYTES:
-            self._services.cycles.renew()
+            self._cycles.renew()
 
     # -- RESUME_CHECK_HALF_MESSAGE ---------------------------------------------------------------
 
@@ -198,7 +222,7 @@ class EndTransactionProcessor:
         if not msg_id:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "msgId is missing: which half message?")
         phy_offset = parse_offset_msg_id(msg_id).phy_offset
-        self._services.records.when_read(
+        self._records.when_read(
             request,
             lambda reads: reads.record(phy_offset),
             lambda raw: self._resume(request, None if raw is None else decode_record(raw)),
@@ -216,7 +240,7 @@ class EndTransactionProcessor:
         if record.phy_offset in self._resumed:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "the half message is resumed already")
         self._resumed.add(record.phy_offset)
-        put_now(self._services, resumed(record), partial(self._answer_resumed, request, record), wait=True)
+        self._writer.put_now(resumed(record), partial(self._answer_resumed, request, record), wait=True)
 
     def _answer_resumed(
         self, request: Request, record: MessageExt, status: PutStatus, _: int, __: int

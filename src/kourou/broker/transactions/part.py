@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kourou.broker.part import BrokerPart
-from kourou.broker.transactions import end_transaction_processor
+from kourou.broker.settings import LiveConfig
+from kourou.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from kourou.broker.transactions.transaction_check import TransactionCheck
-from kourou.broker.transactions.transactions import Transactions, recover
+from kourou.broker.transactions.transactions import Transactions
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
-
-if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
 
 
 class TransactionsPart(BrokerPart):
     """The first part that may store something: what a killed broker left undone comes right behind it."""
 
-    def __init__(self, services: BrokerServices, transactions: Transactions) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        transactions: Transactions,
+        ends: EndTransactionProcessor,
+        check: TransactionCheck,
+    ) -> None:
+        self._config = config
         self._transactions = transactions
+        self._ends = ends
+        self._check = check
 
     def processors(self) -> Mapping[int, Processor]:
-        return end_transaction_processor.processors(self._services, self._transactions)
+        return self._ends.processors()
 
     def recover(self) -> None:
-        recover(self._services, self._transactions)
+        self._transactions.recover(is_slave=self._config.current.is_slave)
 
     async def start(self, tasks: TaskOwner) -> None:
-        TransactionCheck(self._services, self._transactions).start()
+        self._check.start(tasks)

@@ -36,8 +36,17 @@ from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.wording import counted
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from collections.abc import Callable
+
+    from kourou.broker.clock_watch import ClockWatch
+    from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.hooks import BrokerHooks
+    from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.record_reads import RecordReader
     from kourou.broker.transactions.transactions import Transactions
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.transport.cycles import Cycles
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -51,20 +60,41 @@ _OF_THE_MESSAGE: Final = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_E
 class TransactionCheck:
     """Looks after the halves of one broker."""
 
-    def __init__(self, services: BrokerServices, transactions: Transactions) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        transactions: Transactions,
+        config: LiveConfig,
+        producers: ProducerManager,
+        clock_watch: ClockWatch,
+        cycles: Cycles,
+        appender: LogAppender,
+        records: RecordReader,
+        hooks: BrokerHooks,
+        store_host: bytes,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
         self._transactions = transactions
+        self._config = config
+        self._producers = producers
+        self._clock_watch = clock_watch
+        self._cycles = cycles
+        self._appender = appender
+        self._records = records
+        self._hooks = hooks
+        self._store_host = store_host
+        self._monotonic_ms = monotonic_ms
         self._not_asked: dict[str, list[str]] = {}
         """Half messages of this round without a producer to ask, by group."""
 
-    def start(self) -> None:
+    def start(self, tasks: TaskOwner) -> None:
         """Begin to look. A slave does not: its master does."""
-        if not self._services.config.is_slave:
-            self._services.start_task(self._run(), "check-transactions")
+        if not self._config.current.is_slave:
+            tasks.start(self._run(), "check-transactions")
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._services.config.transaction_check_interval / 1000)
+            await asyncio.sleep(self._config.current.transaction_check_interval / 1000)
             try:
                 await self.check()
             except StorageError as error:
@@ -72,12 +102,12 @@ class TransactionCheck:
 
     async def check(self) -> None:
         """Look at all open halves, for a minute at most."""
-        services, table, queue = self._services, self._transactions.table, self._transactions.half_queue
-        start_ms = services.monotonic_ms()
-        times = TransactionTimes.of(services.config, queue.max_queue_offset)
+        table, queue = self._transactions.table, self._transactions.half_queue
+        start_ms = self._monotonic_ms()
+        times = TransactionTimes.of(self._config.current, queue.max_queue_offset)
         self._transactions.settle()
         queue_offset = table.half_queue_offset
-        while services.monotonic_ms() - start_ms <= _ROUND_MS:
+        while self._monotonic_ms() - start_ms <= _ROUND_MS:
             halves = self._next_open(queue_offset, queue.max_queue_offset)
             if not halves or not await self._look_at(halves, times):
                 break
@@ -99,7 +129,7 @@ class TransactionCheck:
 
     async def _look_at(self, halves: list[int], times: TransactionTimes) -> bool:
         """Do with each what is due, and wait until that is stored; False: no need to look further."""
-        records = await self._services.records.read(lambda reads: self._read(reads, halves))
+        records = await self._records.read(lambda reads: self._read(reads, halves))
         turn = _Turn()
         goes_on = True
         try:
@@ -128,7 +158,7 @@ class TransactionCheck:
 
     def _take_step(self, half: MessageExt, times: TransactionTimes, turn: _Turn) -> bool:
         """Do what is due; False when this one is too young."""
-        step = times.next_step(half, self._services.clock_watch.age_ms(half.born_timestamp))
+        step = times.next_step(half, self._clock_watch.age_ms(half.born_timestamp))
         if step is NextStep.STOP:
             return False
         try:
@@ -137,8 +167,8 @@ class TransactionCheck:
             if refusal.status not in _OF_THE_MESSAGE:
                 raise
             self._leave(half, step, refusal, turn)
-        if self._services.store.pending_bytes > MAX_CYCLE_BYTES:
-            self._services.cycles.renew()
+        if self._appender.pending_bytes > MAX_CYCLE_BYTES:
+            self._cycles.renew()
         return True
 
     def _put_step(self, half: MessageExt, step: NextStep, turn: _Turn) -> None:
@@ -185,7 +215,7 @@ class TransactionCheck:
             born_timestamp=half.born_timestamp,
             check_times=check_times(half) or 0,
         )
-        end = self._services.hooks.decide_given_up(context)
+        end = self._hooks.decide_given_up(context)
         _log.warning("half message %s of %s is given up (%s)", half.msg_id, context.topic, end)
         try:
             if end is TransactionEnd.COMMIT:
@@ -208,7 +238,7 @@ class TransactionCheck:
             _log.warning("no producer can be asked about half message %s: %s", half.msg_id, error)
             return
         for _ in range(_PRODUCERS_TRIED):
-            channel = self._services.producers.available_channel(group)
+            channel = self._producers.available_channel(group)
             if channel is None:
                 self._not_asked.setdefault(group, []).append(half.msg_id)
                 return
@@ -252,10 +282,10 @@ class TransactionCheck:
             commit_log_offset=phy_offset,
             msg_id=uniq_key,
             transaction_id=uniq_key,
-            offset_msg_id=offset_msg_id(self._services.store_host, phy_offset),
+            offset_msg_id=offset_msg_id(self._store_host, phy_offset),
         )
         command = RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_record(shown))
-        command.ext_fields = {**(command.ext_fields or {}), "bname": self._services.config.broker_name or ""}
+        command.ext_fields = {**(command.ext_fields or {}), "bname": self._config.current.broker_name or ""}
         return command
 
 

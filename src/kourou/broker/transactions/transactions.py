@@ -15,11 +15,11 @@ Not here: who decides (end_transaction_processor.py, transaction_check.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, put, put_now
+from kourou.broker.send.inner_message import InnerMessage, MessageWriter
 from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
 from kourou.broker.transactions.half_message_states import OPEN, HalfMessageStates
 from kourou.broker.transactions.half_messages import (
@@ -49,7 +49,9 @@ from kourou.store.message_store import MessageStore
 from kourou.store.queue.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
-    from kourou.broker.services import BrokerServices
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.transport.cycles import Cycles
 
 OP_PROPERTIES: Final = encode_properties(
     {MessageConst.PROPERTY_WAIT_STORE_MSG_OK: "true", MessageConst.PROPERTY_TAGS: "d"}
@@ -69,11 +71,28 @@ _COMMIT: Final = MessageSysFlag.TRANSACTION_COMMIT_TYPE.value
 class Transactions:
     """The halves of one broker. A half is ended when its table says OPEN, and only then."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        queues = services.store.queues
-        self._services = services
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        cycles: Cycles,
+        writer: MessageWriter,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        store_host: bytes,
+        now_ms: Callable[[], int],
+    ) -> None:
+        queues = store.queues
+        self._store = store
+        self._log = store.log
+        self._cycles = cycles
+        self._writer = writer
+        self._topics = topics
+        self._offsets = offsets
+        self._store_host = store_host
+        self._now_ms = now_ms
         self._queue = queues.get
-        self._put = services.store.put
+        self._put = store.appender.put
         self._unsettled: tuple[int, int, int] | None = None
         self.table = HalfMessageStates()
         self.recent = HalfMessageCache()
@@ -86,12 +105,12 @@ class Transactions:
         """Let consumers have the message. Nothing is stored on return: `done` tells, once, what became of
         it. How many bytes are pending. PutRefusedError, ProtocolError: nothing happens. The half is open.
         """
-        put(self._services, committed(half), None)
+        self._writer.put(committed(half), None)
         return self._put_op(half.queue_offset, done)
 
     def commit_recent(self, half: CachedHalfMessage, done: PutDone | None) -> int:
         """The same for a half that is at hand, as nearly all are: without the steps in between."""
-        self._services.cycles.open()
+        self._cycles.open()
         self._put(
             self._queue(half.topic, half.queue_id),
             half.body,
@@ -115,8 +134,8 @@ class Transactions:
 
     def give_up(self, half: MessageExt, done: PutDone | None) -> None:
         """Leave the half to whoever looks after such. As `commit`."""
-        self._services.topics.create_in_send_back(RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, 1, _READ_WRITE)
-        put_now(self._services, given_up(half), None)
+        self._topics.create_in_send_back(RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, 1, _READ_WRITE)
+        self._writer.put_now(given_up(half), None)
         self._put_op(half.queue_offset, done)
 
     def put_again(self, half: MessageExt, *, is_checked: bool, done: PutDone | None) -> InnerMessage:
@@ -125,7 +144,7 @@ class Transactions:
         places: list[int] = []
         copy = copy_of(half, is_checked=is_checked)
         copy_queue_offset = self.half_queue.next_queue_offset
-        put_now(self._services, copy, lambda _, phy_offset, __: places.append(phy_offset), wait=True)
+        self._writer.put_now(copy, lambda _, phy_offset, __: places.append(phy_offset), wait=True)
 
         def both_done(status: PutStatus, _: int, __: int) -> None:
             if done is not None:
@@ -135,11 +154,10 @@ class Transactions:
         return copy
 
     def _put_op(self, queue_offset: int, done: PutDone | None, copy_queue_offset: int | None = None) -> int:
-        services = self._services
         properties = _OP_RAW
         if copy_queue_offset is not None:
             properties += property_pair(MOVED_TO, copy_queue_offset).encode()
-        services.cycles.open()
+        self._cycles.open()
         self.table.begin(queue_offset, copy_queue_offset=copy_queue_offset)
         try:
             return self._put(
@@ -148,8 +166,8 @@ class Transactions:
                 properties,
                 _OP_TAGS_CODE,
                 (),
-                services.now_ms(),
-                services.store_host,
+                self._now_ms(),
+                self._store_host,
                 0,
                 0,
                 0,
@@ -176,6 +194,23 @@ class Transactions:
         if done is not None:
             done(status, phy_offset, op_queue_offset)
 
+    # -- recovery --------------------------------------------------------------------------------
+
+    def recover(self, *, is_slave: bool) -> None:
+        """Fill the table. Waits for the disk; while it runs nothing else may use the store."""
+        half_queue, op_queue = self.half_queue, self.op_queue
+        table = self.table = HalfMessageStates(self._noted(half_queue), self._noted(op_queue))
+        for record in _records(self._store, op_queue, table.op_queue_offset):
+            copy = property_number(record, MOVED_TO) if _MOVED_TO in record.raw_properties else None
+            table.load(record.queue_offset, _ended_by(record, half_queue.max_queue_offset), copy)
+        if not is_slave:
+            _put_missing_op(self._store, table, self._store_host)
+
+    def _noted(self, queue: ConsumeQueue) -> int:
+        """The recorded progress, as far as the queue still has it."""
+        noted = self._offsets.query(CID_SYS_RMQ_TRANS, queue.topic, 0)
+        return max(queue.min_queue_offset, min(noted, queue.max_queue_offset))
+
     # -- progress --------------------------------------------------------------------------------
 
     def settle(self) -> None:
@@ -184,7 +219,7 @@ class Transactions:
         What is noted must not come to disk before the op records that it rests on, so it is noted
         when the log that had them is flushed: at one of the next calls.
         """
-        log, table, half_queue = self._services.store.log, self.table, self.half_queue
+        log, table, half_queue = self._log, self.table, self.half_queue
         table.advance(half_queue.max_queue_offset, half_queue.min_queue_offset)
         if self._unsettled is not None and log.flushed_phy_offset >= self._unsettled[2]:
             self._note(*self._unsettled[:2])
@@ -193,7 +228,7 @@ class Transactions:
             self._unsettled = (table.half_queue_offset, table.op_queue_offset, log.max_phy_offset)
 
     def _note(self, half_queue_offset: int, op_queue_offset: int) -> None:
-        offsets = self._services.offsets
+        offsets = self._offsets
         noted = (
             (RMQ_SYS_TRANS_HALF_TOPIC, half_queue_offset),
             (RMQ_SYS_TRANS_OP_HALF_TOPIC, op_queue_offset),
@@ -201,26 +236,6 @@ class Transactions:
         for topic, queue_offset in noted:
             if offsets.query(CID_SYS_RMQ_TRANS, topic, 0) != queue_offset:
                 offsets.commit(CID_SYS_RMQ_TRANS, topic, 0, queue_offset, "transactions")
-
-
-def recover(services: BrokerServices, transactions: Transactions) -> None:
-    """Fill the table. Waits for the disk; while it runs nobody else may use the store."""
-    half_queue, op_queue = transactions.half_queue, transactions.op_queue
-    table = transactions.table = HalfMessageStates(
-        _noted(services, RMQ_SYS_TRANS_HALF_TOPIC, half_queue),
-        _noted(services, RMQ_SYS_TRANS_OP_HALF_TOPIC, op_queue),
-    )
-    for record in _records(services.store, op_queue, table.op_queue_offset):
-        copy = property_number(record, MOVED_TO) if _MOVED_TO in record.raw_properties else None
-        table.load(record.queue_offset, _ended_by(record, half_queue.max_queue_offset), copy)
-    if not services.config.is_slave:
-        _put_missing_op(services.store, table, services.store_host)
-
-
-def _noted(services: BrokerServices, topic: str, queue: ConsumeQueue) -> int:
-    """The noted progress, as far as the queue still has it."""
-    noted = services.offsets.query(CID_SYS_RMQ_TRANS, topic, 0)
-    return max(queue.min_queue_offset, min(noted, queue.max_queue_offset))
 
 
 def _records(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> Iterator[MessageExt]:

@@ -189,7 +189,6 @@ def _table() -> str:
 
 
 def _commands() -> Iterator[AdminCommand]:
-    """Commands that are implemented."""
     return (command for command in all_commands() if not isinstance(command, MissingCommand))
 
 

@@ -44,7 +44,6 @@ class Screen:
     # -- text ------------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
-        """Print without a newline."""
         self._out.write(printable(text) if self.is_terminal else text)
 
     def line(self, text: str = "") -> None:
@@ -52,7 +51,6 @@ class Screen:
         self._out.write("\n")
 
     def head(self, text: str) -> None:
-        """Print a heading."""
         self._out.write(f"{_HEAD}{text}{_PLAIN}\n" if self._is_coloured else f"{text}\n")
 
     def table(

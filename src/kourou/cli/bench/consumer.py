@@ -78,7 +78,6 @@ class ConsumerLoad:
         return [shown(topic=self._bench.target.topic, **self._bench.shown())]
 
     def open(self) -> None:
-        """Connect, without pulling yet."""
         self._workers.start()
         self._workers.wait_ready()
 

@@ -40,7 +40,7 @@ _TIMER_US: Final = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyBench:
-    """Options of one run."""
+    """Options; `rate` is in messages per second."""
 
     target: Target
     rate: int = 1_000

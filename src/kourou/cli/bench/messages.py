@@ -47,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Compression:
-    """Compression of bodies."""
+    """Compression of bodies larger than `over_bytes`."""
 
     enabled: bool = False
     kind: CompressionType = CompressionType.ZLIB

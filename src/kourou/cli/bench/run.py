@@ -44,7 +44,7 @@ class Span:
     peaks: Mapping[str, int]
 
     def per_s(self, name: str) -> float:
-        """A count per second."""
+        """The count `name` divided by the seconds of the interval."""
         return self.counts[name] / self.seconds if self.seconds > 0 else 0.0
 
     def peak_ms(self, name: str) -> int:
@@ -64,13 +64,13 @@ class Load(Protocol):
         """The last failure that was only counted; None without one."""
 
     def head(self) -> Sequence[str]:
-        """The lines printed first."""
+        """The lines printed before the first progress line."""
 
     def open(self) -> None:
         """Connect; on return the load can begin at once."""
 
     def begin(self) -> None:
-        """Start sending or consuming."""
+        """Start sending or consuming; returns at once."""
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the load ended by itself within that time."""
@@ -85,10 +85,10 @@ class Load(Protocol):
         """Times since the start, by name."""
 
     def line(self, span: Span) -> str:
-        """A line of progress."""
+        """The progress line for one interval."""
 
     def last_line(self, total: Span) -> str:
-        """The summary line."""
+        """The summary line of the whole run."""
 
 
 class Meter:
@@ -101,7 +101,7 @@ class Meter:
         self.restart()
 
     def restart(self) -> None:
-        """Discard everything before now."""
+        """Discard what was counted so far, as after the warm-up."""
         self._begin = self._last = self._read()
         self._peaks = dict.fromkeys(self._take_peaks(), 0)
 

@@ -47,7 +47,6 @@ class SendLoad:
         return sum(tally.count for tally in self._tallies)
 
     def tallies(self) -> Mapping[str, Sequence[Tally]]:
-        """Response times of sends."""
         return {"rt": self._tallies}
 
     def send(self, number: int, action: Callable[[], object], messages: int = 1) -> None:
@@ -64,11 +63,11 @@ class SendLoad:
             self._tallies[number].add(now_us() - began_us)
 
     def sent(self, time_us: int, number: int = 0) -> None:
-        """Count a successful send."""
+        """Count a successful send that took `time_us`."""
         self._tallies[number].add(time_us)
 
     def failed(self, error: KourouError, messages: int = 1) -> None:
-        """Count a failed send."""
+        """Count a failed send of `messages` messages and keep its error."""
         kind = RESPONSE_FAILED if isinstance(error, ResponseError) else SEND_FAILED
         self.failures.add(kind, error, messages)
 

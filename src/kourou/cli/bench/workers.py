@@ -33,7 +33,6 @@ class Workers:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether workers should return."""
         return self.stopping.is_set()
 
     def start(self) -> None:

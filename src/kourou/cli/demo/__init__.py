@@ -1,1 +1,1 @@
-"""`kourou demo`: the tour."""
+"""`kourou demo`: a guided tour on a temporary cluster."""

@@ -86,7 +86,6 @@ class Tour:
 
     @property
     def steps(self) -> list[Step]:
-        """The steps, in order."""
         return [
             Step("Order", ORDERS, self._order),
             Step("Delay", REMINDERS, self._delay),
@@ -276,8 +275,7 @@ class Tour:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
 
-async def _take(message: MessageExt) -> None:
-    """Consume a click."""
+async def _take(message: MessageExt) -> None: ...
 
 
 async def _pay(producer: AsyncTransactionProducer, payment: str) -> None:

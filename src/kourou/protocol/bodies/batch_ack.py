@@ -62,7 +62,7 @@ class BatchAck(ReshapedBody):
 
 
 class BatchAckMessageRequestBody(Body):
-    """Body of 200151."""
+    """Body of BATCH_ACK_MESSAGE (200151)."""
 
     broker_name: str = ""
     acks: list[BatchAck] = []

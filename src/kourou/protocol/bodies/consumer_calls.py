@@ -85,7 +85,7 @@ class ProcessQueueInfo(ReshapedBody):
 
     @classmethod
     def reshape(cls, tree: dict[Any, Any]) -> dict[Any, Any]:
-        """Take Go's spelling too."""
+        """Accept the spelling of Go clients, too."""
         return renamed(tree, {"dropped": "droped"})
 
 
@@ -98,7 +98,7 @@ class PopProcessQueueInfo(ReshapedBody):
 
     @classmethod
     def reshape(cls, tree: dict[Any, Any]) -> dict[Any, Any]:
-        """Take Go's spelling too."""
+        """Accept the spelling of Go clients, too."""
         return renamed(tree, {"dropped": "droped"})
 
 

@@ -39,7 +39,7 @@ _TOPIC_WORDS: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm", "
 
 
 class RegisterBrokerBody(Body):
-    """Body of 103."""
+    """Body of REGISTER_BROKER (103)."""
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = field(
         default_factory=TopicConfigSerializeWrapper
@@ -120,13 +120,11 @@ class _Sections:
         return int(number)
 
     def section(self, what: str) -> bytes:
-        """The next section."""
         end = self.int(f"the length of {what}") + self._position
         content, self._position = self._content[self._position : end], end
         return content
 
     def at_end(self) -> bool:
-        """Whether everything was read."""
         return self._position == len(self._content)
 
 

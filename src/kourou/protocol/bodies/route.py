@@ -66,6 +66,6 @@ class BrokerMemberGroup(Body):
 
 
 class GetBrokerMemberGroupResponseBody(Body):
-    """Answer to 901."""
+    """Response to GET_BROKER_MEMBER_GROUP (901)."""
 
     broker_member_group: BrokerMemberGroup = field(default_factory=BrokerMemberGroup)

@@ -182,7 +182,6 @@ class Database:
                     connection.close()
 
     def has(self, table: str) -> bool:
-        """Whether a table exists."""
         from py4j.protocol import Py4JJavaError
 
         try:
@@ -224,7 +223,6 @@ class Database:
             statement.close()
 
     def commit(self) -> None:
-        """End the transaction."""
         self._connection.commit()
 
     def _prepared(self, sql: str, arguments: tuple[str | int, ...]) -> Any:

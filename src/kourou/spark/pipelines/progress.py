@@ -80,7 +80,6 @@ class Summary:
         return {"type": "summary", **asdict(self)}
 
     def words(self) -> str:
-        """The summary as text."""
         batches = f" in {_count(self.batches, 'batch', 'batches')}" if self.batches else ""
         written = self.rows if self.rows_written is None else self.rows_written
         is_all = written == self.rows
@@ -203,7 +202,6 @@ def run_query(query: StreamingQuery, *, title: str, output: ProgressOutput) -> S
 
 
 def describe_reading(reading: Reading) -> str:
-    """A reading as text."""
     words = []
     if reading.rows or not reading.note:
         words.append(f"{_count(reading.rows, 'row', 'rows')}, {reading.rows_per_second:,.0f} rows/s")

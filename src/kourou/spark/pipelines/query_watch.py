@@ -28,7 +28,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Counts requests to stop."""
+    """Counts requests to stop: the first one lets a running batch finish, the second does not."""
 
     def __init__(self) -> None:
         self.times = 0

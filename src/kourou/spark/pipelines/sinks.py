@@ -60,7 +60,6 @@ class SinkRun:
         self._frame = fitted(sink, frame)
 
     def start(self) -> StreamingQuery:
-        """Begin the query."""
         sink = self._sink
         writer = stream_writer(self._frame, self._spec, self.name).outputMode(sink.rows.mode)
         if isinstance(sink, TopicSink):

@@ -50,7 +50,7 @@ class Entries:
     offsets: Int64s
 
     def body(self, first: int, end: int) -> bytes:
-        """A batch body."""
+        """The batch body of these entries."""
         return bytes(memoryview(self.buffer)[self.offsets[first] : self.offsets[end]])
 
 

@@ -74,7 +74,7 @@ class Delivery(Protocol):
         """Send the rows of one task."""
 
     def commit(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
-        """All tasks are done."""
+        """Called on the driver when all tasks have succeeded."""
 
     def abort(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
         """A task failed, or `commit` did; `done` has the tasks that succeeded."""
@@ -121,7 +121,7 @@ def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[SinkCommit]:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame once."""
+    """The writer of a batch query, which runs once."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery

@@ -78,7 +78,6 @@ class RowBatch:
         return int(self.entries.offsets[self.end] - self.entries.offsets[self.first])
 
     def body(self) -> bytes:
-        """The batch body."""
         return self.entries.body(self.first, self.end)
 
     def location(self) -> RowLocation:

@@ -30,7 +30,7 @@ _MAX_PRODUCERS: Final = 8
 
 
 class SinkProducer(AsyncProducer):
-    """A producer for rows."""
+    """An AsyncProducer with the options of the sink."""
 
     @classmethod
     def of(cls, options: SinkOptions) -> SinkProducer:
@@ -99,7 +99,6 @@ class WorkerProducer:
         return not self.portal.is_foreign and not self.portal.is_over
 
     def stop(self) -> None:
-        """Disconnect."""
         if self.is_usable:
             try:
                 self.portal.call(self.producer.stop)

@@ -49,7 +49,7 @@ hide_closed_sockets()
 
 
 class RocketmqDataSource(DataSource):
-    """The format `rocketmq`."""
+    """The data source `rocketmq`: reader, stream reader and writers."""
 
     @classmethod
     def name(cls) -> str:

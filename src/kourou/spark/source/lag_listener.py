@@ -57,8 +57,7 @@ class LagListener(StreamingQueryListener):
     def __init__(self, *, warn_seconds: float = 60.0) -> None:
         self._warn_seconds = warn_seconds
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing."""
+    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Log the lag of each rocketmq source."""
@@ -78,8 +77,6 @@ class LagListener(StreamingQueryListener):
                     lag.seconds,
                 )
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing."""
+    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing."""
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...

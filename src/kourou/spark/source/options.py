@@ -190,7 +190,7 @@ class SourceOptions:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether brokers filter messages."""
+        """Whether the brokers filter messages, by tags or SQL92."""
         return self.expression not in ("", SUB_ALL)
 
 

@@ -36,8 +36,6 @@ def read_ranges(options: SourceOptions, builder: BatchBuilder, ranges: Sequence[
 
 
 class _RangeReader:
-    """Reads one range, once."""
-
     def __init__(
         self, client: SourceClient, options: SourceOptions, builder: BatchBuilder, piece: QueueRange
     ) -> None:

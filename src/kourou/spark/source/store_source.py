@@ -168,8 +168,6 @@ class _RecordFilter:
 
 
 class _PartReader:
-    """Reads one part, once."""
-
     def __init__(self, file: OpenFile, part: StorePartition, options: SourceOptions) -> None:
         self._file = file
         self._part = part

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
+from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
-from kourou.broker.send.send_message_processor import SendMessageProcessor
-from kourou.broker.transactions import end_transaction_processor
 from kourou.broker.transactions import half_message_cache as half_cache
 from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
-from kourou.broker.transactions.transactions import Transactions
 from kourou.protocol.codes import CommandFlag, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import SendMessageResponseHeader
@@ -65,12 +63,11 @@ class Broker:
 
     def __init__(self, controller: BrokerController, recent: HalfMessageCache) -> None:
         self.services = controller.services
-        self.transactions = Transactions(self.services)
+        self.transactions = wiring.transactions(self.services)
         self.transactions.recent = recent
-        processors = {
-            **SendMessageProcessor(self.services, recent).processors(),
-            **end_transaction_processor.processors(self.services, self.transactions),
-        }
+        sends, _ = wiring.sends(self.services, recent, None)
+        ends = wiring.transactions_part(self.services, self.transactions)
+        processors = {**sends.processors(), **ends.processors()}
         self.connection = Connection(
             self.services.cycles,
             Dispatcher(processors),

@@ -12,9 +12,12 @@ import pytest
 
 from kourou.broker.registration import registration
 from kourou.broker.registration.out_api import BrokerOuterApi
-from kourou.broker.registration.registration import Registration
-from kourou.broker.services import BrokerServices
+from kourou.broker.registration.registration import ChangeSignal, Registration
+from kourou.broker.settings import LiveConfig
+from kourou.broker.tables.topics import TopicConfigManager
+from kourou.config.broker import BrokerConfig
 from kourou.testing.clock import FakeClock
+from kourou.transport.tasks import TaskOwner
 
 
 class NamesrvsDouble:
@@ -57,22 +60,22 @@ async def waits_of(
         return timeout(None if not out_api.failing else 0)
 
     monkeypatch.setattr(registration.asyncio, "timeout", at_once)
-    tasks: list[asyncio.Task[None]] = []
-    services = SimpleNamespace(
-        config=SimpleNamespace(register_name_server_period=period_ms, update_name_server_addr_period=120_000),
-        topics=SimpleNamespace(table={}, wrapper=lambda registered: None),
-        start_task=lambda work, name: tasks.append(asyncio.create_task(work, name=name)),
+    tasks, changed = TaskOwner("broker"), ChangeSignal()
+    config = SimpleNamespace(register_name_server_period=period_ms, update_name_server_addr_period=120_000)
+    made = Registration(
+        config=LiveConfig(cast(BrokerConfig, config)),
+        clock=clock,
+        topics=cast(TopicConfigManager, SimpleNamespace(table={}, wrapper=lambda registered: None)),
+        out_api=cast(BrokerOuterApi, out_api),
+        changed=changed,
     )
-    made = Registration(clock)
     if wait_change is not None:
-        monkeypatch.setattr(made._changed, "wait", lambda: wait_change(made._changed))
+        monkeypatch.setattr(changed, "wait", lambda: wait_change(changed))
     try:
-        await made.begin(cast(BrokerServices, services), cast(BrokerOuterApi, out_api))
+        await made.begin(tasks)
         await out_api.registered.wait()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.stop()
     return waits
 
 

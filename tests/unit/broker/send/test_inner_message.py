@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from kourou.broker.delay.delayed_messages import delay, slot_time
+from kourou.broker.delay.delayed_messages import slot_time
 from kourou.broker.delay.delivered_records import find_delivered, mark_of
 from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle, recall_handle
-from kourou.broker.send.inner_message import InnerMessage, put, put_now
-from kourou.broker.services import BrokerServices
+from kourou.broker.send.inner_message import InnerMessage
 from kourou.protocol.message import MessageExt
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker
@@ -25,10 +23,6 @@ def message(properties: str = "", **fields: int) -> InnerMessage:
     return InnerMessage("T", 1, b"body", properties, NOW_MS, BORN_HOST, **fields)
 
 
-def services_of(broker: AdminBroker) -> BrokerServices:
-    return cast(BrokerServices, broker)
-
-
 def stored(broker: AdminBroker, topic: str, queue_id: int) -> list[MessageExt]:
     broker.store.write_and_publish()
     return read_queue(broker.store, topic, queue_id)
@@ -39,7 +33,7 @@ async def test_a_message_is_stored_as_it_is(tmp_path: Path) -> None:
         heard: list[tuple[PutStatus, int, int]] = []
         properties = "TAGS\x01A\x02KEYS\x01k\x02DELAY\x013\x02"
         inner = message(properties, flag=3, reconsume_times=2, prepared_phy_offset=77)
-        put_now(services_of(broker), inner, lambda *told: heard.append(told))
+        broker.writer.put_now(inner, lambda *told: heard.append(told))
         assert not heard
         (record,) = stored(broker, "T", 1)
         assert heard == [(PutStatus.PUT_OK, record.phy_offset, 0)]
@@ -52,7 +46,7 @@ async def test_a_message_is_stored_as_it_is(tmp_path: Path) -> None:
 
 async def test_a_level_sends_it_to_its_queue(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
-        put(services_of(broker), message("TAGS\x01A\x02DELAY\x013\x02"), None)
+        broker.writer.put(message("TAGS\x01A\x02DELAY\x013\x02"), None)
         (record,) = stored(broker, SCHEDULE, 2)
         assert record.properties == {"TAGS": "A", "DELAY": "3", "REAL_TOPIC": "T", "REAL_QID": "1"}
         unit = broker.store.queue(SCHEDULE, 2).unit(0)
@@ -63,14 +57,14 @@ async def test_a_level_sends_it_to_its_queue(tmp_path: Path) -> None:
 async def test_prepared_and_rolled_back_ones_are_not_delayed(tmp_path: Path, sys_flag: int) -> None:
     async with admin_broker(tmp_path) as broker:
         inner = message("DELAY\x013\x02", sys_flag=sys_flag)
-        delay(services_of(broker), inner)
+        broker.delay(inner)
         assert inner.topic == "T"
 
 
 async def test_one_that_is_delayed_again_goes_to_its_new_place(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         inner = message("REAL_TOPIC\x01old\x02REAL_QID\x019\x02DELAY\x012", sys_flag=8)
-        delay(services_of(broker), inner)
+        broker.delay(inner)
         assert (inner.topic, inner.queue_id) == (SCHEDULE, 1)
         assert inner.get_property("REAL_TOPIC") == "T"
         assert inner.properties.count("REAL_TOPIC") == 1
@@ -88,7 +82,7 @@ async def test_one_that_is_delayed_again_goes_to_its_new_place(tmp_path: Path) -
 async def test_a_time_sends_it_to_the_timer_topic(tmp_path: Path, properties: str, out_ms: int) -> None:
     async with admin_broker(tmp_path) as broker:
         inner = message(properties)
-        delay(services_of(broker), inner)
+        broker.delay(inner)
         assert (inner.topic, inner.queue_id) == (TIMER, 0)
         assert inner.get_property("TIMER_OUT_MS") == str(out_ms)
         assert (inner.get_property("REAL_TOPIC"), inner.get_property("REAL_QID")) == ("T", "1")
@@ -97,7 +91,7 @@ async def test_a_time_sends_it_to_the_timer_topic(tmp_path: Path, properties: st
 async def test_one_that_has_waited_does_not_wait_again(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         inner = message("TIMER_OUT_MS\x011\x02TIMER_DELAY_SEC\x015\x02")
-        delay(services_of(broker), inner)
+        broker.delay(inner)
         assert inner.topic == "T"
 
 
@@ -105,7 +99,7 @@ async def test_a_recall_that_comes_too_late_is_refused(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         inner = message(f"TIMER_DEL_UNIQKEY\x01T+ID\x02TIMER_DELIVER_MS\x01{NOW_MS}\x02")
         with pytest.raises(PutRefusedError) as refused:
-            put(services_of(broker), inner, None)
+            broker.writer.put(inner, None)
         assert refused.value.status is PutStatus.WHEEL_TIMER_MSG_ILLEGAL
 
 
@@ -119,14 +113,14 @@ def test_slots_are_emptied_when_they_are_over(deliver_ms: int, slot_ms: int) -> 
 
 async def test_deliveries_are_found_in_the_log(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
-        services, log = services_of(broker), broker.store.log
+        writer, log = broker.writer, broker.store.log
         begin = log.max_phy_offset
         for number in range(1, 400):  # over several files
             origin = mark_of(number * 10) if number % 3 == 0 else 0
             text = "DELAY\x012\x02" if number % 2 else "TIMER_OUT_MS\x011\x02"
-            put_now(services, message(f"{text}pad\x01{'x' * 200}\x02", prepared_phy_offset=origin), None)
+            writer.put_now(message(f"{text}pad\x01{'x' * 200}\x02", prepared_phy_offset=origin), None)
             broker.store.write_and_publish()
-        put_now(services, message("TRAN_MSG\x01true\x02", prepared_phy_offset=5, sys_flag=8), None)
+        writer.put_now(message("TRAN_MSG\x01true\x02", prepared_phy_offset=5, sys_flag=8), None)
         broker.store.write_and_publish()
         assert log.max_phy_offset > begin + log.file_bytes
         found = find_delivered(log, begin)
@@ -138,7 +132,7 @@ async def test_deliveries_are_found_in_the_log(tmp_path: Path) -> None:
 async def test_a_waiting_record_is_no_delivery(tmp_path: Path) -> None:
     """A committed transaction with a delay: the record that waits is made from the half."""
     async with admin_broker(tmp_path) as broker:
-        put(services_of(broker), message("DELAY\x013\x02", sys_flag=8, prepared_phy_offset=4711), None)
+        broker.writer.put(message("DELAY\x013\x02", sys_flag=8, prepared_phy_offset=4711), None)
         broker.store.write_and_publish()
         assert find_delivered(broker.store.log, 0).last_of_level == {}
 

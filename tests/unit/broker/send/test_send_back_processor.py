@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import cast
 
-from kourou.broker.send import send_back_processor
-from kourou.broker.services import BrokerServices
+from kourou.broker.send.send_back_processor import SendBackProcessor
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from kourou.transport.dispatcher import Dispatcher
@@ -17,7 +15,7 @@ from tests.unit.store.message_stores import read_queue
 
 def with_send_back(broker: AdminBroker) -> None:
     """Give the broker the processor, and passes that end."""
-    more = Dispatcher(send_back_processor.processors(cast(BrokerServices, broker)))
+    more = Dispatcher(broker.wired(SendBackProcessor).processors())
     others = broker.dispatch
     broker.dispatch = lambda request: (
         more if request.code == RequestCode.CONSUMER_SEND_MSG_BACK else others

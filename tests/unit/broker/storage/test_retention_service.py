@@ -7,11 +7,10 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from threading import get_ident
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from kourou.broker.services import BrokerServices
 from kourou.broker.storage.retention_service import RetentionService
 from kourou.store.disk.files import DiskUsage
 from kourou.store.log.log_file import LogFile
@@ -38,7 +37,7 @@ def full_log(broker: AdminBroker, files: int = 4) -> None:
 
 
 def service(broker: AdminBroker) -> RetentionService:
-    return RetentionService(cast(BrokerServices, broker))
+    return broker.retention
 
 
 async def deleted(keeper: RetentionService, *, manual: bool = False) -> int:

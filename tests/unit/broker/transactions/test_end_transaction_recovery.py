@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from kourou.broker.send.inner_message import put_now
-from kourou.broker.services import BrokerServices
+from kourou.broker.send.inner_message import MessageWriter
 from kourou.broker.transactions.half_message_states import OPEN
 from kourou.broker.transactions.half_messages import committed
-from kourou.broker.transactions.transactions import Transactions, recover
+from kourou.broker.transactions.transactions import Transactions
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
+from kourou.transport.cycles import Cycles
 from tests.golden import stores
 from tests.unit.broker.half_kit import COMMIT, ROLLBACK, HalfBroker, half_broker
 from tests.unit.broker.tables_kit import Tables
@@ -87,7 +86,7 @@ async def _end_twice(broker: HalfBroker, half: MessageExt) -> None:
 async def test_a_commit_without_its_op_record_gets_it_before_anything_else(tmp_path: Path) -> None:
     async with half_broker(tmp_path) as broker:
         half = broker.put_half(b"half")
-        put_now(broker.services, committed(half), None)
+        broker.writer.put_now(committed(half), None)
         broker.cycles.close()
         broker.restart()
         assert (broker.visible(), broker.op_bodies(), broker.open_halves()) == ([b"half"], [b"0"], [])
@@ -99,7 +98,7 @@ async def test_both_ways_to_commit_store_the_same(tmp_path: Path) -> None:
     async with half_broker(tmp_path) as broker:
         for more in ("TAGS\x01A\x02KEYS\x01k1 k2\x02", "", "__KOUROU_MOVED_FROM\x017\x02"):
             half = broker.put_half(b"half", "TX1", more)
-            put_now(broker.services, committed(half), None)
+            broker.writer.put_now(committed(half), None)
             broker.transactions.commit(half, None)
             broker.cycles.close()
             one, two = read_queue(broker.store, "T", 1)[-2:]
@@ -116,7 +115,7 @@ async def test_the_commit_of_a_copy_ends_the_copy(tmp_path: Path) -> None:
         first = broker.put_half(b"half")
         broker.transactions.put_again(first, is_checked=True, done=None)
         broker.cycles.close()
-        put_now(broker.services, committed(broker.halves()[-1]), None)
+        broker.writer.put_now(committed(broker.halves()[-1]), None)
         broker.cycles.close()
         broker.restart()
         assert (broker.op_bodies(), broker.open_halves()) == ([b"0", b"1"], [])
@@ -128,7 +127,7 @@ async def test_a_record_that_only_looks_like_a_commit_ends_nothing(tmp_path: Pat
         assert half.phy_offset == 0
         message = committed(half)
         message.set_property("UNIQ_KEY", "another")
-        put_now(broker.services, message, None)
+        broker.writer.put_now(message, None)
         broker.cycles.close()
         broker.restart()
         assert broker.open_halves() == [0] and not broker.op_bodies()
@@ -154,7 +153,9 @@ async def test_a_start_from_noted_progress_knows_what_lies_above_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-def test_halves_of_apaches_are_known_by_its_op_records_and_progress(tmp_path: Path, version: str) -> None:
+async def test_halves_of_apaches_are_known_by_its_op_records_and_progress(
+    tmp_path: Path, version: str
+) -> None:
     root = stores.extract_store(version, tmp_path)
     config = MessageStoreConfig(
         root=root,
@@ -165,9 +166,8 @@ def test_halves_of_apaches_are_known_by_its_op_records_and_progress(tmp_path: Pa
     )
     store = MessageStore.open(config, Files(), lambda: NOW_MS)
     try:
-        tables = _Services(root, store)
-        transactions = Transactions(cast(BrokerServices, tables))
-        recover(cast(BrokerServices, tables), transactions)
+        transactions = transactions_of(root, store)
+        transactions.recover(is_slave=False)
         noted = stores.manifest(version)["committedOffsets"]
         half_offset = noted[f"{RMQ_SYS_TRANS_HALF_TOPIC}@CID_RMQ_SYS_TRANS"]["0"]
         assert transactions.table.half_queue_offset == half_offset
@@ -181,11 +181,24 @@ def test_halves_of_apaches_are_known_by_its_op_records_and_progress(tmp_path: Pa
         store.abandon()
 
 
-class _Services(Tables):
-    """As much of a broker as recovery needs."""
-
-    def __init__(self, root: Path, store: MessageStore) -> None:
-        super().__init__(root)
-        self.store = store
-        self.store_host = store.config.store_host
-        self.offsets.load()
+def transactions_of(root: Path, store: MessageStore) -> Transactions:
+    """Those of a broker on this store, which has not started."""
+    tables, cycles = Tables(root), Cycles()
+    tables.offsets.load()
+    writer = MessageWriter(
+        cycles=cycles,
+        appender=store.appender,
+        queues=store.queues,
+        delay_levels=store.config.delay_levels,
+        now_ms=tables.clock,
+        delay=lambda message: None,
+    )
+    return Transactions(
+        store=store,
+        cycles=cycles,
+        writer=writer,
+        topics=tables.topics,
+        offsets=tables.offsets,
+        store_host=store.config.store_host,
+        now_ms=tables.clock,
+    )

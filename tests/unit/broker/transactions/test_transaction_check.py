@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.send.inner_message import put_now
 from kourou.broker.transactions.half_messages import copy_of
 from kourou.broker.transactions.transaction_check import _HALVES_PER_TURN
 from kourou.protocol.codes import ResponseCode
@@ -134,7 +133,7 @@ async def test_a_copy_of_apaches_whose_half_has_ended_has_ended(tmp_path: Path) 
         copy = copy_of(first, is_checked=False)
         copy.remove_property("__KOUROU_MOVED_FROM")
         copy.set_property("TRAN_PREPARED_QUEUE_OFFSET", "1")
-        put_now(broker.services, copy, None)
+        broker.writer.put_now(copy, None)
         broker.transactions.roll_back(first, None)
         broker.cycles.close()
         broker.pass_ms(TIMEOUT_MS)

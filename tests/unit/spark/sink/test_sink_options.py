@@ -117,7 +117,7 @@ def test_all_mistakes_at_once() -> None:
         "errorTopic='no good': ",
         "retryTimes='-1': ",
         "tls='maybe': ",
-        "accessKey and secretKey go together",
+        "accessKey and secretKey belong together",
         "delivery='exactly-once': ",
         "unknown option 'path'; the sink writes to topics",
         "the option namesrv is missing",

@@ -154,7 +154,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "option minPartitions='0': must be a number from 1",
         "option maxBytesPerTrigger='12x'",
         "must be one of rocketmq, kafka",
-        "accessKey and secretKey go together",
+        "accessKey and secretKey belong together",
     ):
         assert part in text
     assert text.startswith("the rocketmq source cannot be used: ")

@@ -58,8 +58,6 @@ def load_pipeline(path: Path, environ: Mapping[str, str] = os.environ) -> Pipeli
 
 
 class _Checker:
-    """Checks one document."""
-
     def __init__(self, path: Path, document: Value, environ: Mapping[str, str], mistakes: Mistakes) -> None:
         self._path = path.resolve()
         self._mistakes = mistakes
@@ -68,7 +66,6 @@ class _Checker:
         self._around = Surroundings(namesrv, environ)
 
     def spec(self) -> PipelineSpec:
-        """The checked pipeline."""
         top = self._top
         name = top.text("name") or self._path.stem
         settings = self._settings()

@@ -45,7 +45,6 @@ class Mistakes:
     """In the order in which they were found, without duplicates."""
 
     def add(self, line: int, what: str) -> None:
-        """Add a mistake."""
         self.found[line, what] = None
 
     def finish(self) -> None:
@@ -68,7 +67,7 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """Its kind, for messages."""
+        """Its kind in words, for messages: `a list`, `a text` and so on."""
         if self.content is None:
             return "empty"
         return {str: "a text", list: "a list", dict: "a mapping"}[type(self.content)]
@@ -142,8 +141,6 @@ def _syntax(error: Any) -> tuple[int, str]:
 
 
 class _Builder:
-    """Values from PyYAML's nodes."""
-
     def __init__(self, loader: Any, environ: Mapping[str, str], mistakes: Mistakes) -> None:
         self._loader = loader
         self._environ = environ

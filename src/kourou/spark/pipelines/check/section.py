@@ -42,7 +42,6 @@ class Section:
 
     @property
     def names(self) -> list[str]:
-        """All keys."""
         return list(self._values)
 
     def has(self, name: str) -> bool:
@@ -74,7 +73,7 @@ class Section:
         return (value.text or "").strip() if value is not None else ""
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """A text."""
+        """The text of a key; `default` if it is missing."""
         value = self.take(name)
         if value is None:
             return default
@@ -98,13 +97,13 @@ class Section:
             return default
 
     def needed(self, name: str) -> str:
-        """A required text."""
+        """The text of a required key; a missing one is a mistake."""
         if not self.has(name):
             self.mistakes.add(self.begin, f"{self._prefix}{name} is missing")
         return self.text(name) or ""
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """The boolean of a key; `default` if it is missing."""
         return self.parsed(name, default, _flag)
 
     def number(self, name: str, default: int) -> int:

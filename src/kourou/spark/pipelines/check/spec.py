@@ -162,7 +162,7 @@ class TopicSink:
 
 @dataclass(frozen=True, slots=True)
 class LakeSink:
-    """A table in files."""
+    """A Delta, Iceberg or Parquet table to write to."""
 
     rows: Rows
     table: LakeTable
@@ -179,7 +179,7 @@ class JdbcSink:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSink:
-    """Standard output."""
+    """A sink that prints rows to standard output."""
 
     rows: Rows
     num_rows: int = 20

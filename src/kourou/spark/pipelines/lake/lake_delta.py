@@ -51,7 +51,6 @@ class DeltaLake:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
         found = self._open()
         return self._table.partition_by if found is None else tuple(found.metadata().partition_columns)
 

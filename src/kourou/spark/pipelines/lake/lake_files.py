@@ -70,11 +70,11 @@ class LakeBackend(Protocol):
 
     @property
     def data_folder(self) -> Path:
-        """Where files lie."""
+        """The folder of the data files."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """The columns by which the table is partitioned; may be empty."""
 
     def prepare(self, schema: StructType) -> None:
         """Create the table if it does not exist. ConfigError if it differs, or rows do not fit."""

@@ -67,7 +67,6 @@ class IcebergLake:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
         found = self._open()
         if found is None:
             return self._table.partition_by

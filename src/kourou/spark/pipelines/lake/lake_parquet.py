@@ -78,7 +78,6 @@ class ParquetLake:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
         state = self._load()
         return self._table.partition_by if state.schema is None else state.partition_by
 
@@ -120,7 +119,6 @@ class ParquetLake:
         self._commit(change)
 
     def snapshot(self) -> LakeSnapshot | None:
-        """The current table."""
         state = self._load()
         if state.schema is None:
             return None

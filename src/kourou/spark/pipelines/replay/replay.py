@@ -66,7 +66,7 @@ class ReplayRequest:
     fast_start: bool = False
 
     def check(self) -> None:
-        """ConfigError lists every problem."""
+        """Raise ConfigError with every problem of the request."""
         problems = [
             f"--option {name}: use {_OURS[name.lower()]} instead"
             for name in self.options
@@ -87,7 +87,7 @@ class ReplayRequest:
             raise ConfigError(*problems)
 
     def sink_options(self) -> SinkOptions:
-        """How messages are sent."""
+        """The options of the sink that sends the messages."""
         from kourou.spark.sink.sink_options import SinkOptions
 
         given = {**self.options, "dropReservedProperties": "true"}
@@ -120,7 +120,7 @@ class ReplayReport:
     """The duration at the requested rate."""
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The report for `--json`."""
         return {"type": "plan", **asdict(self)}
 
 
@@ -201,7 +201,7 @@ def _check_topics(options: SinkOptions, topics: Sequence[str]) -> None:
 
 
 class Replay:
-    """One run."""
+    """One run of a replay, from reading the source to the report."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class Replay:
         self._state = ReplayState.of(archive, request.what(options), anew=request.restart)
 
     def run(self, output: ProgressOutput) -> Summary:
-        """Send the messages."""
+        """Send the messages; returns the counts."""
         from kourou.spark.pipelines.replay.replay_rows import ArchivedRows
 
         request, state = self._request, self._state

@@ -73,7 +73,7 @@ _ONE_TABLE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """The sources of tables."""
+    """What SQL sees as tables: topics, archives."""
 
     source: Mapping[str, str] = field(default_factory=dict)
     """Options of the format `rocketmq`; with `namesrv` topics are tables."""
@@ -109,7 +109,7 @@ class TableNames:
         return name.removesuffix(LIVE).removesuffix(ARCHIVE)
 
     def shown(self) -> list[str]:
-        """User topics, for lists."""
+        """The names of user topics, sorted."""
         return sorted(topic for topic in self.live | self.archived if not is_inner_topic(topic))
 
     def _no_topic(self, name: str) -> str:
@@ -217,7 +217,6 @@ class TopicTables:
         return frame if schema is None or "value" not in columns else with_value_columns(frame, schema)
 
     def _columns(self, schema: str | None, sql: str | None) -> list[str]:
-        """The columns to read."""
         from pyspark.sql.types import StructType
 
         if sql is None:
@@ -314,7 +313,6 @@ def _newest(client: SourceClient, topic: str) -> QueueOffsets:
 
 
 def _connection_names(options: Iterable[str]) -> list[str]:
-    """The connection options."""
     return [
         name for name in options if not name.lower().startswith(("starting", "ending", "subexp", "express"))
     ]

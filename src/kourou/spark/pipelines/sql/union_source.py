@@ -28,7 +28,7 @@ _PROPERTY_PREFIX: Final = "property_"
 
 
 class Archives:
-    """The folders of archives."""
+    """Reads the archives in these folders."""
 
     def __init__(self, spark: SparkSession, folders: Sequence[str]) -> None:
         self._spark = spark

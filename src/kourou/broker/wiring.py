@@ -1,0 +1,433 @@
+"""The parts of a broker, each made of the objects that it works with; those they share come from services.py.
+
+Used by assembly.py alone, which says in which order the parts start.
+"""
+
+from __future__ import annotations
+
+from kourou.broker.admin.config_processor import ConfigProcessor
+from kourou.broker.admin.runtime_info import RuntimeInfo
+from kourou.broker.delay.delayed_delivery import DelayedDelivery
+from kourou.broker.delay.deliveries import DeliveryWriter
+from kourou.broker.delay.schedule_service import ScheduleService
+from kourou.broker.delay.timer_processor import TimerProcessor
+from kourou.broker.delay.timer_service import TimerService
+from kourou.broker.groups.client_manage_processor import ClientManageProcessor
+from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
+from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
+from kourou.broker.groups.part import GroupsPart
+from kourou.broker.part import HandlersPart
+from kourou.broker.pull.part import PullPart
+from kourou.broker.pull.query_message_processor import QueryMessageProcessor
+from kourou.broker.replication.master_part import MasterPart
+from kourou.broker.replication.slave_part import SlavePart
+from kourou.broker.send.fast_send_path import FastSendPath
+from kourou.broker.send.reply_processor import ReplyMessageProcessor
+from kourou.broker.send.send_answer import SendAnswer
+from kourou.broker.send.send_back_processor import SendBackProcessor
+from kourou.broker.send.send_message_processor import SendMessageProcessor
+from kourou.broker.send.send_targets import SendTargets
+from kourou.broker.send.sent_properties import PropertyRewriter
+from kourou.broker.services import BrokerServices
+from kourou.broker.stats.part import StatsPart
+from kourou.broker.stats.stats_processor import StatsProcessor
+from kourou.broker.storage.retention_service import RetentionService
+from kourou.broker.tables.config_writer import ConfigWriter
+from kourou.broker.tables.group_processor import GroupProcessor
+from kourou.broker.tables.offset_processor import OffsetProcessor
+from kourou.broker.tables.part import TablesPart
+from kourou.broker.tables.reset_offset import ResetOffsetProcessor
+from kourou.broker.tables.topic_processor import TopicProcessor
+from kourou.broker.transactions.end_transaction_processor import EndTransactionProcessor
+from kourou.broker.transactions.half_message_cache import HalfMessageCache
+from kourou.broker.transactions.part import TransactionsPart
+from kourou.broker.transactions.transaction_check import TransactionCheck
+from kourou.broker.transactions.transactions import Transactions
+from kourou.protocol.layout import HOST_V4_BYTES
+from kourou.store.kernel import Kernel
+from kourou.store.replica.epochs import EpochFile
+from kourou.transport.client import RemotingClient
+from kourou.transport.connection import BulkHandler
+
+
+def tables_part(services: BrokerServices) -> TablesPart:
+    """Topics, subscription groups and consumer offsets."""
+    config, store, disk = services.live_config, services.store, services.disk
+    topics, groups, offsets = services.topics, services.groups, services.offsets
+    return TablesPart(
+        store=store,
+        disk=disk,
+        topics=topics,
+        tables=(topics, groups, offsets, services.delay_offsets),
+        writer=ConfigWriter(
+            config=config,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            disk=disk,
+            store_work=services.store_work,
+        ),
+        handlers=(
+            TopicProcessor(
+                config=config,
+                store=store,
+                topics=topics,
+                offsets=offsets,
+                stats=services.stats,
+                disk=disk,
+                requests=services.requests,
+                store_work=services.store_work,
+            ),
+            GroupProcessor(config=config, groups=groups, offsets=offsets, stats=services.stats),
+            OffsetProcessor(
+                store=store,
+                topics=topics,
+                offsets=offsets,
+                consumers=services.consumers,
+                delay_offsets=services.delay_offsets,
+                records=services.records,
+            ),
+            ResetOffsetProcessor(
+                config=config,
+                store=store,
+                admission=services.admission,
+                topics=topics,
+                groups=groups,
+                offsets=offsets,
+                consumers=services.consumers,
+                holds=services.holds,
+                requests=services.requests,
+                records=services.records,
+            ),
+        ),
+    )
+
+
+def groups_part(services: BrokerServices) -> GroupsPart:
+    """Producers and consumers."""
+    config, topics, groups = services.live_config, services.topics, services.groups
+    producers, consumers = services.producers, services.consumers
+    return GroupsPart(
+        config=config,
+        cycles=services.cycles,
+        producers=producers,
+        consumers=consumers,
+        locks=services.locks,
+        notifier=services.notifier,
+        monotonic_ms=services.monotonic_ms,
+        handlers=(
+            ClientManageProcessor(
+                config=config,
+                topics=topics,
+                groups=groups,
+                producers=producers,
+                consumers=consumers,
+                monotonic_ms=services.monotonic_ms,
+            ),
+            ConsumerManageProcessor(
+                config=config,
+                store=services.store,
+                topics=topics,
+                groups=groups,
+                offsets=services.offsets,
+                consumers=consumers,
+            ),
+            ConsumerCallProcessor(
+                config=config,
+                topics=topics,
+                groups=groups,
+                consumers=consumers,
+                requests=services.requests,
+                records=services.records,
+            ),
+        ),
+    )
+
+
+def transactions(services: BrokerServices) -> Transactions:
+    """The half messages of the broker."""
+    return Transactions(
+        store=services.store,
+        cycles=services.cycles,
+        writer=services.writer,
+        topics=services.topics,
+        offsets=services.offsets,
+        store_host=services.store_host,
+        now_ms=services.now_ms,
+    )
+
+
+def transactions_part(services: BrokerServices, transactions: Transactions) -> TransactionsPart:
+    """Their ends and checks."""
+    return TransactionsPart(
+        config=services.live_config,
+        transactions=transactions,
+        ends=EndTransactionProcessor(
+            transactions=transactions,
+            config=services.live_config,
+            admission=services.admission,
+            clock_watch=services.clock_watch,
+            cycles=services.cycles,
+            log=services.store.log,
+            records=services.records,
+            requests=services.requests,
+            writer=services.writer,
+        ),
+        check=TransactionCheck(
+            transactions=transactions,
+            config=services.live_config,
+            producers=services.producers,
+            clock_watch=services.clock_watch,
+            cycles=services.cycles,
+            appender=services.store.appender,
+            records=services.records,
+            hooks=services.hooks,
+            store_host=services.store_host,
+            monotonic_ms=services.monotonic_ms,
+        ),
+    )
+
+
+def delayed_delivery(services: BrokerServices) -> DelayedDelivery:
+    """Delay levels and timers."""
+    config, store, timers = services.live_config, services.store, services.timers
+    deliveries = DeliveryWriter(
+        cycles=services.cycles, appender=store.appender, queues=store.queues, now_ms=services.now_ms
+    )
+    return DelayedDelivery(
+        config=config,
+        store=store,
+        disk=services.disk,
+        delay_offsets=services.delay_offsets,
+        levels=ScheduleService(
+            config=config,
+            store=store,
+            delay_offsets=services.delay_offsets,
+            deliveries=deliveries,
+            clock_watch=services.clock_watch,
+            records=services.records,
+            disk=services.disk,
+            stats=services.stats,
+            now_ms=services.now_ms,
+        ),
+        timers=timers,
+        timer_service=None
+        if timers is None
+        else TimerService(
+            timers=timers,
+            config=config,
+            store=store,
+            topics=services.topics,
+            deliveries=deliveries,
+            clock_watch=services.clock_watch,
+            records=services.records,
+            disk=services.disk,
+            store_work=services.store_work,
+            now_ms=services.now_ms,
+        ),
+        processor=TimerProcessor(
+            config=config,
+            admission=services.admission,
+            topics=services.topics,
+            timers=timers,
+            writer=services.writer,
+            new_uniq_key=services.new_uniq_key,
+            now_ms=services.now_ms,
+        ),
+    )
+
+
+def stats_part(services: BrokerServices) -> StatsPart:
+    """Statistics."""
+    return StatsPart(
+        stats=services.stats,
+        clock_watch=services.clock_watch,
+        processor=StatsProcessor(
+            config=services.live_config,
+            address=services.address,
+            queues=services.store.queues,
+            lookup=services.store.lookup,
+            topics=services.topics,
+            groups=services.groups,
+            offsets=services.offsets,
+            producers=services.producers,
+            consumers=services.consumers,
+            stats=services.stats,
+            records=services.records,
+            now_ms=services.now_ms,
+            monotonic_ms=services.monotonic_ms,
+        ),
+        now_ms=services.now_ms,
+        monotonic_ms=services.monotonic_ms,
+    )
+
+
+def pull_part(services: BrokerServices) -> PullPart:
+    """Pulls and queries."""
+    queries = QueryMessageProcessor(
+        config=services.live_config,
+        store=services.store,
+        disk=services.disk,
+        requests=services.requests,
+        records=services.records,
+    )
+    return PullPart(services.holds, (services.pulls, queries))
+
+
+def sends(
+    services: BrokerServices, half_cache: HalfMessageCache, kernel: Kernel | None
+) -> tuple[HandlersPart, BulkHandler | None]:
+    """Sends, messages that consumers send back, and replies; and the fast path, None without a kernel."""
+    config, store = services.config, services.store
+    targets = SendTargets(
+        admission=services.admission, topics=services.topics, groups=services.groups, locks=services.locks
+    )
+    properties = PropertyRewriter(
+        cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
+    )
+    answer = SendAnswer(services.store_host, config.region_id, config.trace_on)
+    sends = SendMessageProcessor(
+        config=services.live_config,
+        topics=services.topics,
+        admission=services.admission,
+        commit_cycle=services.commit_cycle,
+        hooks=services.hooks,
+        targets=targets,
+        properties=properties,
+        new_uniq_key=services.new_uniq_key,
+        address=services.address,
+        cycles=services.cycles,
+        appender=store.appender,
+        queues=store.queues,
+        writer=services.writer,
+        answer=answer,
+        half_cache=half_cache,
+    )
+    replies = ReplyMessageProcessor(
+        config=services.live_config,
+        topics=services.topics,
+        admission=services.admission,
+        commit_cycle=services.commit_cycle,
+        hooks=services.hooks,
+        targets=targets,
+        properties=properties,
+        new_uniq_key=services.new_uniq_key,
+        address=services.address,
+        store_host=services.store_host,
+        producers=services.producers,
+        requests=services.requests,
+        writer=services.writer,
+        now_ms=services.now_ms,
+    )
+    send_backs = SendBackProcessor(
+        admission=services.admission,
+        topics=services.topics,
+        groups=services.groups,
+        stats=services.stats,
+        records=services.records,
+        writer=services.writer,
+    )
+    part = HandlersPart(sends, replies, send_backs)
+    if kernel is None or len(services.store_host) != HOST_V4_BYTES:
+        return part, None
+    return part, FastSendPath(
+        kernel,
+        status=services.kernel,
+        admission=services.admission,
+        topics=services.topics,
+        cycles=services.cycles,
+        commit_cycle=services.commit_cycle,
+        appender=store.appender,
+        queues=store.queues,
+        targets=targets.table,
+        own_properties=properties.own,
+        answer=answer,
+        store_host=services.store_host,
+    )
+
+
+def retention(services: BrokerServices) -> RetentionService:
+    """What deletes old files."""
+    return RetentionService(
+        config=services.live_config,
+        store=services.store,
+        files=services.files,
+        offsets=services.offsets,
+        consumers=services.consumers,
+        delay_offsets=services.delay_offsets,
+        timers=services.timers,
+        clock_watch=services.clock_watch,
+        disk=services.disk,
+        store_work=services.store_work,
+        now_ms=services.now_ms,
+        monotonic_ms=services.monotonic_ms,
+    )
+
+
+def config_processor(services: BrokerServices, retention: RetentionService) -> ConfigProcessor:
+    """Administration of the broker itself."""
+    store = services.store
+    return ConfigProcessor(
+        config=services.live_config,
+        update_config=services.update_config,
+        store=store,
+        files=services.files,
+        topics=services.topics,
+        offsets=services.offsets,
+        holds=services.holds,
+        retention=retention,
+        runtime=RuntimeInfo(
+            config=services.live_config,
+            log=store.log,
+            appender=store.appender,
+            dispatcher=store.dispatcher,
+            lookup=store.lookup,
+            damages=store.damages,
+            delay_offsets=services.delay_offsets,
+            timers=services.timers,
+            clock_watch=services.clock_watch,
+            stats=services.stats,
+            kernel=services.kernel,
+        ),
+        records=services.records,
+        disk=services.disk,
+        requests=services.requests,
+        store_work=services.store_work,
+        now_ms=services.now_ms,
+    )
+
+
+def master_part(services: BrokerServices, epochs: EpochFile) -> MasterPart:
+    """Slaves, and what senders wait for."""
+    return MasterPart(
+        config=services.live_config,
+        log=services.store.log,
+        epochs=epochs,
+        disk=services.disk,
+        cycles=services.cycles,
+        commit_cycle=services.commit_cycle,
+        tasks=services.tasks,
+    )
+
+
+def slave_part(services: BrokerServices, epochs: EpochFile, client: RemotingClient) -> SlavePart:
+    """What a slave does to be like its master."""
+    return SlavePart(
+        config=services.live_config,
+        store=services.store,
+        epochs=epochs,
+        cycles=services.cycles,
+        client=client,
+        topics=services.topics,
+        groups=services.groups,
+        offsets=services.offsets,
+        delay_offsets=services.delay_offsets,
+        admission=services.admission,
+        disk=services.disk,
+        store_work=services.store_work,
+        register_soon=services.changed.soon,
+        tasks=services.tasks,
+        now_ms=services.now_ms,
+        address=services.address,
+    )
