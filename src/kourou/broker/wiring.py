@@ -404,6 +404,8 @@ def master_part(services: BrokerServices, epochs: EpochFile) -> MasterPart:
         config=services.live_config,
         log=services.store.log,
         epochs=epochs,
+        offsets=services.offsets,
+        queue_end=services.store.max_offset_in_queue,
         disk=services.disk,
         cycles=services.cycles,
         commit_cycle=services.commit_cycle,

@@ -53,7 +53,6 @@ class DelayOffsetManager(ConfigTable):
         self._updates = 0
         self.table: dict[int, int] = {}
         self.noted_phy_offset: int | None = 0
-        self._is_followed = False
         self.data_version = DataVersion()
 
     def load(self) -> None:
@@ -64,14 +63,15 @@ class DelayOffsetManager(ConfigTable):
             self.data_version = stored.data_version or self.data_version
 
     def snapshot(self) -> NotedDelayOffsetTable:
-        self.noted_phy_offset = None if self._is_followed else self._log_end()
+        if not self._config().is_slave:
+            self.noted_phy_offset = self._log_end()
         return NotedDelayOffsetTable(dict(self.table), self.data_version, self.noted_phy_offset)
 
-    def follow(self, wrapper: DelayOffsetSerializeWrapper) -> None:
-        """Take over a master's progress. It is a hint: its log may be behind, or ahead."""
-        self._is_followed = True
-        if wrapper.offset_table != self.table:
-            self.table = dict(wrapper.offset_table)
+    def follow(self, wrapper: DelayOffsetSerializeWrapper, noted_phy_offset: int | None) -> None:
+        """Take over a master's progress, which counts the deliveries in its log up to `noted_phy_offset`;
+        this log has them too."""
+        if (wrapper.offset_table, noted_phy_offset) != (self.table, self.noted_phy_offset):
+            self.table, self.noted_phy_offset = dict(wrapper.offset_table), noted_phy_offset
             self.is_dirty = True
         self.data_version = wrapper.data_version or self.data_version
 

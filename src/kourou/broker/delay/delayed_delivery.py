@@ -54,7 +54,9 @@ class DelayedDelivery(BrokerPart):
 
     def recover(self) -> None:
         """Load the timers, and find out what was delivered before the broker was killed. Waits for the
-        disk."""
+        disk. A slave leaves all of it to the day it is made master."""
+        if self._config.current.is_slave:
+            return
         if self._timer_service is not None:
             self._timer_service.load()
         begin = self._begin()

@@ -6,7 +6,7 @@ The port for slaves is open on every broker, as Apache's is; a slave's own slave
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kourou.broker.part import BrokerPart
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.replica.epochs import EpochFile
     from kourou.transport.cycles import Cycles
@@ -39,6 +40,8 @@ class MasterPart(BrokerPart):
         config: LiveConfig,
         log: CommitLog,
         epochs: EpochFile,
+        offsets: ConsumerOffsetManager,
+        queue_end: Callable[[str, int], int],
         disk: DiskThreads,
         cycles: Cycles,
         commit_cycle: CommitCycle,
@@ -47,6 +50,8 @@ class MasterPart(BrokerPart):
         self._config = config
         self._log = log
         self._epochs = epochs
+        self._offsets = offsets
+        self._queue_end = queue_end
         self._cycles = cycles
         self._commit_cycle = commit_cycle
         self._tasks = TaskOwner("replication", parent=tasks)
@@ -66,6 +71,7 @@ class MasterPart(BrokerPart):
         self._epochs.load()
         if not self._config.current.is_slave:
             self._epochs.begin(self._log.max_phy_offset)
+            self._offsets.cut(self._queue_end)
 
     async def start(self, tasks: TaskOwner) -> None:
         self._apply(self._config.current)

@@ -20,9 +20,11 @@ from kourou.protocol.bodies.subscription import SubscriptionGroupWrapper
 from kourou.protocol.bodies.topics import TopicConfigSerializeWrapper
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers import CommandHeader, GetAllDelayOffsetHeader
 
 if TYPE_CHECKING:
     from kourou.broker.delay.delay_offsets import DelayOffsetManager
+    from kourou.broker.tables.config_table import ConfigTable
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
@@ -50,6 +52,8 @@ class MetadataSync:
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
         delete_queues: Callable[[set[str]], Awaitable[None]],
+        save: Callable[[ConfigTable], Awaitable[None]],
+        durable_end: Callable[[], int],
     ) -> None:
         self._client = client
         self._master_address = master_address
@@ -58,6 +62,10 @@ class MetadataSync:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._delete_queues = delete_queues
+        self._save = save
+        self._durable_end = durable_end
+        # What the master said last of its delays, and where its log ended then.
+        self._delays: tuple[DelayOffsetSerializeWrapper, int | None] | None = None
         self._is_failing = False
         self._wake = asyncio.Event()
 
@@ -94,11 +102,7 @@ class MetadataSync:
                     ConsumerOffsetSerializeWrapper,
                 )
             )
-            self._delay_offsets.follow(
-                decode_body(
-                    await self._get(address, RequestCode.GET_ALL_DELAY_OFFSET), DelayOffsetSerializeWrapper
-                )
-            )
+            await self._follow_delays(address)
             self._groups.follow(
                 decode_body(
                     await self._get(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -114,8 +118,34 @@ class MetadataSync:
             _log.info("the tables of the master at %s are copied again", address)
         self._is_failing = False
 
+    async def _follow_delays(self, address: str) -> None:
+        """Progress of delays counts when the deliveries that it stands for are in this log, and durable: else
+        they would be lost with the master. An Apache master does not say; its progress counts a round
+        later."""
+        self._adopt_delays(is_later=True)
+        header = GetAllDelayOffsetHeader(kourou_log_end=self._durable_end())
+        answer = await self._call(address, RequestCode.GET_ALL_DELAY_OFFSET, header)
+        table = decode_body(answer.body or b"", DelayOffsetSerializeWrapper)
+        self._delays = table, answer.header(GetAllDelayOffsetHeader).kourou_log_end
+        self._adopt_delays(is_later=False)
+        if self._delay_offsets.is_dirty:
+            await self._save(self._delay_offsets)
+
+    def _adopt_delays(self, *, is_later: bool) -> None:
+        if self._delays is None:
+            return
+        table, master_end = self._delays
+        if self._durable_end() >= master_end if master_end is not None else is_later:
+            self._delay_offsets.follow(table, master_end)
+            self._delays = None
+
     async def _get(self, address: str, code: RequestCode) -> bytes:
-        answer = await self._client.call(address, RemotingCommand.request(code), _TIMEOUT_MS)
+        return (await self._call(address, code)).body or b""
+
+    async def _call(
+        self, address: str, code: RequestCode, header: CommandHeader | None = None
+    ) -> RemotingCommand:
+        answer = await self._client.call(address, RemotingCommand.request(code, header), _TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark or "", address)
-        return answer.body or b""
+        return answer

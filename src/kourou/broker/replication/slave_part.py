@@ -130,6 +130,8 @@ class SlavePart(BrokerPart):
             offsets=offsets,
             delay_offsets=delay_offsets,
             delete_queues=self._delete_queues,
+            save=lambda table: disk.run_steps(table.persist_steps()),
+            durable_end=lambda: store.log.flushed_phy_offset,
         )
         for check in ROLE_CHECKS:
             admission.add(check)

@@ -21,6 +21,7 @@ from kourou.protocol.bodies import (
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers import (
     CloneGroupOffsetRequestHeader,
+    GetAllDelayOffsetHeader,
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,
@@ -136,10 +137,13 @@ class OffsetProcessor:
         request.reply(body=encode_body(table))
 
     def get_all_delay_offset(self, request: Request) -> None:
-        """GET_ALL_DELAY_OFFSET: how far each delay level has been delivered."""
+        """GET_ALL_DELAY_OFFSET: how far each delay level has been delivered, with where the log ends for a
+        slave of ours."""
         offsets = self._delay_offsets
         table = DelayOffsetSerializeWrapper(offsets.table, offsets.data_version)
-        request.reply(body=encode_body(table))
+        is_asked = request.header(GetAllDelayOffsetHeader).kourou_log_end is not None
+        log_end = self._store.log.max_phy_offset if is_asked else None
+        request.reply(GetAllDelayOffsetHeader(kourou_log_end=log_end), encode_body(table))
 
     def query_correction_offset(self, request: Request) -> None:
         """QUERY_CORRECTION_OFFSET: in each queue of a topic the lowest offset of its groups."""

@@ -67,6 +67,24 @@ class ConsumerOffsetManager(ConfigTable):
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
 
+    def cut(self, queue_end: Callable[[str, int], int]) -> None:
+        """Take offsets back that lie beyond the end of their queue: a log that has lost its end, or a slave
+        that was made master, does not have these messages, and the next ones would be skipped."""
+        for key, queues in self.offset_table.items():
+            topic = key.partition("@")[0]
+            for queue_id, queue_offset in queues.items():
+                end = queue_end(topic, queue_id)
+                if queue_offset > end:
+                    _log.warning(
+                        "%s/%d: offset %d is beyond the end of the queue, set to %d",
+                        key,
+                        queue_id,
+                        queue_offset,
+                        end,
+                    )
+                    queues[queue_id] = end
+                    self.is_dirty = True
+
     # -- commits and queries ---------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, client_host: str) -> None:

@@ -104,6 +104,7 @@ from kourou.protocol.headers.namesrv import (
 )
 from kourou.protocol.headers.offsets import (
     CloneGroupOffsetRequestHeader,
+    GetAllDelayOffsetHeader,
     GetConsumerStatusRequestHeader,
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
@@ -257,6 +258,7 @@ __all__ = [
     "QueryConsumerOffsetRequestHeader",
     "QueryConsumerOffsetResponseHeader",
     "QueryCorrectionOffsetHeader",
+    "GetAllDelayOffsetHeader",
     "QueryDataVersionRequestHeader",
     "QueryDataVersionResponseHeader",
     "QueryMessageRequestHeader",

@@ -55,6 +55,7 @@ REQUEST_HEADERS: Final[Mapping[int, type[CommandHeader]]] = {
     Code.RESET_CONSUMER_CLIENT_OFFSET: offsets.ResetOffsetRequestHeader,
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: offsets.GetConsumerStatusRequestHeader,
     Code.GET_CONSUMER_STATUS_FROM_CLIENT: offsets.GetConsumerStatusRequestHeader,
+    Code.GET_ALL_DELAY_OFFSET: offsets.GetAllDelayOffsetHeader,
     Code.QUERY_CORRECTION_OFFSET: offsets.QueryCorrectionOffsetHeader,
     Code.CLONE_GROUP_OFFSET: offsets.CloneGroupOffsetRequestHeader,
     Code.UNREGISTER_CLIENT: clients.UnregisterClientRequestHeader,

@@ -6,6 +6,7 @@ from kourou.protocol.headers.command_header import CommandHeader, Int32, Int64, 
 
 __all__ = [
     "CloneGroupOffsetRequestHeader",
+    "GetAllDelayOffsetHeader",
     "GetConsumerStatusRequestHeader",
     "GetEarliestMsgStoretimeRequestHeader",
     "GetEarliestMsgStoretimeResponseHeader",
@@ -129,6 +130,13 @@ class GetConsumerStatusRequestHeader(CommandHeader, kw_only=True):
     topic: str
     group: str
     client_addr: str | None = None
+
+
+class GetAllDelayOffsetHeader(CommandHeader, kw_only=True):
+    """GET_ALL_DELAY_OFFSET and its answer between brokers of ours: where the log of the sender ends. Apache's
+    slaves and masters have no header here."""
+
+    kourou_log_end: Int64 | None = None
 
 
 class QueryCorrectionOffsetHeader(CommandHeader, kw_only=True):
