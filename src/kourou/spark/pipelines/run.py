@@ -66,8 +66,7 @@ class RunRequest:
 def run_pipeline(request: RunRequest) -> None:
     """Run a pipeline to its end. KourouError for mistakes in the file, or a failed run."""
     try:
-        spec = load_pipeline(request.file)
-        check_servers(spec, str(request.file))
+        spec = load_pipeline(request.file, check=check_servers)
         if request.check_only:
             _print_valid(request, spec)
             return
