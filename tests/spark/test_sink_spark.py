@@ -95,7 +95,7 @@ def test_a_bad_row_is_named_in_sparks_error(
         save(data, rocketmq.namesrv, rocketmq_topic)
 
 
-def test_mistakes_are_told_at_the_start(spark: SparkSession, rocketmq: LocalCluster) -> None:
+def test_mistakes_are_reported_at_the_start(spark: SparkSession, rocketmq: LocalCluster) -> None:
     from pyspark.errors import PySparkException
 
     data = numbers(spark, 10)

@@ -48,7 +48,7 @@ async def test_mqadmin_moves_a_broker_to_another_name_server(tmp_path: Path) -> 
         assert knows(other, "broker-a")
 
 
-async def test_topics_made_one_right_after_the_other_are_all_told(tmp_path: Path) -> None:
+async def test_topics_created_in_quick_succession_are_all_registered(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         topics = running.broker.services.topics
         for number in range(500):
@@ -75,7 +75,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicConfigSerializeWrapper]:
     return told
 
 
-async def test_many_topics_are_told_less_often(
+async def test_many_topics_are_registered_less_often(
     tmp_path: Path, told: list[TopicConfigSerializeWrapper]
 ) -> None:
     async with cluster(tmp_path) as running:
@@ -176,7 +176,7 @@ async def test_a_name_server_that_hangs_does_not_hold_up_a_start(tmp_path: Path)
         )
 
 
-async def test_the_address_that_clients_are_told(tmp_path: Path) -> None:
+async def test_the_advertised_address(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         port = running.broker.port
         assert await reach_warning("127.0.0.1", "127.0.0.1", port) is None

@@ -248,7 +248,7 @@ def test_a_plain_consumer_that_failed_says_so_at_the_end_of_its_block(running: C
     assert portal_threads() == []
 
 
-async def test_a_strategy_that_gives_nonsense_is_told_without_ending_anything(
+async def test_a_strategy_that_gives_nonsense_is_reported_without_ending_anything(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Strange:

@@ -121,7 +121,7 @@ async def test_what_each_request_is_answered(sent: bytes, expected: int) -> None
         assert status(await exchange(probes, sent)) == expected
 
 
-async def test_another_method_is_told_which_there_is_and_head_gets_no_body() -> None:
+async def test_other_methods_get_the_allowed_ones_and_head_gets_no_body() -> None:
     async with listening(Judge()) as probes:
         answer = await exchange(probes, get("/readyz", "HEAD"))
     assert status(answer) == 405 and b"\r\nAllow: GET\r\n" in answer
@@ -149,7 +149,7 @@ async def test_a_peer_that_has_said_all_it_has_to_say_is_answered() -> None:
         writer.transport.abort()
 
 
-async def test_a_peer_that_does_not_go_on_is_told_and_closed() -> None:
+async def test_a_stalled_peer_gets_an_error_and_is_closed() -> None:
     async with listening(Judge(), head_timeout_s=0.05) as probes:
         assert status(await exchange(probes, b"GET /readyz HTTP/1.1\r\n")) == 408
 
@@ -178,7 +178,7 @@ async def test_many_silent_peers_do_not_keep_a_check_out() -> None:
             writer.transport.abort()
 
 
-async def test_a_judgement_that_takes_too_long_is_an_answer() -> None:
+async def test_a_match_that_takes_too_long_gets_a_response() -> None:
     judge = Judge()
     judge.hangs = True
     async with listening(judge, judge_timeout_s=0.05) as probes:
@@ -187,7 +187,7 @@ async def test_a_judgement_that_takes_too_long_is_an_answer() -> None:
         assert status(await exchange(probes, get("/livez"))) == 200
 
 
-async def test_a_judgement_that_fails_is_an_answer_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_match_that_fails_gets_a_response_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     judge = Judge()
     judge.error = RuntimeError("broken")
     async with listening(judge) as probes:
@@ -225,7 +225,7 @@ async def test_a_port_that_is_taken_is_named_with_its_key() -> None:
         await HttpProbes("203.0.113.7", 0, Judge(), host_key="bindAddress").start()
 
 
-async def test_who_asks_hears_why_not() -> None:
+async def test_the_requester_learns_why_not() -> None:
     judge = Judge()
     async with listening(judge) as probes:
         assert await ask_readyz(probes.address, 5_000) is None
@@ -235,7 +235,7 @@ async def test_who_asks_hears_why_not() -> None:
     assert (await ask_readyz(address, 5_000) or "").startswith("cannot connect: connection refused")
 
 
-async def test_who_asks_and_gets_no_answer_or_nonsense_is_told() -> None:
+async def test_a_request_without_a_valid_response_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert await ask_readyz(address, 50) == "no answer within 50 ms"

@@ -67,7 +67,7 @@ def logs(folder: Path) -> list[Path]:
     return list((folder / "tmp").glob("kourou-spark-*/*"))
 
 
-def test_a_failure_is_told_in_two_lines_and_sparks_words_are_in_its_log(
+def test_a_failure_is_reported_in_two_lines_and_sparks_text_is_in_its_log(
     mq: LocalCluster, folder: Path
 ) -> None:
     process = start(mq, folder, "sql", "SELECT cast(tags AS int) FROM orders")

@@ -88,7 +88,7 @@ def test_check_says_that_all_is_right(mq: LocalCluster, declare: Callable[..., P
     assert told["ok"] is True and told["mistakes"] == [] and told["sinks"] == 1
 
 
-def test_missing_topics_are_told_with_the_nearest_name(declare: Callable[..., Path]) -> None:
+def test_missing_topics_are_reported_with_the_nearest_name(declare: Callable[..., Path]) -> None:
     file = declare(sources="\n  a: {topic: ordrs}\n  b: {topic: nothing-like-it, namesrv: 127.0.0.1:1}")
     result = run(file)
     assert result.exit_code == 1
@@ -295,7 +295,7 @@ def test_a_mistake_in_sql_has_its_line(
     assert "\tat " not in result.output
 
 
-def test_columns_that_are_not_there_are_told_for_all_sinks(
+def test_missing_columns_are_reported_for_all_sinks(
     spark: SparkSession, declare: Callable[..., Path]
 ) -> None:
     file = declare(sinks="\n  - {topic: out, key: idd}\n  - {parquet: lake, partitionBy: [amout]}")

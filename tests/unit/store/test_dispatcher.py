@@ -50,7 +50,7 @@ def test_publish_shows_a_batch_and_names_the_queues_that_grew(store: MessageStor
     assert store.dispatcher.dispatched_timestamp == NOW_MS
 
 
-def test_hooks_hear_of_every_batch_after_it_is_visible(store: MessageStore) -> None:
+def test_hooks_are_called_for_every_batch_after_it_is_visible(store: MessageStore) -> None:
     heard: list[object] = []
 
     def arrived(queues: object) -> None:
@@ -63,7 +63,7 @@ def test_hooks_hear_of_every_batch_after_it_is_visible(store: MessageStore) -> N
     assert heard == [3, (0, 2), (1, 1)]
 
 
-def test_a_hook_that_fails_keeps_nobody_from_hearing(
+def test_a_hook_that_fails_does_not_stop_the_others(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[int] = []
@@ -87,7 +87,7 @@ def test_batches_out_of_turn_are_not_put_at_a_wrong_place(store: MessageStore) -
     assert len(bodies(store)) == 2
 
 
-def test_a_batch_for_a_topic_that_was_deleted_meanwhile_is_seen_by_nobody(store: MessageStore) -> None:
+def test_a_batch_for_a_topic_that_was_deleted_meanwhile_is_not_visible(store: MessageStore) -> None:
     put(store, b"old")
     batch = written(store, 0)
     store.queues.delete_topic("orders")

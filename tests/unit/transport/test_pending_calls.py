@@ -45,11 +45,11 @@ async def test_answer_reaches_the_call_with_its_opaque() -> None:
     assert first != second
 
 
-async def test_an_answer_nobody_waits_for_is_reported() -> None:
+async def test_a_response_without_a_waiter_is_reported() -> None:
     assert table().take(7) is None
 
 
-async def test_a_sink_hears_of_timeouts_and_of_the_end() -> None:
+async def test_a_sink_is_notified_of_timeouts_and_of_the_end() -> None:
     calls = table()
     late, cut = Sink(), Sink()
     now = asyncio.get_running_loop().time()

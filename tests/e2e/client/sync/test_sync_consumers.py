@@ -163,7 +163,7 @@ def test_a_block_that_ends_by_an_exception_commits_only_what_is_done(running: Cl
         assert polled(consumer, 10) == numbered(10, 10)
 
 
-def test_a_listener_may_assign_what_it_hears_of(running: ClusterThread) -> None:
+def test_a_listener_may_assign_the_new_queues(running: ClusterThread) -> None:
     running.put([b"x"])
     heard = threading.Event()
     with LitePullConsumer("pollers", namesrv=running.namesrv_addr, topic_check_interval_ms=20) as consumer:

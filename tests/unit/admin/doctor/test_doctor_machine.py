@@ -96,7 +96,7 @@ def test_schedulers(
     assert len(folder_findings(broker(), tmp_path, proc=proc, sys=sys)) == findings
 
 
-def test_a_machine_that_tells_nothing_has_no_findings(tmp_path: Path) -> None:
+def test_a_machine_that_reports_nothing_has_no_findings(tmp_path: Path) -> None:
     assert folder_findings(broker(), tmp_path, proc=tmp_path, sys=tmp_path) == []
     assert list(limit_findings(broker(), 1, tmp_path)) == []
     assert listening_pid(10911, tmp_path) is None

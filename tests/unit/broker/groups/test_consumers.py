@@ -37,7 +37,7 @@ def versioned(data: ConsumerData, sub_version: int) -> ConsumerData:
     return data
 
 
-async def test_members_are_told_who_comes_and_goes() -> None:
+async def test_members_are_notified_of_changes_of_the_group() -> None:
     told = Told()
     one, other = make_channel("c1", 1), make_channel("c2", 2)
     assert told.consumers.register(one, consumer())
@@ -86,7 +86,7 @@ async def test_members_that_are_silent_too_long_are_taken_out() -> None:
     assert told.consumers.groups == {}
 
 
-async def test_broadcasting_groups_and_groups_without_the_flag_are_not_told() -> None:
+async def test_broadcasting_groups_and_groups_without_the_flag_are_not_notified() -> None:
     told = Told()
     broadcast = consumer("B")
     broadcast.message_model = MessageModel.BROADCASTING

@@ -106,7 +106,7 @@ async def test_a_name_server_that_hangs_does_not_make_the_others_forget_the_brok
     assert max(later - earlier for earlier, later in itertools.pairwise([0.0, *rounds_s])) <= 63
 
 
-async def test_a_change_at_the_moment_of_a_retry_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_at_the_moment_of_a_retry_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait_change(changed: asyncio.Event) -> None:
         # As when both happen in one turn of the loop: the change is set, and the wait ends by its timeout.
         changed.set()

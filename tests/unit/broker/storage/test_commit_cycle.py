@@ -65,7 +65,7 @@ def commit_cycle(store: MessageStore, *, sync: bool) -> CommitCycle:
     return CommitCycle(store, sync_flush_timeout_ms=5_000, waits_for_flush=sync, monotonic_ms=lambda: 700)
 
 
-def test_without_waiting_for_the_disk_senders_are_told_after_the_write(kit: StoreKit) -> None:
+def test_without_waiting_for_the_disk_sends_are_acknowledged_after_the_write(kit: StoreKit) -> None:
     store = kit.open()
     end = commit_cycle(store, sync=False)
     senders = Senders(store, end)
@@ -76,7 +76,7 @@ def test_without_waiting_for_the_disk_senders_are_told_after_the_write(kit: Stor
     assert senders.told == [PutStatus.PUT_OK] and senders.visible == 1
 
 
-def test_with_sync_flush_nothing_is_told_or_seen_before_the_sync(kit: StoreKit) -> None:
+def test_with_sync_flush_nothing_is_acknowledged_or_visible_before_the_sync(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_when_sync_flush_is_switched_off_newer_messages_still_wait_for_older_one
     assert (senders.told, senders.visible) == ([PutStatus.PUT_OK] * 3, 3)
 
 
-def test_a_sender_that_does_not_wait_is_told_at_once(kit: StoreKit) -> None:
+def test_a_send_that_does_not_wait_is_acknowledged_at_once(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_a_sender_that_does_not_wait_is_told_at_once(kit: StoreKit) -> None:
     assert (senders.told, senders.visible) == ([PutStatus.PUT_OK], 1)
 
 
-def test_a_sync_that_takes_too_long_is_told_and_still_counts(kit: StoreKit) -> None:
+def test_a_sync_that_takes_too_long_is_reported_and_still_counts(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def test_a_sync_that_takes_too_long_is_told_and_still_counts(kit: StoreKit) -> N
     assert senders.told == [PutStatus.FLUSH_DISK_TIMEOUT] and senders.visible == 1
 
 
-def test_a_write_that_fails_is_told_to_all_of_its_pass_and_leaves_nothing(kit: StoreKit) -> None:
+def test_a_write_that_fails_fails_its_whole_commit_cycle_and_leaves_nothing(kit: StoreKit) -> None:
     store = kit.open()
     end = commit_cycle(store, sync=False)
     senders = Senders(store, end)
@@ -143,7 +143,7 @@ def test_a_write_that_fails_is_told_to_all_of_its_pass_and_leaves_nothing(kit: S
     assert senders.told[1:] == [PutStatus.SERVICE_NOT_AVAILABLE] * 2 and senders.visible == 1
 
 
-def test_a_sync_that_fails_is_told_and_its_messages_are_never_seen(kit: StoreKit) -> None:
+def test_a_sync_that_fails_is_reported_and_its_messages_are_never_visible(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]

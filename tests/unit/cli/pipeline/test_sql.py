@@ -109,7 +109,7 @@ def test_a_request_for_sql() -> None:
         (["stats", "-n", "127.0.0.1:1", "-t", "s", "-o", "failOnDatloss=1"], "did you mean failOnDataLoss?"),
     ],
 )
-def test_mistakes_are_told_before_spark_starts(
+def test_mistakes_are_reported_before_spark_starts(
     words: list[str], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_module("pyspark")

@@ -84,7 +84,7 @@ async def test_so_it_does_for_one_whose_caller_was_cancelled() -> None:
     assert broker.stored == [3, 6] and periodic.cancelled()
 
 
-async def test_what_a_broker_did_not_take_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rejected_offset_commit_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     broker = SlowBroker()
     broker.is_failing = True
     offsets = offsets_at(broker)

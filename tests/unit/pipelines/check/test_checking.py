@@ -135,7 +135,7 @@ def test_a_file_that_is_right(folder: Path) -> None:
     assert spec.settings == {"spark.sql.shuffle.partitions": "4"}
 
 
-def test_streams_begin_at_the_first_message_unless_told_otherwise(folder: Path) -> None:
+def test_streams_begin_at_the_first_message_by_default(folder: Path) -> None:
     assert load(folder, small()).topics[0].options["startingOffsets"] == "earliest"
     spec = load(folder, small(sources="{orders: {topic: orders, startingOffsets: latest}}"))
     assert spec.topics[0].options["startingOffsets"] == "latest"
@@ -156,7 +156,7 @@ def test_the_name_server_may_be_in_the_environment(folder: Path) -> None:
     assert spec.topics[0].options["namesrv"] == "e:1"
 
 
-def test_every_mistake_is_told_at_once_with_its_line(folder: Path) -> None:
+def test_all_mistakes_are_reported_together_with_their_lines(folder: Path) -> None:
     found = mistakes(
         folder,
         """\

@@ -445,7 +445,7 @@ def test_a_pass_that_is_pending_when_the_store_is_fenced_fails(store: MessageSto
     assert (queue.next_queue_offset, store.log.max_phy_offset) == (0, 0)
 
 
-def test_a_failed_sync_answers_no_sender_with_ok_and_shows_the_message_to_nobody(kit: StoreKit) -> None:
+def test_a_failed_sync_acknowledges_no_send_and_makes_no_message_visible(kit: StoreKit) -> None:
     store = kit.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
     assert put(store, b"good").status is PutStatus.PUT_OK
     faulty(kit).fail("sync", part_of_path="commitlog")
