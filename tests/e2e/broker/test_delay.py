@@ -65,7 +65,7 @@ async def test_a_delivery_that_joins_an_open_batch_is_not_early_by_its_store_tim
         # One batch has one timestamp: that of its first message.
         store = peer.controller.services.store
         store.begin_cycle()
-        store.put(
+        store.appender.put(
             store.queue("TopicTest", 1),
             b"the first",
             b"",

@@ -28,7 +28,7 @@ def store(kit: StoreKit) -> MessageStore:
 def written(store: MessageStore, *queue_ids: int) -> PutBatch:
     store.begin_cycle()
     for queue_id in queue_ids:
-        store.put(
+        store.appender.put(
             store.queue("orders", queue_id),
             b"x",
             b"",

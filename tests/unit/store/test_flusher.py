@@ -51,7 +51,7 @@ def written(
         def done(status: PutStatus, _: int, __: int, name: int = name) -> None:
             answers.append((name, status.name))
 
-        store.put(
+        store.appender.put(
             store.queue("orders", 0),
             b"%03d" % name + body_for(size - 3),
             b"",

@@ -89,7 +89,7 @@ class CommitCycle:
             self.waiting_bytes -= batch.size_bytes
             self.waiting_messages -= batch.message_count
             self._confirm(batch)
-        if self._store.appender.is_fenced:
+        if self._store.is_fenced:
             self._give_up()
 
     def expire(self, now_ms: int) -> None:

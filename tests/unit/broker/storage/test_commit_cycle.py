@@ -38,7 +38,7 @@ class Senders:
         self.told: list[PutStatus] = []
 
     def put(self, *, wait: bool = True) -> None:
-        self._store.put(
+        self._store.appender.put(
             self._store.queue("T", 0), b"body", b"", 0, (), NOW_MS, BORN_HOST, done=self._done, wait=wait
         )
 

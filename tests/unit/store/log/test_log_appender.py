@@ -58,7 +58,7 @@ def put_one(
     """Leave one message pending; its answers come into the list."""
     answers: Answers = []
     queue = store.queue(topic, queue_id)
-    store.put(
+    store.appender.put(
         queue,
         body,
         rest.pop("properties", b""),
@@ -312,7 +312,9 @@ def test_refusals_of_several_sources_do_not_lift_each_other(store: MessageStore)
     assert error.response_code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "93%" in str(error)
     with pytest.raises(PutRefusedError):
-        store.put_many(store.queue("orders", 0), entries(b"x"), born_timestamp=NOW_MS, born_host=BORN_HOST)
+        store.appender.put_many(
+            store.queue("orders", 0), entries(b"x"), born_timestamp=NOW_MS, born_host=BORN_HOST
+        )
     store.appender.refuse("retention", None)
     put(store, b"taken again")
 

@@ -68,7 +68,7 @@ def left_pending(store: MessageStore) -> dict[str, Any]:
 def put_each(store: MessageStore, entries: list[BatchEntry], **rest: Any) -> None:
     for flag, body, properties in entries:
         tags, keys, uniq_key = scan(properties_from_bytes(properties))
-        store.put(
+        store.appender.put(
             store.queue("orders", 1),
             body,
             properties,
@@ -91,7 +91,7 @@ def test_as_one_by_one(batches: list[list[BatchEntry]], born_host: bytes, recons
             store.begin_cycle()
             for entries in batches:
                 if is_batch:
-                    store.put_many(
+                    store.appender.put_many(
                         store.queue("orders", 1),
                         entries,
                         done=lambda status, offsets, first: answers.append((status, list(offsets), first)),
