@@ -74,8 +74,8 @@ def test_a_reply_reaches_the_requester(lane: Lane, requester: str) -> None:
             assert reply["properties"]["answers"] == answer["msgId"]
             assert reply["topic"] == "DefaultCluster_REPLY_TOPIC"
         answered = replies(lane, responder, 2 * number + 2)[-2:]
-        assert [told["result"] for told in answered] == ["SEND_OK", "SEND_OK"]
-        assert all(told["queueId"] == 2 for told in answered if mode == "queue")
+        assert [reported["result"] for reported in answered] == ["SEND_OK", "SEND_OK"]
+        assert all(reported["queueId"] == 2 for reported in answered if mode == "queue")
     lane.client.stop(responder, other)
 
 

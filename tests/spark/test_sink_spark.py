@@ -283,8 +283,8 @@ def test_tasks_know_query_and_batch(spark: SparkSession, tmp_path: Path) -> None
             rows = sum(batch.num_rows for batch in iterator)
             task = SinkTask.current()
             if rows:
-                told = json.dumps([task.query_id, task.batch_id, task.partition, task.attempt])
-                Path(self._folder, f"task-{task.batch_id}").write_text(told)
+                reported = json.dumps([task.query_id, task.batch_id, task.partition, task.attempt])
+                Path(self._folder, f"task-{task.batch_id}").write_text(reported)
             return WriterCommitMessage()
 
     class ProbeSource(DataSource):
@@ -303,5 +303,5 @@ def test_tasks_know_query_and_batch(spark: SparkSession, tmp_path: Path) -> None
     writer = data.writeStream.format("probe").option("folder", str(tmp_path))
     query = writer.option("checkpointLocation", str(lines.checkpoint)).trigger(availableNow=True).start()
     assert query.awaitTermination(QUERY_TIMEOUT_S)
-    told = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("task-*"))]
-    assert told == [[str(query.id), 0, 0, 0], [str(query.id), 1, 0, 0]]
+    reported = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("task-*"))]
+    assert reported == [[str(query.id), 0, 0, 0], [str(query.id), 1, 0, 0]]

@@ -240,8 +240,8 @@ async def test_what_the_store_refuses_waits_and_says_so_once(
         assert count_in(peer) == 0
         appender.refuse("test", None)
         assert len(await pulled(peer, 1)) == 1
-        told = [record for record in caplog.records if "the disk is full" in record.getMessage()]
-        assert len(told) == 1
+        reported = [record for record in caplog.records if "the disk is full" in record.getMessage()]
+        assert len(reported) == 1
 
 
 async def test_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:

@@ -220,8 +220,8 @@ async def test_a_producer_that_is_killed_in_the_middle_of_a_batch_keeps_what_was
             process.send_signal(signal.SIGTERM)
             out, err = await process.communicate()
         assert (process.returncode, err) == (-signal.SIGTERM, b"")
-        told = int(out.split()[-1]) if out else 50
-        assert {b"%d" % number for number in range(told)} <= set(running.stored())
+        reported = int(out.split()[-1]) if out else 50
+        assert {b"%d" % number for number in range(reported)} <= set(running.stored())
 
 
 # -- handlers of an orderly consumer; others are in test_push_consumer_retry.py ------------------------

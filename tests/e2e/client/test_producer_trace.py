@@ -91,7 +91,7 @@ async def test_a_trace_that_cannot_be_sent_is_dropped_and_said_once(
         async with AsyncProducer("Traced", namesrv=running.namesrv_addr, trace=True) as producer:
             for _ in range(25):
                 assert (await producer.send(Message(TOPIC, b"x"))).is_ok
-    told = [
+    reported = [
         record for record in caplog.records if "could not send trace to RMQ_SYS_TRACE_TOPIC" in record.message
     ]
-    assert len(told) == 1 and "not exist" in told[0].message
+    assert len(reported) == 1 and "not exist" in reported[0].message

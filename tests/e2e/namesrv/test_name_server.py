@@ -114,19 +114,21 @@ async def test_a_connection_that_other_brokers_use_stays_open(
 
 
 async def test_brokers_are_notified_of_a_new_lowest_id(broker: RemotingClient) -> None:
-    told: asyncio.Queue[Request] = asyncio.Queue()
-    slave = RemotingServer({RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: told.put_nowait}, RemotingServerConfig())
+    reported: asyncio.Queue[Request] = asyncio.Queue()
+    slave = RemotingServer(
+        {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: reported.put_nowait}, RemotingServerConfig()
+    )
     await slave.start()
     async with NameServer(config(notify_min_broker_id_changed=True)) as namesrv:
         acting: dict[str, Any] = {"enable_acting_master": True}
         await register(broker, namesrv.address, broker_id=1, broker_addr=slave.address, **acting)
         await register(broker, namesrv.address, **acting)
-        request = await asyncio.wait_for(told.get(), 10)
+        request = await asyncio.wait_for(reported.get(), 10)
         header = request.header(NotifyMinBrokerIdChangeRequestHeader)
         assert request.is_oneway
         assert (header.min_broker_id, header.min_broker_addr) == (0, "127.0.0.1:10911")
     # Our own stop closes the brokers' connections; nobody may take that for a death among them.
-    assert told.empty()
+    assert reported.empty()
     await slave.stop()
 
 

@@ -84,8 +84,8 @@ def values(mq: LocalCluster, topic: str = "out") -> list[dict[str, Any]]:
 def test_check_says_that_all_is_right(mq: LocalCluster, declare: Callable[..., Path]) -> None:
     file = declare()
     assert ran(file, "--check").output == f"{file}: no mistakes; 1 sources, 0 steps, 1 sinks\n"
-    told = json.loads(ran(file, "--check", "--json").stdout)
-    assert told["ok"] is True and told["mistakes"] == [] and told["sinks"] == 1
+    reported = json.loads(ran(file, "--check", "--json").stdout)
+    assert reported["ok"] is True and reported["mistakes"] == [] and reported["sinks"] == 1
 
 
 def test_missing_topics_are_reported_with_the_nearest_name(declare: Callable[..., Path]) -> None:
@@ -101,9 +101,9 @@ def test_missing_topics_are_reported_with_the_nearest_name(declare: Callable[...
 def test_mistakes_as_json(declare: Callable[..., Path]) -> None:
     result = run(declare(triger="once"), "--check", "--json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["ok"] is False
-    assert told["mistakes"] == [{"line": 7, "problem": "unknown key triger; did you mean trigger?"}]
+    reported = json.loads(result.stdout)
+    assert reported["ok"] is False
+    assert reported["mistakes"] == [{"line": 7, "problem": "unknown key triger; did you mean trigger?"}]
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ def test_a_summary_has_the_rows_that_were_written(
         sinks="[{topic: out, key: id}, {parquet: lake}, {console: true}]",
     )
     send(mq, *map(order, range(5)))
-    told = "orders: 5 rows read; 2 written to topic-out, 2 to parquet-lake, 2 to console in 3 batches, "
-    assert told in ran(file).stderr
+    reported = "orders: 5 rows read; 2 written to topic-out, 2 to parquet-lake, 2 to console in 3 batches, "
+    assert reported in ran(file).stderr
     send(mq, order(7))
     lines = [json.loads(line) for line in ran(file, "--json").stdout.splitlines()]
     assert (lines[-1]["rows"], lines[-1]["rows_written"]) == (3, 3)
@@ -346,8 +346,8 @@ def test_a_column_that_the_table_lacks_is_not_reported_as_a_bad_record(
     steps = "[{name: a, sql: 'SELECT id, amount FROM orders'}]"
     result = run(declare(sinks=f"[{{{sink}}}]", steps=steps))
     assert result.exit_code == 1
-    told = "kourou pipeline run: jdbc-orders failed: table orders has no column amount; "
-    assert any(line.startswith(told) for line in result.stderr.splitlines()), result.stderr
+    reported = "kourou pipeline run: jdbc-orders failed: table orders has no column amount; "
+    assert any(line.startswith(reported) for line in result.stderr.splitlines()), result.stderr
     # Straight into the table, the words are Spark's or the database's.
     result = run(declare(sinks=f"[{{{sink}, name: plain, delivery: at-least-once}}]", steps=steps))
     (line,) = [line for line in result.stderr.splitlines() if "plain failed: " in line]

@@ -159,11 +159,11 @@ async def test_a_missing_field_is_named(peer: Peer) -> None:
 
 
 async def test_order_configuration_goes_to_brokers_unless_switched_off() -> None:
-    for told in (True, False):
-        namesrv = MemoryNamesrv(NamesrvConfig(return_order_topic_config_to_broker=told))
+    for reported in (True, False):
+        namesrv = MemoryNamesrv(NamesrvConfig(return_order_topic_config_to_broker=reported))
         namesrv.state.kv_config.put("ORDER_TOPIC_CONFIG", "T", "broker-a:4")
         answer = await namesrv.connect().register()
-        assert answer.body == (b'{"table":{"T":"broker-a:4"}}' if told else b"")
+        assert answer.body == (b'{"table":{"T":"broker-a:4"}}' if reported else b"")
 
 
 # -- signs of life ------------------------------------------------------------------------------------

@@ -157,9 +157,13 @@ def test_a_summary_says_how_it_ended() -> None:
 def test_a_summary_has_the_rows_of_each_sink_and_bad_records(breakdown: Breakdown, words: str) -> None:
     summary = Summary("x", "finished", 9, 3, 2.0, 4.5, None, None, 4, breakdown)
     assert summary.words() == f"x: {words}"
-    told = summary.to_json()
-    assert (told["rows"], told["rows_written"], told["bad_records"]) == (9, 4, breakdown.bad_records)
-    assert told["sinks"][0] == asdict(breakdown.sinks[0]) and "breakdown" not in told
+    reported = summary.to_json()
+    assert (reported["rows"], reported["rows_written"], reported["bad_records"]) == (
+        9,
+        4,
+        breakdown.bad_records,
+    )
+    assert reported["sinks"][0] == asdict(breakdown.sinks[0]) and "breakdown" not in reported
 
 
 def test_json_goes_to_standard_output_and_words_beside_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,30 +51,30 @@ def test_publish_shows_a_batch_and_names_the_queues_that_grew(store: MessageStor
 
 
 def test_hooks_are_called_for_every_batch_after_it_is_visible(store: MessageStore) -> None:
-    heard: list[object] = []
+    received: list[object] = []
 
     def arrived(queues: object) -> None:
         assert isinstance(queues, dict)
-        heard.extend((queue.queue_id, queue.max_queue_offset) for queue in queues)
+        received.extend((queue.queue_id, queue.max_queue_offset) for queue in queues)
 
-    store.dispatcher.on_publish.append(lambda batch: heard.append(batch.message_count))
+    store.dispatcher.on_publish.append(lambda batch: received.append(batch.message_count))
     store.dispatcher.on_arrival.append(arrived)
     store.publish(written(store, 0, 1, 0))
-    assert heard == [3, (0, 2), (1, 1)]
+    assert received == [3, (0, 2), (1, 1)]
 
 
 def test_a_hook_that_fails_does_not_stop_the_others(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[int] = []
+    received: list[int] = []
 
     def broken(_: object) -> None:
         raise RuntimeError("a bug")
 
-    store.dispatcher.on_publish += [broken, lambda batch: heard.append(batch.message_count)]
-    store.dispatcher.on_arrival += [broken, lambda grown: heard.append(len(list(grown)))]
+    store.dispatcher.on_publish += [broken, lambda batch: received.append(batch.message_count)]
+    store.dispatcher.on_arrival += [broken, lambda grown: received.append(len(list(grown)))]
     assert put(store, b"x").queue_offset == 0
-    assert heard == [1, 1]
+    assert received == [1, 1]
     assert "a bug" in caplog.text
 
 

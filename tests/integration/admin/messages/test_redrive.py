@@ -215,7 +215,7 @@ async def test_the_reason_of_a_failure_is_reported_and_it_can_be_sent_later(tmp_
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo terminals")
 @pytest.mark.parametrize(
-    ("typed", "exit_code", "told", "after"),
+    ("typed", "exit_code", "reported", "after"),
     [
         (b"n\n", 1, "nothing was sent; --yes skips the question", "1 would be sent"),
         (b"\x03", 130, "interrupted", "1 would be sent"),
@@ -223,14 +223,14 @@ async def test_the_reason_of_a_failure_is_reported_and_it_can_be_sent_later(tmp_
     ],
 )
 async def test_on_a_terminal_it_shows_and_asks(
-    tmp_path: Path, typed: bytes, exit_code: int, told: str, after: str
+    tmp_path: Path, typed: bytes, exit_code: int, reported: str, after: str
 ) -> None:
     async with with_dead_letters(tmp_path, order(1)) as running:
         line = ("redrive", "-n", running.namesrv_addr, "-g", GROUP)
         shown, ended = await asyncio.to_thread(
             run_on_terminal, line, lambda shown: "again? [y/N]" in shown, typed
         )
-        assert (ended, told in shown) == (exit_code, True), shown
+        assert (ended, reported in shown) == (exit_code, True), shown
         assert "would be sent   order 1" in shown
         assert (await redrive(running, "--dry-run")).lines[-1] == after
 

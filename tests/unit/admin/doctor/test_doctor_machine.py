@@ -175,11 +175,11 @@ def test_what_a_brokers_clock_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "skew"),
+    ("reported", "skew"),
     [(10_000, 0), (10_500, 0), (9_001, 0), (13_000, 2_500), (5_000, -4_000)],
 )
-def test_only_what_cannot_be_rounding_or_travel_is_skew(told: int, skew: int) -> None:
-    assert clock_skew_ms(told, 10_000, 10_500) == skew
+def test_only_what_cannot_be_rounding_or_travel_is_skew(reported: int, skew: int) -> None:
+    assert clock_skew_ms(reported, 10_000, 10_500) == skew
 
 
 def test_a_broker_without_the_compiled_kernel_is_a_hint() -> None:

@@ -137,7 +137,7 @@ async def test_runtime_info_reports_the_state(tmp_path: Path, is_cold: bool) -> 
         if is_cold:
             broker.go_cold()
         info = await _info(broker)
-        told = {
+        reported = {
             "brokerActive": "true",
             "brokerVersionDesc": "V5_3_3",
             "bootTimestamp": str(NOW_MS),
@@ -167,7 +167,7 @@ async def test_runtime_info_reports_the_state(tmp_path: Path, is_cold: bool) -> 
             "queryThreadPoolQueueCapacity": "20000",
             "EndTransactionThreadPoolQueueCapacity": "100000",
         }
-        assert {key: info[key] for key in told} == told
+        assert {key: info[key] for key in reported} == reported
         assert "[0~10ms]:2 " in info["putMessageDistributeTime"]
         assert 7 < float(info["putLatency99"]) <= 8
 

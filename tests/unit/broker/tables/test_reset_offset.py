@@ -147,11 +147,11 @@ async def test_members_are_sent_the_offsets(tmp_path: Path) -> None:
         body = await broker.tool().ask(RESET, ResetOffsetBody, _reset(NOW_MS + 6000))
         assert body.offset_table == {_queue(0): 6, _queue(1): 0}
         assert broker.offsets.reset_pending("T", "CG", 0) is None
-        (told,) = java.received()
-        assert (told.code, told.is_oneway) == (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, True)
-        assert told.header(ResetOffsetRequestHeader) == _reset(NOW_MS + 6000)
-        assert decode_body(told.body, ResetOffsetBody) == body
-        assert told.body.startswith(b'{"offsetTable":{{')
+        (reported,) = java.received()
+        assert (reported.code, reported.is_oneway) == (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, True)
+        assert reported.header(ResetOffsetRequestHeader) == _reset(NOW_MS + 6000)
+        assert decode_body(reported.body, ResetOffsetBody) == body
+        assert reported.body.startswith(b'{"offsetTable":{{')
         (told_cpp,) = cpp.received()
         assert told_cpp.body.startswith(b'{"offsetTable":[{')
         assert decode_body(told_cpp.body, ResetOffsetBody) == body

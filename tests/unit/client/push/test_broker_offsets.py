@@ -90,8 +90,8 @@ async def test_a_rejected_offset_commit_is_reported_once(caplog: pytest.LogCaptu
     offsets = offsets_at(broker)
     offsets.update(QUEUES[0], 3)
     for _ in range(2):
-        telling = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
-        while not telling.done():
+        reporting = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+        while not reporting.done():
             await broker.let_all()
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
     assert "group CG: cannot store offset 3 of" in caplog.text

@@ -318,7 +318,9 @@ async def test_rates_are_those_of_the_last_minute(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_rejected_expression_says_how_to_fix_it(code: ResponseCode, next_step: str) -> None:
     data = subscription_data("TopicTest", "a >", "SQL92")
-    told = str(subscription_refused(data, "127.0.0.1:10911", ResponseError(code, "no", "127.0.0.1:10911")))
-    assert told == (
+    reported = str(
+        subscription_refused(data, "127.0.0.1:10911", ResponseError(code, "no", "127.0.0.1:10911"))
+    )
+    assert reported == (
         f"topic 'TopicTest': broker 127.0.0.1:10911 rejects SQL92 'a >': no (code {code.value}); {next_step}"
     )

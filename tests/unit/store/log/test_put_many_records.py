@@ -98,13 +98,13 @@ def test_as_one_by_one(batches: list[list[BatchEntry]], born_host: bytes, recons
                         **rest,
                     )
                 else:
-                    put_each(store, entries, done=lambda *told: told_singly.append(told), **rest)
+                    put_each(store, entries, done=lambda *reported: told_singly.append(reported), **rest)
             pending.append(left_pending(store))
             store.write_and_publish()
     assert pending[0] == pending[1]
-    told = [
+    reported = [
         (status, phy_offset, first + index)
         for status, offsets, first in answers
         for index, phy_offset in enumerate(offsets)
     ]
-    assert told == told_singly
+    assert reported == told_singly
