@@ -58,8 +58,8 @@ def replayable(seed: int, **details: object) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        told = "".join(f", {name} {value}" for name, value in details.items())
-        error.add_note(f"again with KOUROU_SEED={seed}{told}")
+        reported = "".join(f", {name} {value}" for name, value in details.items())
+        error.add_note(f"again with KOUROU_SEED={seed}{reported}")
         raise
 
 

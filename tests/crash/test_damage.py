@@ -251,7 +251,7 @@ def test_every_flip_in_a_queue_is_found_and_a_removed_queue_made_anew(root: Path
     assert_all_served(root)
 
 
-def test_a_flip_in_the_last_units_is_mended_after_a_kill(root: Path) -> None:
+def test_a_flip_in_the_last_units_is_repaired_after_a_kill(root: Path) -> None:
     open_store(root).abandon()
     for path in queue_files(root):
         used = len(path.read_bytes().rstrip(b"\0")) // 20 * 20
@@ -297,7 +297,7 @@ def test_every_flip_in_an_index_is_found_and_a_removed_index_made_anew(root: Pat
 
 
 @pytest.mark.parametrize("area", ["header", "slots", "entries"])
-def test_a_flip_in_an_index_is_mended_after_a_kill(root: Path, area: str) -> None:
+def test_a_flip_in_an_index_is_repaired_after_a_kill(root: Path, area: str) -> None:
     """The files that may not be whole are checked then: the last ones."""
     open_store(root).abandon()
     path = index_files(root)[-1]

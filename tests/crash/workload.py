@@ -120,7 +120,7 @@ class Workload:
     def _put(self, sent: Sent, now_ms: int) -> None:
         store = self.store
         self.ledger.put(sent)
-        store.put(
+        store.appender.put(
             store.queue(sent.topic, sent.queue_id),
             sent.body,
             sent.properties,
@@ -147,7 +147,7 @@ class Workload:
             for index, (sent, phy_offset) in enumerate(zip(batch, phy_offsets, strict=True)):
                 self._answered(sent, status, phy_offset, first_queue_offset + index)
 
-        store.put_many(
+        store.appender.put_many(
             store.queue(topic, queue_id),
             [BatchEntry(0, sent.body, sent.properties) for sent in batch],
             born_timestamp=now_ms,

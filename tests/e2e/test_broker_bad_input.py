@@ -332,7 +332,7 @@ def test_bodies_that_are_not_what_they_should_be(peer: Peer, code: RequestCode, 
     assert peer.call(send_command(b"next")).code == 0
 
 
-def test_a_group_that_was_never_heard_of_has_no_offset(peer: Peer) -> None:
+def test_an_unknown_group_has_no_offset(peer: Peer) -> None:
     header = QueryConsumerOffsetRequestHeader(
         consumer_group="nobody", topic="NoSuchTopic", queue_id=0, set_zero_if_not_found=False
     )

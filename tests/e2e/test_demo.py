@@ -33,8 +33,8 @@ def test_into_a_file_it_prints_lines(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
-    told = [found[1] for found in re.finditer(r"^ *[\d.]+ s  ([A-Z][^:]+): ", done.stdout, re.M)]
-    assert told == [step for step in STEPS for _ in range(2)]
+    reported = [found[1] for found in re.finditer(r"^ *[\d.]+ s  ([A-Z][^:]+): ", done.stdout, re.M)]
+    assert reported == [step for step in STEPS for _ in range(2)]
     assert "topic Parcels: 6 messages, group couriers: lag 0, retries 5, dead letters 2" in done.stdout
     assert re.search(r"^Orders +8 +100 ", done.stdout, re.M)
     assert re.search(r"messages; every step succeeded, in \d+ seconds", done.stdout)

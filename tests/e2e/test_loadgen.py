@@ -99,7 +99,7 @@ def test_intervals_of_a_running_load_add_up(load: Loadgen, tmp_path: Path) -> No
 
 
 def test_a_broker_that_is_not_there_is_an_error(program: Path) -> None:
-    nobody = Loadgen(program, 1, 1)
+    missing = Loadgen(program, 1, 1)
     with pytest.raises(LoadgenError, match="connect"):
-        nobody.run("send", "-N", 1)
-    assert not nobody.try_send_one()
+        missing.run("send", "-N", 1)
+    assert not missing.try_send_one()

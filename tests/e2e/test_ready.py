@@ -100,7 +100,7 @@ def test_a_broker_that_is_not_registered_is_not_ready(mq: LocalCluster) -> None:
     assert f"name server {other.namesrv}: broker-b is not registered here" in asked.stderr
 
 
-def test_who_waits_hears_when_it_is_ready() -> None:
+def test_waiters_learn_when_it_is_ready() -> None:
     with LocalCluster() as mq:
         (address,) = mq.broker_addresses
         mq.stop_broker()

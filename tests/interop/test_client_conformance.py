@@ -47,7 +47,7 @@ with_timers = pytest.mark.parametrize("kit_broker", [KOUROU, "5.5.0"])
 # -- send ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_send_tells_where_the_message_is(kit: ClientKit) -> None:
+async def test_a_send_result_has_the_position_of_the_message(kit: ClientKit) -> None:
     topic = await kit.new_topic("send")
     sent = Message(topic, b"hello", tags="TagA", keys=["k1", "k2"], flag=3, properties={"colour": "grün"})
     async with kit.producer() as producer:
@@ -83,7 +83,7 @@ async def test_sends_in_flight_together_and_one_way(kit: ClientKit) -> None:
         assert (record.queue_id, record.queue_offset) == (result.queue.queue_id, result.queue_offset)
 
 
-async def test_batches_are_split_by_size_and_told_one_by_one(kit: ClientKit) -> None:
+async def test_batches_are_split_by_size_and_reported_one_by_one(kit: ClientKit) -> None:
     topic, other = await kit.new_topic("batch"), await kit.new_topic("batch-other")
     messages = [Message(topic, body.ljust(1_000, b"."), tags="T", keys=["k"]) for body in names("b", 10)]
     messages.insert(5, Message(other, b"another topic"))
@@ -217,7 +217,7 @@ async def test_a_request_gets_the_reply_of_who_consumes_it(kit: ClientKit) -> No
 # -- transactions --------------------------------------------------------------------------------------------
 
 
-async def test_transactions_end_as_they_are_told_or_are_asked_for(kits: list[ClientKit]) -> None:
+async def test_transactions_end_as_requested_or_are_checked(kits: list[ClientKit]) -> None:
     await together(_end_transactions, kits)
 
 

@@ -70,7 +70,7 @@ async def _poll(consumer: AsyncLitePullConsumer, count: int) -> list[bytes]:
     return found
 
 
-async def test_a_lite_pull_consumer_that_is_told_its_queues(kit: ClientKit) -> None:
+async def test_a_lite_pull_consumer_with_assigned_queues(kit: ClientKit) -> None:
     topic, group = await kit.new_topic("assign", queues=2), kit.new_name("pollers")
     when = await send_around(kit, topic)
     async with kit.producer() as producer:

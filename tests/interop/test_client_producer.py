@@ -113,7 +113,7 @@ async def test_every_way_to_send(servers: Servers) -> None:
         assert producer.stats().failed == producer.stats().retried == 0
 
 
-async def test_refusals_are_told(servers: Servers) -> None:
+async def test_rejections_are_reported(servers: Servers) -> None:
     async with AsyncProducer(
         "senders", namesrv=servers.namesrv, max_message_bytes=8 * 1024 * 1024
     ) as producer:

@@ -211,7 +211,7 @@ def first_call(calls: list[Fields], call: Fields) -> Fields:
 
 
 @every_lane
-def test_an_orderly_group_gives_up_where_it_is_told_to(lanes: dict[str, Lane], lane_name: str) -> None:
+def test_an_orderly_group_gives_up_where_configured(lanes: dict[str, Lane], lane_name: str) -> None:
     """After so many attempts in place the message is a dead letter, and the queue goes on."""
     lane = lanes[lane_name]
     topic = lane.new_topic("given-up", queues=1)

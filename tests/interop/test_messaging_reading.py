@@ -204,7 +204,7 @@ def consumed(lane: Lane, *command: str) -> str:
 
 
 @every_lane
-def test_a_consumer_tells_how_it_runs(lanes: dict[str, Lane], lane_name: str) -> None:
+def test_a_consumer_reports_its_state(lanes: dict[str, Lane], lane_name: str) -> None:
     lane = lanes[lane_name]
     topic = lane.new_topic("told", queues=1)
     group = lane.start_consumer(topic, expression="TagA || TagB")

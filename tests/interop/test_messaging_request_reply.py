@@ -62,7 +62,7 @@ def replies(lane: Lane, responder: str, count: int) -> list[Fields]:
     return answered
 
 
-def test_a_reply_comes_to_who_asked(lane: Lane, requester: str) -> None:
+def test_a_reply_reaches_the_requester(lane: Lane, requester: str) -> None:
     topic = lane.new_topic("asked")
     responder, other = start_responder(lane, topic), start_requester(lane)
     for number, mode in enumerate(("sync", "async", "queue")):
@@ -74,8 +74,8 @@ def test_a_reply_comes_to_who_asked(lane: Lane, requester: str) -> None:
             assert reply["properties"]["answers"] == answer["msgId"]
             assert reply["topic"] == "DefaultCluster_REPLY_TOPIC"
         answered = replies(lane, responder, 2 * number + 2)[-2:]
-        assert [told["result"] for told in answered] == ["SEND_OK", "SEND_OK"]
-        assert all(told["queueId"] == 2 for told in answered if mode == "queue")
+        assert [reported["result"] for reported in answered] == ["SEND_OK", "SEND_OK"]
+        assert all(reported["queueId"] == 2 for reported in answered if mode == "queue")
     lane.client.stop(responder, other)
 
 
@@ -88,7 +88,7 @@ def test_a_large_reply_comes_whole(lane: Lane, requester: str) -> None:
     lane.client.stop(responder)
 
 
-def test_who_asks_is_told_that_nobody_answers(lane: Lane, requester: str) -> None:
+def test_a_request_without_a_responder_fails(lane: Lane, requester: str) -> None:
     topic = lane.new_topic("unanswered")
     for mode in ("sync", "async"):
         with pytest.raises(CommandFailed, match="RequestTimeoutException"):
@@ -96,7 +96,7 @@ def test_who_asks_is_told_that_nobody_answers(lane: Lane, requester: str) -> Non
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["still there", "gone"])
-def test_who_answers_late_is_told_whether_the_reply_was_taken(
+def test_a_late_responder_learns_whether_the_reply_was_accepted(
     lane: Lane, requester: str, is_gone: bool
 ) -> None:
     topic = lane.new_topic("late")

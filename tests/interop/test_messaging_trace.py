@@ -75,7 +75,7 @@ def wait_types(traced: Traced, number: int, *types: str) -> None:
 
 
 @every_java_lane
-def test_the_trace_topic_has_what_clients_tell(traces: dict[str, Traced], lane_name: str) -> None:
+def test_the_trace_topic_has_what_clients_report(traces: dict[str, Traced], lane_name: str) -> None:
     traced = traces[lane_name]
     wait_types(traced, 0, "Pub", "SubBefore", "SubAfter")
     records = {record[0]: record for record in traced.records(0)}

@@ -146,7 +146,7 @@ def test_a_committed_message_comes_as_it_was_sent(stories: dict[str, Story], lan
 
 
 @every_lane
-def test_who_does_not_know_yet_is_asked(stories: dict[str, Story], lane_name: str) -> None:
+def test_a_producer_with_an_unknown_outcome_is_checked(stories: dict[str, Story], lane_name: str) -> None:
     story = stories[lane_name]
     for kind in ("asked-commit", "asked-rollback"):
         sent = {message["body"]: message for message in story.sent[kind]}
@@ -174,7 +174,7 @@ def test_any_producer_of_the_group_answers_for_one_that_has_gone(
 
 
 @every_lane
-def test_nobody_is_asked_before_the_immunity_time_is_over(stories: dict[str, Story], lane_name: str) -> None:
+def test_no_check_is_sent_before_the_immunity_time_is_over(stories: dict[str, Story], lane_name: str) -> None:
     story = stories[lane_name]
     for asked in story.wait_checks("immune", 1):
         assert asked["askedMs"] - asked["bornTimestamp"] >= _IMMUNITY_S * 1000

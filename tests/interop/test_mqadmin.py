@@ -186,7 +186,7 @@ def test_messages_are_found_by_key_and_by_both_ids(pair: BrokerPair, side: Side)
         assert ours.strip()
 
 
-def test_a_consumer_tells_the_same_of_itself(pair: BrokerPair, side: Side) -> None:
+def test_a_consumer_reports_the_same_state(pair: BrokerPair, side: Side) -> None:
     connection = run_ours(pair, side, "consumerConnection", "-g", GROUP, "--json").json
     client_id = connection["connectionSet"][0]["clientId"]
     assert_same(pair, side, ("consumerStatus", "-g", GROUP, "-i", client_id), _shown_status)

@@ -59,17 +59,17 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     work_dir = tmp_path_factory.mktemp(f"store-{version}")
     port = free_broker_port()
     writer = StoreWriter(encode_host("127.0.0.1", port), int(time.time() * 1000) - 600_000)
-    told = Story(version, work_dir / "store", port, writer)
+    reported = Story(version, work_dir / "store", port, writer)
     session = StoreSession(version, work_dir / "session")
     with launch_namesrv_under_test(version, work_dir) as namesrv, session:
         namesrv.wait_ready()
-        told.begin()
-        told.visit_apache(CLEAN_APACHE, work_dir, namesrv, session, kill=False)
-        told.go_on(CLEAN_OURS, die=True)
-        told.visit_apache(KILLED_APACHE, work_dir, namesrv, session, kill=True)
-        told.go_on(KILLED_OURS, die=False)
-        told.visit_apache(LAST_APACHE, work_dir, namesrv, session, kill=True, last=True)
-    yield told
+        reported.begin()
+        reported.visit_apache(CLEAN_APACHE, work_dir, namesrv, session, kill=False)
+        reported.go_on(CLEAN_OURS, die=True)
+        reported.visit_apache(KILLED_APACHE, work_dir, namesrv, session, kill=True)
+        reported.go_on(KILLED_OURS, die=False)
+        reported.visit_apache(LAST_APACHE, work_dir, namesrv, session, kill=True, last=True)
+    yield reported
     shutil.rmtree(work_dir)
 
 

@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
         entries = [BatchEntry(0, self.body(size), properties_of(key).encode()) for size, key in batch]
         answers: list[Any] = []
         self.store.begin_cycle()
-        self.store.put_many(
+        self.store.appender.put_many(
             self.store.queue(*queue),
             entries,
             born_timestamp=self.now_ms,
@@ -128,7 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
     def put_and_forget(self, queue: tuple[str, int]) -> None:
         """A pass that is never written: its offsets are given to others."""
         self.store.begin_cycle()
-        self.store.put(
+        self.store.appender.put(
             self.store.queue(*queue),
             b"never written",
             b"",
@@ -286,8 +286,8 @@ class StoreMachine(RuleBasedStateMachine):
         at = START_MS + ms
         lower = next((offset for offset, time in times if time >= at), len(stored))
         upper = max((offset for offset, time in times if time <= at), default=low)
-        assert self.store.offset_in_queue_by_time(*queue, at) == lower
-        assert self.store.offset_in_queue_by_time(*queue, at, BoundaryType.UPPER) == upper
+        assert self.store.lookup.offset_in_queue_by_time(*queue, at) == lower
+        assert self.store.lookup.offset_in_queue_by_time(*queue, at, BoundaryType.UPPER) == upper
 
     @invariant()
     def ends_agree(self) -> None:

@@ -62,7 +62,7 @@ class Model:
     def __init__(self) -> None:
         self.settings = RouteSettings()
         self.groups: dict[str, Group] = {}
-        self.told: list[tuple[str, int, tuple[str, ...]]] = []
+        self.reported: list[tuple[str, int, tuple[str, ...]]] = []
 
     def register(self, who: BrokerRegistration, table: TopicTable, connection: str, now_ms: int) -> None:
         group = self.groups.setdefault(who.broker_name, Group(who.cluster_name))
@@ -89,7 +89,7 @@ class Model:
         member.complete |= len(table.topics) != 1
         if comes_first and self.settings.notify_min_broker_id_changed:
             others = tuple(m.addr for i, m in sorted(group.members.items()) if i != group.lowest)
-            self.told.append((who.broker_name, group.lowest, others or (who.broker_addr,)))
+            self.reported.append((who.broker_name, group.lowest, others or (who.broker_addr,)))
 
     def _bring(
         self,
@@ -124,7 +124,7 @@ class Model:
         if group.acting and was_lowest and self.settings.notify_min_broker_id_changed:
             left = tuple(m.addr for _, m in sorted(group.members.items()))
             assert gone.addr not in left
-            self.told.append((name, group.lowest, left))
+            self.reported.append((name, group.lowest, left))
 
     def route(self, topic: str, form: JsonForm) -> Any:
         """The route as parsed JSON with sorted lists, or None."""
@@ -168,9 +168,9 @@ class RouteInfoMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0
         self.model = Model()
-        self.told: list[tuple[str, int, tuple[str, ...]]] = []
+        self.reported: list[tuple[str, int, tuple[str, ...]]] = []
         self.routes = RouteInfo(
-            on_min_broker_id_changed=lambda change: self.told.append(
+            on_min_broker_id_changed=lambda change: self.reported.append(
                 (str(change.header.broker_name), int(change.header.min_broker_id or 0), change.broker_addrs)
             )
         )
@@ -343,7 +343,7 @@ class RouteInfoMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_same_changes_are_told(self) -> None:
-        assert self.told == self.model.told
+        assert self.reported == self.model.reported
 
 
 def _in_order(route: dict[str, Any]) -> dict[str, Any]:

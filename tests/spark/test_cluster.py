@@ -303,7 +303,7 @@ def test_the_masters_page_has_the_workers(cluster: StandaloneCluster) -> None:
     assert [worker["state"] for worker in state["workers"]] == ["ALIVE", "ALIVE"]
 
 
-def test_as_a_program_it_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_as_a_program_it_runs_until_it_is_stopped(tmp_path: Path) -> None:
     need_spark()
     command = [sys.executable, "-m", "kourou.spark.cluster", "--workers", "1", "--folder", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
@@ -318,7 +318,7 @@ def test_as_a_program_it_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert "registered with master" in (tmp_path / "worker-1.log").read_text()
 
 
-def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     need_spark()
     with pytest.raises(ConfigError, match="at least one worker"), standalone_cluster(workers=0):
         pass

@@ -133,6 +133,6 @@ def test_the_documents_program(client: DriverProcess, remote: str, mq: LocalClus
     assert "one book" in client.ask(driver_main.run_program, program=program, **names)
 
 
-def test_a_mistake_is_told_to_the_client(client: DriverProcess, mq: LocalCluster) -> None:
+def test_a_mistake_is_reported_to_the_client(client: DriverProcess, mq: LocalCluster) -> None:
     with pytest.raises(AssertionError, match=r"did you mean startingOffsets\?"):
         client.ask(driver_main.read_batch, namesrv=mq.namesrv, subscribe="numbers", startingOfsets="latest")

@@ -114,7 +114,7 @@ def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert os.access(found.home / "bin" / "java", os.X_OK)
 
 
-def test_the_launcher_can_be_run_by_whoever_may_run_java(tmp_path: Path) -> None:
+def test_the_launcher_can_be_run_by_all_users_of_java(tmp_path: Path) -> None:
     home = launcher_home(Path("/bin/echo"), tmp_path)
     launcher = home / "bin" / "java"
     assert stat.S_IMODE(launcher.stat().st_mode) == 0o755

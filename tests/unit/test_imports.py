@@ -194,6 +194,18 @@ def test_parts_of_a_broker_take_what_they_use_not_everything() -> None:
     assert importers == {"assembly.py", "controller.py", "wiring.py"}
 
 
+def test_parts_of_a_broker_take_components_of_the_store_as_arguments() -> None:
+    """A MessageStore offers its methods; its components are passed on by the composition root."""
+    components = r"store\.(log|queues|appender|reader|lookup|index|dispatcher|watch|checkpoint|damages)\b"
+    found = [
+        f"{path.relative_to(PACKAGE)}: {match[0]}"
+        for path in sorted((PACKAGE / "broker").rglob("*.py"))
+        if path.name not in {"services.py", "wiring.py", "assembly.py"}
+        for match in re.finditer(rf"(?<!kourou\.){components}", path.read_text())
+    ]
+    assert found == []
+
+
 # -- sub-packages ----------------------------------------------------------------------------------
 
 

@@ -93,6 +93,8 @@ class RunningBroker:
         flush = FlushService(
             config=services.live_config,
             store=store,
+            log=store.log,
+            log_watch=store.watch,
             cycles=services.cycles,
             commit_cycle=services.commit_cycle,
             disk=disk,
@@ -101,9 +103,9 @@ class RunningBroker:
             monotonic_ms=services.monotonic_ms,
         )
         self.parts: tuple[BrokerPart, ...] = (
-            StoragePart(store, disk, services.commit_cycle),
+            StoragePart(store, store.appender, disk, services.commit_cycle),
             *handlers,
-            UpkeepPart(store=store, disk=disk, flush=flush, retention=retention, preparer=preparer),
+            UpkeepPart(log_watch=store.watch, disk=disk, flush=flush, retention=retention, preparer=preparer),
             OutboundPart(client),
             self._serving,
             RegistrationPart(registration, out_api, services.changed, services.tasks),

@@ -186,7 +186,10 @@ class BrokerServices:
         holds = PullRequestHoldService(store.queues.find, cycles.open, lambda pull: pulls.resume(pull))
         pulls = PullMessageProcessor(
             config=live_config,
-            store=store,
+            log=store.log,
+            queues=store.queues,
+            reader=store.reader,
+            max_transfer_bytes=store.config.max_transfer_bytes,
             offsets=offsets,
             stats=stats,
             holds=holds,

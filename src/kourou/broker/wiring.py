@@ -55,13 +55,13 @@ def tables_part(services: BrokerServices) -> TablesPart:
     config, store, disk = services.live_config, services.store, services.disk
     topics, groups, offsets = services.topics, services.groups, services.offsets
     return TablesPart(
-        store=store,
+        queues=store.queues,
         disk=disk,
         topics=topics,
         tables=(topics, groups, offsets, services.delay_offsets),
         writer=ConfigWriter(
             config=config,
-            store=store,
+            log_watch=store.watch,
             topics=topics,
             groups=groups,
             offsets=offsets,
@@ -81,7 +81,8 @@ def tables_part(services: BrokerServices) -> TablesPart:
             ),
             GroupProcessor(config=config, groups=groups, offsets=offsets, stats=services.stats),
             OffsetProcessor(
-                store=store,
+                queues=store.queues,
+                lookup=store.lookup,
                 topics=topics,
                 offsets=offsets,
                 consumers=services.consumers,
@@ -90,7 +91,8 @@ def tables_part(services: BrokerServices) -> TablesPart:
             ),
             ResetOffsetProcessor(
                 config=config,
-                store=store,
+                queues=store.queues,
+                lookup=store.lookup,
                 admission=services.admission,
                 topics=topics,
                 groups=groups,
@@ -127,7 +129,8 @@ def groups_part(services: BrokerServices) -> GroupsPart:
             ),
             ConsumerManageProcessor(
                 config=config,
-                store=services.store,
+                log=services.store.log,
+                queues=services.store.queues,
                 topics=topics,
                 groups=groups,
                 offsets=services.offsets,
@@ -149,6 +152,9 @@ def transactions(services: BrokerServices) -> Transactions:
     """The half messages of the broker."""
     return Transactions(
         store=services.store,
+        log=services.store.log,
+        queues=services.store.queues,
+        appender=services.store.appender,
         cycles=services.cycles,
         writer=services.writer,
         topics=services.topics,
@@ -198,11 +204,16 @@ def delayed_delivery(services: BrokerServices) -> DelayedDelivery:
     return DelayedDelivery(
         config=config,
         store=store,
+        log=store.log,
         disk=services.disk,
         delay_offsets=services.delay_offsets,
         levels=ScheduleService(
             config=config,
-            store=store,
+            log=store.log,
+            log_watch=store.watch,
+            appender=store.appender,
+            queues=store.queues,
+            delay_levels=store.config.delay_levels,
             delay_offsets=services.delay_offsets,
             deliveries=deliveries,
             clock_watch=services.clock_watch,
@@ -217,7 +228,11 @@ def delayed_delivery(services: BrokerServices) -> DelayedDelivery:
         else TimerService(
             timers=timers,
             config=config,
-            store=store,
+            log=store.log,
+            log_watch=store.watch,
+            appender=store.appender,
+            queues=store.queues,
+            lookup=store.lookup,
             topics=services.topics,
             deliveries=deliveries,
             clock_watch=services.clock_watch,
@@ -267,7 +282,7 @@ def pull_part(services: BrokerServices) -> PullPart:
     """Pulls and queries."""
     queries = QueryMessageProcessor(
         config=services.live_config,
-        store=services.store,
+        index=services.store.index,
         disk=services.disk,
         requests=services.requests,
         records=services.records,
@@ -352,6 +367,8 @@ def retention(services: BrokerServices) -> RetentionService:
     return RetentionService(
         config=services.live_config,
         store=services.store,
+        log=services.store.log,
+        queues=services.store.queues,
         files=services.files,
         offsets=services.offsets,
         consumers=services.consumers,
@@ -372,6 +389,8 @@ def config_processor(services: BrokerServices, retention: RetentionService) -> C
         config=services.live_config,
         update_config=services.update_config,
         store=store,
+        log=store.log,
+        queues=store.queues,
         files=services.files,
         topics=services.topics,
         offsets=services.offsets,

@@ -29,11 +29,13 @@ def load_broker_config(
     *,
     environ: Mapping[str, str] | None = None,
     option_names: Mapping[str, str] | None = None,
+    notes_unused: bool = False,
 ) -> tuple[BrokerConfig, list[str]]:
     """Read the configuration; also returns notes for the operator, one line each.
 
     `overrides` are RocketMQ keys with their text, from options; `option_names` gives the option of a
-    key that was not set by --set. ConfigError holds every problem.
+    key that was not set by --set; with `notes_unused`, entries of the file that these override are noted.
+    ConfigError holds every problem.
     """
     environ = environ or {}
     reader = SettingsReader(BrokerConfig.known_keys(), BrokerConfig.other_keys)
@@ -42,7 +44,7 @@ def load_broker_config(
     if path is not None:
         reader.read_file(read_properties(path), str(path))
     read_tls_file(reader)
-    reader.read_options(overrides or {}, option_names or {})
+    reader.read_options(overrides or {}, option_names or {}, notes_unused=notes_unused)
     _check_together(reader.settings)
     # The user's data folder need not be usable: a broker with a store elsewhere logs to the console.
     reader.settings.check_folder("rocketmqHome", environ.get(ROCKETMQ_HOME))

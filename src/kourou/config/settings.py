@@ -82,11 +82,16 @@ class SettingsReader:
         for name, text in values.items():
             self._read(name, text, source, f"{source}: {name}=")
 
-    def read_options(self, values: Mapping[str, str], option_names: Mapping[str, str]) -> None:
+    def read_options(
+        self, values: Mapping[str, str], option_names: Mapping[str, str], *, notes_unused: bool = False
+    ) -> None:
         """Read keys given by options of a command: those in `option_names` by one of their own, as
-        `--port` for listenPort, the others by --set."""
+        `--port` for listenPort, the others by --set. `notes_unused`: note the entries read before that an
+        option of its own overrides, for options that have defaults."""
         for name, text in values.items():
             option = option_names.get(name)
+            if notes_unused and option is not None:
+                self._note_unused(name, text, option)
             self._read(name, text, option or SET, f"{option} " if option else f"{SET} {name}=")
 
     def _read(self, name: str, text: str, where: str, before_value: str) -> None:
@@ -103,6 +108,12 @@ class SettingsReader:
             self.settings.values[key.name] = key.clamp(value)
             self.settings.given[key.name] = given
             self._note_effect(key, value, where)
+
+    def _note_unused(self, name: str, text: str, option: str) -> None:
+        key = self._own.find(name)
+        before = None if key is None else self.settings.given.get(key.name)
+        if key is not None and before is not None and format_value(self.settings.values[key.name]) != text:
+            self._note(f"{before} is not used: {option} sets it")
 
     def _keep(self, name: str, text: str, where: str) -> None:
         others = self._others()

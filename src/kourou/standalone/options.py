@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Final
 from kourou.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config
 from kourou.config.home import folder_problem
 from kourou.config.host import LOOPBACK, advertised_address, is_wildcard
-from kourou.config.properties_file import read_properties
 from kourou.errors import ConfigError
 from kourou.transport.addresses import join_address
 
@@ -174,16 +173,7 @@ def broker_config(
     """The configuration of the broker of that number; other keys may stand in its file."""
     overrides = broker_overrides(options, index, namesrv_addr)
     path = _existing(config_file(options, index))
-    config, notes = load_broker_config(path, overrides, option_names=BROKER_OPTIONS)
-    return config, [*notes, *_unused_notes(path, overrides)]
-
-
-def _unused_notes(path: Path | None, overrides: Mapping[str, str]) -> Iterator[str]:
-    """Keys of a broker's file that lose against an option, or against its default."""
-    for entry in read_properties(path) if path is not None else ():
-        option = BROKER_OPTIONS.get(entry.key)
-        if option is not None and entry.value != overrides[entry.key]:
-            yield f"{path}:{entry.line}: {entry.key}={entry.value} is not used: {option} sets it"
+    return load_broker_config(path, overrides, option_names=BROKER_OPTIONS, notes_unused=True)
 
 
 def config_file(options: StandaloneOptions, index: int) -> Path:

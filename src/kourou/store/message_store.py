@@ -2,7 +2,11 @@
 
 One thread owns a store. Life: `open` (lock, load, recover), puts and reads, `close` (flush
 everything, checkpoint, remove `abort`). A broker works in commit cycles: `begin_cycle`, any number of
-`put`, `write_cycle`, `publish`; `put_message` does all four for one message.
+`LogAppender.put`, `write_cycle`, `publish`; `put_message` does all four for one message.
+
+What works on messages one by one takes the components themselves (`log`, `queues`, `appender`, `reader`,
+`lookup`, `index`, `dispatcher`, `watch`) from the program that opens the store; the methods here are the
+operations that concern several of them.
 
 Durability: `write_cycle` leaves records in the page cache; `flush` makes them durable, or
 `start_flush` / `FlushJob.run` / `finish_flush` do so with the waiting in another thread.
@@ -18,10 +22,12 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from kourou.errors import StorageError
+from kourou.protocol.message import MessageExt
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_to_bytes
 from kourou.store.disk.files import Files
 from kourou.store.disk.store_lock import StoreLock
 from kourou.store.dispatcher import Dispatcher
+from kourou.store.flush_job import FlushJob
 from kourou.store.index.index_links import keep_linked
 from kourou.store.index.index_service import IndexService
 from kourou.store.kernel import Kernel
@@ -47,7 +53,7 @@ from kourou.store.recovery.recovery import Recovery, RecoveryReport
 from kourou.store.recovery.recovery_start import RecoveryStart, check_log_reaches
 from kourou.store.replica.replica_log import ReplicaLog
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
-from kourou.store.steps import run_steps
+from kourou.store.steps import Steps, run_steps
 from kourou.store.store_flush import StoreFlush
 from kourou.store.store_folder import check_folder, make_root
 
@@ -116,28 +122,11 @@ class MessageStore:
             max_filter_units=config.max_filter_units,
             kernel=kernel,
         )
-        lookup = self.lookup = MessageLookup(self.log, self.queues, self.index)
+        self.lookup = MessageLookup(self.log, self.queues, self.index)
         self.watch = LogWatch(files, config.root, lock, self.log, self.appender, self.queues)
-        flush = StoreFlush(
+        self._flush = StoreFlush(
             self.log, self.appender, self.dispatcher, self.queues, self.index, self.checkpoint, self.watch
         )
-        # The parts' own methods, without a call in between.
-        self.put = self.appender.put
-        self.put_many = self.appender.put_many
-        self.start_flush = flush.start_flush
-        self.finish_flush = flush.finish_flush
-        self.flush = flush.flush
-        self.flush_steps = flush.flush_steps
-        self.flush_derived = flush.flush_derived
-        self.derived_steps = flush.derived_steps
-        self.look_message = lookup.look_message
-        self.store_timestamp = lookup.store_timestamp
-        self.query_message = lookup.query_message
-        self.min_offset_in_queue = lookup.min_offset_in_queue
-        self.max_offset_in_queue = lookup.max_offset_in_queue
-        self.offset_in_queue_by_time = lookup.offset_in_queue_by_time
-        self.message_time = lookup.message_time
-        self.earliest_message_time = lookup.earliest_message_time
         self.report = RecoveryReport(clean_exit=True)
         self.damages = KnownDamages(files, config.root / "quarantine")
 
@@ -315,6 +304,8 @@ class MessageStore:
         self.checkpoint.close()
         self._lock.release()
 
+    # -- replication -----------------------------------------------------------------------------
+
     def last_queued_record(self) -> tuple[int, int] | None:
         """Where the last record lies that a queue has, and its size; None: there is none."""
         last = max(self.queues.items(), key=lambda queue: queue.max_phy_offset, default=None)
@@ -325,6 +316,38 @@ class MessageStore:
         """This store as the copy of another: from here on nothing else may be appended to it."""
         columns = ColumnsDispatcher(self.dispatcher, self.queues, self.index)
         return ReplicaLog(self.log, self.dispatcher, columns, self._scanner(piece_bytes=_FEW_RECORDS_BYTES))
+
+    # -- durability ------------------------------------------------------------------------------
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether nothing more is written, since a sync failed or a file was lost."""
+        return self.appender.is_fenced
+
+    def start_flush(self) -> FlushJob:
+        """What has to be synced now. Run the job anywhere, then give it to `finish_flush`."""
+        return self._flush.start_flush()
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """Record a job that ran. A failed one fences the store."""
+        self._flush.finish_flush(job)
+
+    def flush(self) -> None:
+        """Make the log durable: on disk on return, unless the store is fenced."""
+        self._flush.flush()
+
+    def flush_steps(self) -> Steps[None]:
+        """The same in steps: what was written when it began is on disk at its end."""
+        return self._flush.flush_steps()
+
+    def flush_derived(self, *, thorough: bool) -> bool:
+        """Write queues and index to their files; with `thorough` they are on disk on return, and the
+        checkpoint says how far. False when the index is left behind. OSError: queues cannot be written."""
+        return self._flush.flush_derived(thorough=thorough)
+
+    def derived_steps(self, *, thorough: bool) -> Steps[bool]:
+        """The same in steps, one such work at a time: nothing may be deleted in between."""
+        return self._flush.derived_steps(thorough=thorough)
 
     # -- topics and queues -----------------------------------------------------------------------
 
@@ -378,7 +401,7 @@ class MessageStore:
         results: list[PutMessageResult] = []
         now_ms = self.begin_cycle()
         tags, keys, uniq_key, delay = _scan(properties)
-        self.put(
+        self.appender.put(
             self.queue(topic, queue_id),
             body,
             properties_to_bytes(properties),
@@ -422,6 +445,25 @@ class MessageStore:
         batch.answer(PutStatus.PUT_OK)
 
     # -- reading ---------------------------------------------------------------------------------
+
+    def look_message(self, phy_offset: int) -> MessageExt | None:
+        """The message whose record starts at `phy_offset`; None when there is none, or it is damaged."""
+        return self.lookup.look_message(phy_offset)
+
+    def query_message(
+        self, topic: str, key: str, max_messages: int, begin_ms: int, end_ms: int
+    ) -> list[MessageExt]:
+        """Messages of `topic` indexed under `key` and stored in the time range, oldest first. Those of
+        another key with the same hash may be among them."""
+        return self.lookup.query_message(topic, key, max_messages, begin_ms, end_ms)
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The first queue_offset that can be read; 0 where there is no queue."""
+        return self.lookup.min_offset_in_queue(topic, queue_id)
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The queue_offset of the next message that readers will see; 0 where there is no queue."""
+        return self.lookup.max_offset_in_queue(topic, queue_id)
 
     def get_message(
         self,

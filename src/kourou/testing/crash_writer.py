@@ -109,7 +109,7 @@ class CrashWriter:
         self._number += 1
         key = f"N{self._number}"
         padding = b"." * self._chance.choice((0, 100, 1000, 6000))
-        self._store.put(
+        self._store.appender.put(
             queue,
             b"%d " % self._number + padding,
             property_pair("UNIQ_KEY", key).encode(),

@@ -37,8 +37,8 @@ WhyNotReady = Callable[[], Awaitable[str | None]]
 MAX_HEAD_BYTES: Final = 8 * 1024
 MAX_CONNECTIONS: Final = 16
 HEAD_TIMEOUT_S: Final = 3.0
-# Of the judgement. Health checks wait for 1 to 10 seconds.
-_JUDGE_TIMEOUT_S: Final = 3.0
+# For the check itself. Health probes wait for 1 to 10 seconds.
+_CHECK_TIMEOUT_S: Final = 3.0
 # Until the peer has closed. Closing first, with bytes of it unread, could take the answer from it.
 _LINGER_S: Final = 0.5
 # Characters of another server's answer that are passed on.
@@ -88,14 +88,14 @@ class HttpProbes:
         *,
         host_key: str = "httpBindAddress",
         head_timeout_s: float = HEAD_TIMEOUT_S,
-        judge_timeout_s: float = _JUDGE_TIMEOUT_S,
+        check_timeout_s: float = _CHECK_TIMEOUT_S,
     ) -> None:
         self._host = host
         self._port = port
         self._why_not_ready = why_not_ready
         self._host_key = host_key
         self._head_timeout_s = head_timeout_s
-        self._judge_timeout_s = judge_timeout_s
+        self._check_timeout_s = check_timeout_s
         self._server: asyncio.Server | None = None
         # In the order they came.
         self._connections: dict[StreamWriter, None] = {}
@@ -179,19 +179,19 @@ class HttpProbes:
             return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, "GET only")
         if request.path == LIVEZ:
             return _Answer(HTTPStatus.OK, "alive")
-        why_not = await self._judge()
+        why_not = await self._check()
         if why_not is None:
             return _Answer(HTTPStatus.OK, READY)
         return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, why_not)
 
-    async def _judge(self) -> str | None:
+    async def _check(self) -> str | None:
         try:
-            async with asyncio.timeout(self._judge_timeout_s):
+            async with asyncio.timeout(self._check_timeout_s):
                 return await self._why_not_ready()
         except TimeoutError:
-            return f"could not determine within {self._judge_timeout_s:g} s whether it is ready"
+            return f"could not determine within {self._check_timeout_s:g} s whether it is ready"
         except Exception as error:
-            # Whoever asks must not hear nothing: that it cannot be told is an answer.
+            # The probe gets a response even if readiness cannot be determined.
             _log.exception("cannot determine whether the server is ready")
             return f"cannot determine whether it is ready: {error!r}; see the log"
 

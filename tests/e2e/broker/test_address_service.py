@@ -65,7 +65,7 @@ async def test_other_answers_are_named(answer: str, says: str) -> None:
             await AddressService(web.address, "nsaddr").fetch()
 
 
-async def test_nobody_there() -> None:
+async def test_no_broker_responds() -> None:
     with pytest.raises(ConnectError, match="http://127.0.0.1:1/rocketmq/nsaddr"):
         await AddressService("127.0.0.1:1", "nsaddr").fetch()
 

@@ -156,7 +156,7 @@ def _terms(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["OR", "AND", "IN"])
-async def test_ten_thousand_terms_are_taken_where_they_fit_and_nobody_waits_long(
+async def test_ten_thousand_terms_are_accepted_where_they_fit_and_no_request_waits_long(
     tmp_path: Path, kind: str
 ) -> None:
     async with running(tmp_path) as peer:

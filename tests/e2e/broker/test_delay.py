@@ -65,7 +65,7 @@ async def test_a_delivery_that_joins_an_open_batch_is_not_early_by_its_store_tim
         # One batch has one timestamp: that of its first message.
         store = peer.controller.services.store
         store.begin_cycle()
-        store.put(
+        store.appender.put(
             store.queue("TopicTest", 1),
             b"the first",
             b"",
@@ -240,8 +240,8 @@ async def test_what_the_store_refuses_waits_and_says_so_once(
         assert count_in(peer) == 0
         appender.refuse("test", None)
         assert len(await pulled(peer, 1)) == 1
-        told = [record for record in caplog.records if "the disk is full" in record.getMessage()]
-        assert len(told) == 1
+        reported = [record for record in caplog.records if "the disk is full" in record.getMessage()]
+        assert len(reported) == 1
 
 
 async def test_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ IDENTITY = BrokerIdentity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "1
 
 @pytest.mark.parametrize("code", [RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER])
 async def test_the_fields_are_those_of_apaches_broker(code: RequestCode) -> None:
-    heard: list[dict[str, str]] = []
+    received: list[dict[str, str]] = []
 
     def hear(request: Request) -> None:
-        heard.append(dict(request.ext_fields))
+        received.append(dict(request.ext_fields))
         request.reply()
 
     server = RemotingServer({code: hear}, RemotingServerConfig())
@@ -44,6 +44,6 @@ async def test_the_fields_are_those_of_apaches_broker(code: RequestCode) -> None
         for frame in recorded_frames("5.5.0")
         if frame.code == code and frame.type == "request"
     )
-    assert set(heard[0]) == set(recorded)
+    assert set(received[0]) == set(recorded)
     for field in ("brokerName", "clusterName", "brokerId"):
-        assert heard[0][field] == recorded[field]
+        assert received[0][field] == recorded[field]

@@ -125,7 +125,7 @@ class SlowFiles(Files):
         return super().lock(path)
 
 
-async def test_who_waits_for_a_store_is_told(
+async def test_waiting_for_a_store_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kourou.broker.storage.part._SLOW_OPEN_S", 0.0)
@@ -156,7 +156,7 @@ async def test_a_recovery_says_so_when_it_begins(tmp_path: Path, caplog: pytest.
     assert second.startswith("recovery reads the CommitLog from ")
 
 
-async def test_a_part_that_dies_is_heard(tmp_path: Path) -> None:
+async def test_a_part_that_dies_is_noticed(tmp_path: Path) -> None:
     controller = BrokerController(config(tmp_path))
     await controller.start()
 
@@ -277,7 +277,7 @@ async def test_senders_that_wait_for_the_disk_are_answered_before_the_stop(tmp_p
         assert len(found) >= len(stored)
 
 
-async def test_an_error_while_a_synced_batch_is_published_is_heard(tmp_path: Path) -> None:
+async def test_an_error_while_a_synced_batch_is_published_is_noticed(tmp_path: Path) -> None:
     controller = BrokerController(config(tmp_path, flush_disk_type="SYNC_FLUSH"))
     await controller.start()
     peer = Peer(controller)
@@ -313,7 +313,7 @@ async def test_the_flush_mode_can_be_changed_while_messages_wait(tmp_path: Path)
         assert not services.commit_cycle.waits_for_flush
 
 
-async def test_whoever_stops_a_broker_waits_until_it_has_stopped(tmp_path: Path) -> None:
+async def test_every_stop_of_a_broker_waits_until_it_has_stopped(tmp_path: Path) -> None:
     controller = BrokerController(config(tmp_path))
     await controller.start()
     first = asyncio.ensure_future(controller.stop())

@@ -91,8 +91,8 @@ async def test_a_broker_without_its_log_refuses_sends_serves_pulls_and_stops(
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert words in (refused.remark or "")
         assert words in (await peer.controller.why_not_ready() or "")
-        told = await peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)
-        assert words in json.loads(told.body)["table"]["storeFenced"]
+        reported = await peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+        assert words in json.loads(reported.body)["table"]["storeFenced"]
         pulled = await peer.pull()
         assert [message.body for message in messages(pulled)] == [b"0", b"1", b"2"], pulled
         left = set((tmp_path / "store").rglob("*"))

@@ -48,7 +48,7 @@ async def test_mqadmin_moves_a_broker_to_another_name_server(tmp_path: Path) -> 
         assert knows(other, "broker-a")
 
 
-async def test_topics_made_one_right_after_the_other_are_all_told(tmp_path: Path) -> None:
+async def test_topics_created_in_quick_succession_are_all_registered(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         topics = running.broker.services.topics
         for number in range(500):
@@ -60,40 +60,40 @@ async def test_topics_made_one_right_after_the_other_are_all_told(tmp_path: Path
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[TopicConfigSerializeWrapper]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[TopicConfigSerializeWrapper]:
     """The topics of each registration."""
-    told: list[TopicConfigSerializeWrapper] = []
+    reported: list[TopicConfigSerializeWrapper] = []
     register_all = BrokerOuterApi.register_all
 
     async def noted(
         api: BrokerOuterApi, topics: TopicConfigSerializeWrapper, *, only: frozenset[str] | None = None
     ) -> list[RegisterBrokerResult]:
-        told.append(topics)
+        reported.append(topics)
         return await register_all(api, topics, only=only)
 
     monkeypatch.setattr(BrokerOuterApi, "register_all", noted)
-    return told
+    return reported
 
 
-async def test_many_topics_are_told_less_often(
-    tmp_path: Path, told: list[TopicConfigSerializeWrapper]
+async def test_many_topics_are_registered_less_often(
+    tmp_path: Path, reported: list[TopicConfigSerializeWrapper]
 ) -> None:
     async with cluster(tmp_path) as running:
         topics = running.broker.services.topics
         for number in range(2_000):
             topics.create_in_send_back(f"T{number}", 1, 6)
-        told.clear()
+        reported.clear()
         began_s = time.monotonic()
         for number in range(20):
             topics.create_in_send_back(f"U{number}", 1, 6)
             await asyncio.sleep(0.002)
         elapsed_s = time.monotonic() - began_s
-        assert len(told) <= elapsed_s / (2_000 * PAUSE_PER_TOPIC_S) + 2
+        assert len(reported) <= elapsed_s / (2_000 * PAUSE_PER_TOPIC_S) + 2
         await until(lambda: knows(running.namesrv, "U19"))
 
 
 async def test_without_a_name_server_nothing_is_encoded_for_one(
-    tmp_path: Path, told: list[TopicConfigSerializeWrapper]
+    tmp_path: Path, reported: list[TopicConfigSerializeWrapper]
 ) -> None:
     async with (
         NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0)) as namesrv,
@@ -102,10 +102,10 @@ async def test_without_a_name_server_nothing_is_encoded_for_one(
     ):
         await client.call(broker.address, send_command(b"x"))
         await asyncio.sleep(0.05)
-        assert told == []
+        assert reported == []
         await update(client.call, broker.address, f"namesrvAddr={namesrv.address}\n")
         await until(lambda: knows(namesrv, TOPIC))
-        assert TOPIC in told[0].topic_config_table
+        assert TOPIC in reported[0].topic_config_table
 
 
 async def update(call: Callable[..., object], address: str, text: str) -> None:
@@ -176,7 +176,7 @@ async def test_a_name_server_that_hangs_does_not_hold_up_a_start(tmp_path: Path)
         )
 
 
-async def test_the_address_that_clients_are_told(tmp_path: Path) -> None:
+async def test_the_advertised_address(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         port = running.broker.port
         assert await reach_warning("127.0.0.1", "127.0.0.1", port) is None

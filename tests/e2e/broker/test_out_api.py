@@ -85,7 +85,7 @@ def addresses(servers: list[NameServer], *more: str) -> str:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-async def test_every_name_server_is_told(compressed: bool) -> None:
+async def test_every_name_server_is_notified(compressed: bool) -> None:
     async with (
         name_servers(2) as servers,
         broker(namesrv_addr=addresses(servers), compressed_register=compressed) as a,
@@ -117,13 +117,16 @@ async def test_a_slave_learns_its_master_and_order_topics_come_along() -> None:
             header = PutKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key="T", value="broker-a:4")
             put = RemotingCommand.request(RequestCode.PUT_KV_CONFIG, header)
             await master.client.call(namesrv, put)
-            (told,) = await master.api.register_all(topics("T", "U"))
-            assert (told.master_addr, told.order_topics) == (None, {"T": "broker-a:4"})
-            (told,) = await slave.api.register_all(topics("T", "U"))
-            assert (told.master_addr, told.ha_server_addr) == (IDENTITY.broker_addr, IDENTITY.ha_server_addr)
+            (reported,) = await master.api.register_all(topics("T", "U"))
+            assert (reported.master_addr, reported.order_topics) == (None, {"T": "broker-a:4"})
+            (reported,) = await slave.api.register_all(topics("T", "U"))
+            assert (reported.master_addr, reported.ha_server_addr) == (
+                IDENTITY.broker_addr,
+                IDENTITY.ha_server_addr,
+            )
 
 
-async def test_without_force_only_news_is_told() -> None:
+async def test_without_force_only_changes_are_registered() -> None:
     async with name_servers(1) as servers, broker(namesrv_addr=addresses(servers), force_register=False) as a:
         assert len(await a.api.register_all(topics("T", "U"))) == 1
         assert await a.api.register_all(topics("T", "U")) == []
@@ -150,10 +153,10 @@ async def test_name_servers_come_and_go_while_the_broker_runs() -> None:
         assert known_topics(second) == {"T", "U"}
 
 
-async def test_a_name_server_that_is_removed_while_it_is_told_harms_nobody() -> None:
+async def test_a_name_server_that_is_removed_during_registration_does_no_harm() -> None:
     async with silent_server() as silent, broker(namesrv_addr=silent) as made:
-        telling = asyncio.ensure_future(made.api.register_all(topics("T")))
+        reporting = asyncio.ensure_future(made.api.register_all(topics("T")))
         await asyncio.sleep(0.05)
         made.api.namesrvs.update([])
-        assert await telling == []
+        assert await reporting == []
         assert await made.api.register_all(topics("T")) == []

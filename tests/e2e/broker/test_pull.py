@@ -217,7 +217,7 @@ async def test_the_regular_look_moves_a_pull_on_that_waits_for_rare_tags(tmp_pat
         assert (answer.code, offsets(answer)[0]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2)
 
 
-async def test_a_pull_that_has_waited_long_enough_is_told_so(tmp_path: Path) -> None:
+async def test_a_pull_that_has_waited_long_enough_gets_a_response(tmp_path: Path) -> None:
     async with running(tmp_path) as peer:
         await peer.send()
         answer = await peer.pull(queue_offset=1, sys_flag=WAITING, suspend_timeout_millis=50)
@@ -256,7 +256,7 @@ async def test_a_pull_may_commit_an_offset(tmp_path: Path) -> None:
         assert peer.controller.services.offsets.query("consumers", "TopicTest", 0) == 2
 
 
-async def test_a_reset_by_the_server_is_told_to_the_next_pull_once(tmp_path: Path) -> None:
+async def test_a_reset_by_the_server_is_reported_to_the_next_pull_once(tmp_path: Path) -> None:
     async with running(tmp_path) as peer:
         await send_some(peer, 3)
         peer.controller.services.offsets.assign_reset("TopicTest", "consumers", 0, 1)
@@ -343,7 +343,7 @@ async def test_a_pull_that_waits_for_the_disk_is_checked_again(
         assert answer.ext_fields["forbiddenType"] == "1"
 
 
-async def test_pulls_of_what_is_old_take_turns_while_somebody_sends(
+async def test_pulls_of_old_messages_take_turns_with_concurrent_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
@@ -620,7 +620,7 @@ async def test_lite_pull_is_a_pull_that_may_be_switched_off(tmp_path: Path) -> N
         assert forbidden_type(answer) == "1"
 
 
-async def test_a_hook_hears_of_pulls(tmp_path: Path) -> None:
+async def test_a_hook_is_called_for_pulls(tmp_path: Path) -> None:
     seen: list[PullContext] = []
     async with running(tmp_path, hooks=BrokerHooks(after_pull=[seen.append])) as peer:
         await send_some(peer, 2)

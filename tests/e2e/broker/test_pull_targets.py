@@ -216,7 +216,7 @@ async def test_a_group_that_begins_to_broadcast_without_leave_is_refused(tmp_pat
         assert (await peer.pull(sys_flag=BY_HEARTBEAT)).code == ResponseCode.NO_PERMISSION
 
 
-async def test_a_reset_is_told_to_whom_is_remembered(tmp_path: Path) -> None:
+async def test_a_reset_reaches_a_cached_pull_target(tmp_path: Path) -> None:
     async with running(tmp_path) as peer:
         await send_tagged(peer)
         await peer.pull()

@@ -61,7 +61,7 @@ async def reply(peer: Peer, properties: str = REPLY) -> RemotingCommand:
     return await peer.call(RequestCode.SEND_REPLY_MESSAGE_V2, header, b"pong")
 
 
-async def test_a_reply_is_pushed_to_who_asked_and_stored(tmp_path: Path) -> None:
+async def test_a_reply_is_pushed_to_the_requester_and_stored(tmp_path: Path) -> None:
     async with running(tmp_path) as peer, asking(peer) as requester:
         answer = await reply(peer)
         assert answer.code == 0, answer.remark
@@ -104,7 +104,7 @@ async def test_without_storing_the_answer_has_no_id(tmp_path: Path) -> None:
         ("REPLY_TO_CLIENT\x01nobody\x02", "push reply message fail, channel of <nobody> not found."),
     ],
 )
-async def test_a_reply_to_nobody_is_stored_and_said_to_have_failed(
+async def test_a_reply_without_a_requester_is_stored_and_reported_as_failed(
     tmp_path: Path, properties: str, words: str
 ) -> None:
     async with running(tmp_path) as peer:

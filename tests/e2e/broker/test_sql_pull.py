@@ -243,7 +243,7 @@ async def test_the_regular_look_moves_a_pull_on(tmp_path: Path) -> None:
         assert (answer.code, next_offset(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 5)
 
 
-async def test_more_than_can_be_judged_at_once_is_judged_by_the_pull_itself(tmp_path: Path) -> None:
+async def test_more_than_can_be_matched_at_once_is_matched_by_the_pull_itself(tmp_path: Path) -> None:
     terms = " OR ".join(f"n = {number}" for number in range(1_000, 3_500))
     async with running(tmp_path) as peer:
         await send_numbers(peer, range(1))
@@ -310,7 +310,7 @@ async def test_members_with_other_tags_each_get_theirs(tmp_path: Path) -> None:
         await new.client.stop()
 
 
-async def test_a_new_version_with_a_mistake_is_told_so_and_the_old_one_goes_on(tmp_path: Path) -> None:
+async def test_a_new_version_with_a_mistake_is_reported_and_the_old_one_stays(tmp_path: Path) -> None:
     async with running(tmp_path) as old:
         new = Peer(old.controller)
         await send_numbers(old, range(5))

@@ -23,7 +23,7 @@ PUB = "\x01".join(
 )
 
 
-async def test_a_trace_is_found_by_the_id_of_the_message_it_tells_of(tmp_path: Path) -> None:
+async def test_a_trace_is_found_by_the_id_of_its_message(tmp_path: Path) -> None:
     async with running(tmp_path, trace_topic_enable=True) as peer:
         config = peer.controller.services.topics.get(TRACE_TOPIC)
         assert config is not None and config.write_queue_nums == 1

@@ -49,7 +49,7 @@ async def visible(peer: Peer, **fields: Any) -> list[bytes]:
 # -- sending -----------------------------------------------------------------------------------------
 
 
-async def test_a_half_is_stored_aside_and_nobody_sees_it(tmp_path: Path) -> None:
+async def test_a_half_is_stored_aside_and_is_not_visible(tmp_path: Path) -> None:
     async with running(tmp_path) as peer, producing(peer.controller.address) as producer:
         answer = await producer.try_half(
             b"half",
@@ -147,7 +147,7 @@ async def test_a_half_ends_once(tmp_path: Path) -> None:
         assert ops(peer.controller) == [b"0", b"1"]
 
 
-async def test_who_does_not_know_is_not_answered(tmp_path: Path) -> None:
+async def test_an_unknown_outcome_gets_no_response(tmp_path: Path) -> None:
     async with running(tmp_path) as peer, producing(peer.controller.address) as producer:
         half = await producer.half()
         header = producer.end_header(half, UNKNOWN)
@@ -175,7 +175,7 @@ async def test_an_end_that_does_not_fit_its_half_is_refused(tmp_path: Path) -> N
         assert await visible(peer) == [b"plain"]
 
 
-async def test_who_asked_for_time_and_used_it_up_waits_for_the_check(tmp_path: Path) -> None:
+async def test_a_producer_that_used_up_its_time_waits_for_the_check(tmp_path: Path) -> None:
     async with running(tmp_path, **NEVER) as peer, producing(peer.controller.address) as producer:
         half = await producer.half(
             more="CHECK_IMMUNITY_TIME_IN_SECONDS\x0110\x02", born_timestamp=now_ms() - 11_000
@@ -264,7 +264,7 @@ async def test_any_live_producer_of_the_group_is_asked_in_turn(tmp_path: Path) -
             assert (one.checks.qsize(), two.checks.qsize(), stranger.checks.qsize()) == (1, 1, 0)
 
 
-async def test_a_half_that_nobody_ends_is_given_up_after_so_many_questions(tmp_path: Path) -> None:
+async def test_a_half_that_is_never_ended_is_given_up_after_so_many_checks(tmp_path: Path) -> None:
     async with (
         running(tmp_path, transaction_check_max=3, **SOON) as peer,
         producing(peer.controller.address) as producer,

@@ -209,7 +209,7 @@ async def test_sigterm_in_the_middle_of_a_batch_finishes_it_and_leaves_the_rest(
         assert sorted(notes.bodies, key=int) == [b"%d" % number for number in range(done, 20)]
 
 
-async def test_a_producer_that_is_killed_in_the_middle_of_a_batch_has_what_it_was_told(
+async def test_a_producer_that_is_killed_in_the_middle_of_a_batch_keeps_what_was_acknowledged(
     tmp_path: Path,
 ) -> None:
     async with faulty_cluster(tmp_path) as running:
@@ -220,8 +220,8 @@ async def test_a_producer_that_is_killed_in_the_middle_of_a_batch_has_what_it_wa
             process.send_signal(signal.SIGTERM)
             out, err = await process.communicate()
         assert (process.returncode, err) == (-signal.SIGTERM, b"")
-        told = int(out.split()[-1]) if out else 50
-        assert {b"%d" % number for number in range(told)} <= set(running.stored())
+        reported = int(out.split()[-1]) if out else 50
+        assert {b"%d" % number for number in range(reported)} <= set(running.stored())
 
 
 # -- handlers of an orderly consumer; others are in test_push_consumer_retry.py ------------------------

@@ -254,7 +254,7 @@ async def test_what_is_acknowledged_is_stored_and_consumed_whatever_the_links_do
             await until(lambda: set(acknowledged) <= set(notes.bodies))
 
 
-async def test_answers_that_come_late_are_nobody_elses(tmp_path: Path) -> None:
+async def test_late_responses_are_not_mixed_up(tmp_path: Path) -> None:
     async with faulty_cluster(tmp_path, queues=4) as running:
         async with AsyncProducer("producers", namesrv=running.namesrv_addr) as producer:
             await producer.send(message())

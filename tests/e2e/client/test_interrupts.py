@@ -68,6 +68,6 @@ def test_ctrl_c_in_the_middle_of_starts_and_stops(tmp_path: Path, client: str) -
         command = [sys.executable, "-X", "dev", "-c", PROGRAM.format(client=client)]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
     # On a busy machine asyncio's debug mode tells of steps that took long.
-    told = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
-    assert (done.returncode, told) == (0, [])
+    reported = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
+    assert (done.returncode, reported) == (0, [])
     assert int(done.stdout) > 30  # moments, all of them

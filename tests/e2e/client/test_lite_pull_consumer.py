@@ -91,7 +91,7 @@ async def test_messages_that_come_later_end_a_poll_that_waits(tmp_path: Path) ->
         assert await consumer.poll(0) == []
 
 
-async def test_without_an_offset_a_group_begins_where_it_was_told(tmp_path: Path) -> None:
+async def test_without_an_offset_a_group_begins_where_configured(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         queue = await put(running, numbered(50))
         # Only a broker that was restarted does not know that the queue begins at 0 in memory.
@@ -335,13 +335,13 @@ async def test_names_in_a_namespace_are_hidden_from_the_user(tmp_path: Path) -> 
 # -- changes and troubles ------------------------------------------------------------------------
 
 
-async def test_a_listener_hears_of_new_queues_and_may_fail(
+async def test_a_listener_is_called_for_new_queues_and_may_fail(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
 
     async def listener(topic: str, queues: list[MessageQueue]) -> None:
-        heard.append((topic, len(queues)))
+        received.append((topic, len(queues)))
         raise ValueError("a listener's own mistake")
 
     async with (
@@ -351,8 +351,8 @@ async def test_a_listener_hears_of_new_queues_and_may_fail(
         await put(running, [b"x"], broker=0)
         await consumer.on_topic_change(TOPIC, listener)
         await put(running, [b"y"], broker=1)
-        await until(lambda: bool(heard))
-        assert heard == [(TOPIC, 8)]
+        await until(lambda: bool(received))
+        assert received == [(TOPIC, 8)]
         await until(lambda: "the listener of topic TopicTest failed" in caplog.text)
 
 

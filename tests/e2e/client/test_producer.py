@@ -181,7 +181,7 @@ async def test_a_broker_that_refuses_for_now_is_passed_over(tmp_path: Path, code
         assert not all_stored(running.brokers["broker-a"])
 
 
-async def test_other_codes_are_told_at_once(tmp_path: Path) -> None:
+async def test_other_codes_are_reported_at_once(tmp_path: Path) -> None:
     async with pair(tmp_path) as running, producing(running.namesrv_addr) as producer:
         running.codes = dict.fromkeys(("broker-a", "broker-b"), int(ResponseCode.MESSAGE_ILLEGAL))
         with pytest.raises(ResponseError, match="was told to refuse") as caught:
@@ -189,7 +189,7 @@ async def test_other_codes_are_told_at_once(tmp_path: Path) -> None:
         assert caught.value.code == 13 and len(running.asked) == 1
 
 
-async def test_when_all_refuse_the_error_tells_each_attempt(tmp_path: Path) -> None:
+async def test_when_all_reject_the_error_lists_each_attempt(tmp_path: Path) -> None:
     async with pair(tmp_path) as running, producing(running.namesrv_addr) as producer:
         running.codes = dict.fromkeys(("broker-a", "broker-b"), int(ResponseCode.SYSTEM_BUSY))
         with pytest.raises(SendFailedError) as caught:
@@ -225,7 +225,7 @@ async def test_a_broker_that_stops_costs_no_message(tmp_path: Path) -> None:
         assert len({result.msg_id for result in results}) == 120
 
 
-async def test_the_only_broker_is_gone_and_the_error_tells_the_whole_story(tmp_path: Path) -> None:
+async def test_the_only_broker_is_gone_and_the_error_has_the_whole_story(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, producing(running.namesrv_addr) as producer:
         await producer.send(Message(TOPIC, b"before"))
         await running.broker.stop()
@@ -404,7 +404,7 @@ async def test_the_longest_properties_that_the_client_takes_are_taken_by_brokers
             await producer.send(message(longest + 1))
 
 
-async def test_a_selector_that_fails_is_told_to_its_sender(tmp_path: Path) -> None:
+async def test_a_selector_that_fails_fails_its_send(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, producing(running.namesrv_addr) as producer:
         with pytest.raises(ZeroDivisionError):
             await producer.send(Message(TOPIC, b"x"), selector=lambda queues, message, arg: queues[1 // 0])
@@ -493,7 +493,7 @@ async def test_a_producer_in_a_forked_process_says_so(
         await producer.send(Message(TOPIC, b"x"))
 
 
-async def test_stop_with_a_broker_that_hangs_ends_and_tells_the_senders(tmp_path: Path) -> None:
+async def test_stop_with_a_broker_that_hangs_ends_and_fails_the_sends(tmp_path: Path) -> None:
     async with linked_broker(tmp_path) as (namesrv, broker, link):
         producer = AsyncProducer("ProducerGroup", namesrv=namesrv, send_timeout_ms=100)
         await producer.start()

@@ -35,7 +35,7 @@ def traced(running: Cluster) -> list[TraceRecord]:
     return records
 
 
-async def test_every_stored_message_is_told_of(tmp_path: Path) -> None:
+async def test_every_stored_message_is_recorded(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         async with AsyncProducer(
             "Traced", namesrv=running.namesrv_addr, trace=True, namespace="shop"
@@ -60,7 +60,7 @@ async def test_every_stored_message_is_told_of(tmp_path: Path) -> None:
         assert isinstance(delayed, PubTrace) and delayed.message_type is TraceMessageType.DELAY
 
 
-async def test_transactions_are_told_of_twice(tmp_path: Path) -> None:
+async def test_transactions_are_reported_twice(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         async with AsyncTransactionProducer(
             "Traced", namesrv=running.namesrv_addr, check=lambda message: TransactionState.UNKNOWN, trace=True
@@ -91,7 +91,7 @@ async def test_a_trace_that_cannot_be_sent_is_dropped_and_said_once(
         async with AsyncProducer("Traced", namesrv=running.namesrv_addr, trace=True) as producer:
             for _ in range(25):
                 assert (await producer.send(Message(TOPIC, b"x"))).is_ok
-    told = [
+    reported = [
         record for record in caplog.records if "could not send trace to RMQ_SYS_TRACE_TOPIC" in record.message
     ]
-    assert len(told) == 1 and "not exist" in told[0].message
+    assert len(reported) == 1 and "not exist" in reported[0].message

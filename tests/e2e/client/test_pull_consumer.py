@@ -24,7 +24,7 @@ def consumer_of(running: Cluster, group: str = "readers", **options: int) -> Asy
     return AsyncPullConsumer(group, namesrv=running.namesrv_addr, client_ip="127.0.0.1", **options)  # type: ignore[misc]
 
 
-async def test_messages_come_in_order_and_the_end_is_told(tmp_path: Path) -> None:
+async def test_messages_come_in_order_and_the_end_is_reported(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, consumer_of(running) as consumer:
         queue = await put(running, numbered(100))
         found, queue_offset = [], 0
@@ -173,7 +173,7 @@ async def test_a_consumer_is_used_between_start_and_stop_only(tmp_path: Path) ->
             await consumer.pull(queue, queue_offset=0)
 
 
-async def test_a_name_server_or_broker_that_is_gone_is_told(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_a_name_server_or_broker_that_is_gone_is_reported(tmp_path: Path, unused_tcp_port: int) -> None:
     with pytest.raises(NoNameServerError, match="connection refused"):
         await AsyncPullConsumer("readers", namesrv=f"127.0.0.1:{unused_tcp_port}").start()
     async with cluster(tmp_path) as running, consumer_of(running, pull_timeout_ms=500) as consumer:

@@ -119,7 +119,7 @@ async def test_queues_are_shared_by_the_strategy(
             await until(lambda: [queues_of(member) for member in members] == expected)
 
 
-async def test_a_strategy_that_fails_is_told_and_tried_again(
+async def test_a_strategy_that_fails_is_reported_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Moody(AllocateAveragely):

@@ -308,7 +308,7 @@ async def test_what_cannot_be_sent_back_is_copied_to_the_retry_topic_by_the_clie
         assert again.properties["ORIGIN_MESSAGE_ID"] == notes.messages[0].offset_msg_id
 
 
-async def test_what_nobody_takes_back_is_tried_here_again(
+async def test_what_no_broker_takes_back_is_retried_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse_copies(context: SendContext) -> None:

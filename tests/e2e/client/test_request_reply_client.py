@@ -103,7 +103,7 @@ async def _echo_requests(producer: AsyncProducer, request: MessageExt) -> object
     return await echo(producer, request) if request.get_property("CORRELATION_ID") else None
 
 
-async def test_nobody_replies(tmp_path: Path) -> None:
+async def test_no_consumer_replies(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, producing(running.namesrv_addr) as producer:
         with pytest.raises(NoReplyError, match="no reply to request .* within 200 ms; is a consumer running"):
             await producer.request(Message(TOPIC, b"ping"), timeout_ms=200)
@@ -125,7 +125,7 @@ async def test_a_request_that_cannot_be_sent_is_no_timeout(tmp_path: Path) -> No
                 await producer.request(Message(TOPIC, b""))
 
 
-async def test_a_reply_to_somebody_who_is_gone_is_an_error(tmp_path: Path) -> None:
+async def test_a_reply_to_a_client_that_is_gone_is_an_error(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, producing(running.namesrv_addr) as replier:
         async with AsyncProducer("Askers", namesrv=running.namesrv_addr) as asker:
             await asker.send(Message(TOPIC, b"connected"))

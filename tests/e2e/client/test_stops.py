@@ -229,12 +229,12 @@ async def test_a_failure_in_the_background_is_logged_counted_and_raised_at_the_e
         consumer = consumer_of(running)
         await consumer.subscribe(TOPIC, Notes())
         failure = ZeroDivisionError("a bug of ours")
-        with pytest.raises(ClientStateError, match="a bug of ours") as told:
+        with pytest.raises(ClientStateError, match="a bug of ours") as reported:
             async with consumer:
                 assert consumer.stats().failure is None
                 consumer._instance.tasks.fail(failure)
                 assert consumer.stats().failure is failure
-        assert told.value.__cause__ is failure
+        assert reported.value.__cause__ is failure
         errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
         assert [record.exc_info and record.exc_info[1] for record in errors] == [failure]
 
@@ -248,7 +248,7 @@ def test_a_plain_consumer_that_failed_says_so_at_the_end_of_its_block(running: C
     assert portal_threads() == []
 
 
-async def test_a_strategy_that_gives_nonsense_is_told_without_ending_anything(
+async def test_a_strategy_that_gives_nonsense_is_reported_without_ending_anything(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Strange:
@@ -262,8 +262,8 @@ async def test_a_strategy_that_gives_nonsense_is_told_without_ending_anything(
         async with consuming(running, Notes(), strategy=Strange()) as consumer:
             await until(lambda: "cannot allocate" in caplog.text)
             assert consumer.stats().failure is None
-        told = f"strategy Strange cannot allocate topic '{TOPIC}': TypeError("
-        assert told in caplog.text and "no route" not in caplog.text
+        reported = f"strategy Strange cannot allocate topic '{TOPIC}': TypeError("
+        assert reported in caplog.text and "no route" not in caplog.text
 
 
 async def test_who_waits_without_a_subscription_is_warned(

@@ -168,7 +168,7 @@ async def test_an_open_block_is_not_decided_by_the_check(tmp_path: Path) -> None
         assert check.asked == []
 
 
-async def test_an_end_that_the_broker_did_not_hear_is_told_again_when_it_asks(tmp_path: Path) -> None:
+async def test_an_end_that_did_not_reach_the_broker_is_sent_again_when_it_checks(tmp_path: Path) -> None:
     check = Check(**{"order-1": ROLLBACK})
     async with linked_broker(tmp_path, **SOON) as (namesrv, broker, link):
         async with producing(namesrv, check, heartbeat_interval_ms=50) as producer:
@@ -180,7 +180,7 @@ async def test_an_end_that_the_broker_did_not_hear_is_told_again_when_it_asks(tm
             assert check.asked == [], "its outcome is known here"
 
 
-async def test_what_cannot_be_sent_is_told_before_the_block(tmp_path: Path) -> None:
+async def test_what_cannot_be_sent_is_an_error_before_the_block(tmp_path: Path) -> None:
     entered = False
     async with pair(tmp_path) as running, producing(running.namesrv_addr) as producer:
         running.codes = dict.fromkeys(("broker-a", "broker-b"), 2)

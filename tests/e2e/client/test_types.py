@@ -45,6 +45,6 @@ def test_calls_that_raise_a_type_error_are_no_types_either(tmp_path: Path) -> No
     program.write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--hide-error-context", str(program)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    told = {int(line.split(":")[1]) for line in ran.stdout.splitlines() if ": error:" in line}
+    reported = {int(line.split(":")[1]) for line in ran.stdout.splitlines() if ": error:" in line}
     bad = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# bad")}
-    assert told == bad, ran.stdout
+    assert reported == bad, ran.stdout

@@ -113,25 +113,27 @@ async def test_a_connection_that_other_brokers_use_stays_open(
         assert not (await broker.connection(namesrv.address)).closed
 
 
-async def test_brokers_are_told_of_a_new_lowest_id(broker: RemotingClient) -> None:
-    told: asyncio.Queue[Request] = asyncio.Queue()
-    slave = RemotingServer({RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: told.put_nowait}, RemotingServerConfig())
+async def test_brokers_are_notified_of_a_new_lowest_id(broker: RemotingClient) -> None:
+    reported: asyncio.Queue[Request] = asyncio.Queue()
+    slave = RemotingServer(
+        {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: reported.put_nowait}, RemotingServerConfig()
+    )
     await slave.start()
     async with NameServer(config(notify_min_broker_id_changed=True)) as namesrv:
         acting: dict[str, Any] = {"enable_acting_master": True}
         await register(broker, namesrv.address, broker_id=1, broker_addr=slave.address, **acting)
         await register(broker, namesrv.address, **acting)
-        request = await asyncio.wait_for(told.get(), 10)
+        request = await asyncio.wait_for(reported.get(), 10)
         header = request.header(NotifyMinBrokerIdChangeRequestHeader)
         assert request.is_oneway
         assert (header.min_broker_id, header.min_broker_addr) == (0, "127.0.0.1:10911")
     # Our own stop closes the brokers' connections; nobody may take that for a death among them.
-    assert told.empty()
+    assert reported.empty()
     await slave.stop()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no address", "a..b:1", "host-that-is-not.invalid:1"])
-async def test_an_address_that_cannot_be_told_harms_nobody(
+async def test_an_address_that_cannot_be_determined_does_no_harm(
     client: RemotingClient, broker: RemotingClient, address: str
 ) -> None:
     async with NameServer(config(notify_min_broker_id_changed=True)) as namesrv:
@@ -184,7 +186,7 @@ async def test_a_damaged_kv_file_is_said_in_one_line(tmp_path: Path) -> None:
         await NameServer(config(kv_config_path=str(path))).start()
 
 
-async def test_the_death_of_the_scan_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_failure_of_the_scan_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with NameServer(config(scan_not_active_broker_interval=10)) as namesrv:
 
         def die() -> None:

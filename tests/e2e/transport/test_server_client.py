@@ -281,7 +281,7 @@ def test_a_failed_request_task_is_answered_and_the_server_lives(run: Run) -> Non
     run(work())
 
 
-def test_a_service_task_that_dies_is_heard(run: Run) -> None:
+def test_a_service_task_that_dies_is_noticed(run: Run) -> None:
     async def work() -> None:
         async def dies() -> None:
             raise OSError("disk gone")

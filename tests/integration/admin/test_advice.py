@@ -23,7 +23,7 @@ async def problem_of(namesrv: str, *words: str) -> str:
     return (await run_line(namesrv, *words)).problem.removeprefix("mqadmin ")
 
 
-async def test_a_mistyped_name_is_told_with_the_nearest(tmp_path: Path) -> None:
+async def test_a_mistyped_name_is_reported_with_the_nearest(tmp_path: Path) -> None:
     async with traffic(tmp_path) as found:
         namesrv, broker = found.namesrv, found.broker_addr
         await found.line("updateSubGroup", "-c", "DefaultCluster", "-g", GROUP)
@@ -78,7 +78,7 @@ async def test_the_address_of_a_broker_is_no_name_server(tmp_path: Path) -> None
                 await producer.send(Message(TOPIC, b"x"))
 
 
-async def test_a_name_server_without_brokers_is_not_told_to_create_the_topic() -> None:
+async def test_without_brokers_the_advice_is_not_to_create_the_topic() -> None:
     async with NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0)) as namesrv:
         assert await problem_of(namesrv.address, "topicStatus", "-t", TOPIC) == (
             f"topicStatus: {NO_ROUTE} {TOPIC} (from {namesrv.address}); "

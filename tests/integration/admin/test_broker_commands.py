@@ -74,7 +74,7 @@ async def test_the_configuration_of_a_broker(running: Cluster) -> None:
     assert of_cluster.lines[1:] == shown.lines[1:]
 
 
-async def test_slaves_are_told_of_after_their_master(running: Cluster) -> None:
+async def test_slaves_are_listed_after_their_master(running: Cluster) -> None:
     await register_dead_broker(running, name="broker-a", broker_id=1)
     masters = await _line(
         running, "updateBrokerConfig", "-c", "DefaultCluster", "-k", "fileReservedTime", "-v", "48"
@@ -173,7 +173,7 @@ async def test_values_that_are_none(running: Cluster) -> None:
 # -- bad input ---------------------------------------------------------------------------------------
 
 
-async def test_nobody_at_that_address(running: Cluster) -> None:
+async def test_no_server_at_that_address(running: Cluster) -> None:
     cases = [
         ("brokerStatus",),
         ("getBrokerConfig",),

@@ -62,8 +62,8 @@ async def test_producers(tmp_path: Path) -> None:
             of_broker.stdout,
             re.MULTILINE,
         )
-        nobody = await found.line("producerConnection", "-g", "nobody", "-t", TOPIC)
-        assert "CODE: 1  DESC: the producer group[nobody] not exist" in nobody.problem
+        missing = await found.line("producerConnection", "-g", "nobody", "-t", TOPIC)
+        assert "CODE: 1  DESC: the producer group[nobody] not exist" in missing.problem
 
 
 async def test_what_members_say_goes_to_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +129,8 @@ async def test_offsets_that_members_have_in_memory(tmp_path: Path) -> None:
         ]
         of_one = await found.line("getConsumerStatus", "-g", GROUP, "-t", TOPIC, "-i", client_id)
         assert len(of_one.lines) == 6
-        nobody = await found.line("getConsumerStatus", "-g", "nobody", "-t", TOPIC)
-        assert nobody.exit_code == 1 and len(nobody.stderr.splitlines()) == 1
+        missing = await found.line("getConsumerStatus", "-g", "nobody", "-t", TOPIC)
+        assert missing.exit_code == 1 and len(missing.stderr.splitlines()) == 1
 
 
 async def test_bad_input_gives_one_line(tmp_path: Path) -> None:

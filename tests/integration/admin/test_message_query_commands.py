@@ -48,7 +48,7 @@ async def test_a_message_is_shown_by_either_id(tmp_path: Path) -> None:
             )
 
 
-async def test_a_message_that_nobody_consumes(tmp_path: Path) -> None:
+async def test_a_message_that_is_not_consumed(tmp_path: Path) -> None:
     async with traffic(tmp_path) as found:
         sent = await found.producer.send(Message(TOPIC, b"x"))
         result = await found.line("queryMsgById", "-i", sent.offset_msg_id, "--body-path", str(tmp_path))
@@ -294,7 +294,7 @@ async def test_a_message_of_a_group_that_is_offline(tmp_path: Path) -> None:
         assert "CODE: 208" in gone.problem
 
 
-async def test_what_an_id_tells(tmp_path: Path) -> None:
+async def test_what_an_id_contains(tmp_path: Path) -> None:
     async with traffic(tmp_path) as found:
         sent = await found.producer.send(Message(TOPIC, b"x"))
     for name in ("decodeMessageId", "DecodeMessageId"):

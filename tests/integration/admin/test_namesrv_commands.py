@@ -64,7 +64,7 @@ async def test_one_of_them_is_down(servers: tuple[str, str]) -> None:
         assert f"cannot connect to {DEAD}" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-async def test_nobody_there() -> None:
+async def test_no_broker_responds() -> None:
     cases = [
         ("getNamesrvConfig",),
         ("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true"),

@@ -62,7 +62,7 @@ async def test_the_list_is_grouped_and_leaves_out_what_is_not_in_this_version() 
     assert "Not in this version:" in everything and any("electMaster" in line for line in everything)
 
 
-async def test_an_unknown_command_is_told_with_the_nearest() -> None:
+async def test_an_unknown_command_is_reported_with_the_nearest() -> None:
     result = await run_line(None, "topicStatu")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.problem == "mqadmin: The sub command topicStatu not exist; did you mean topicStatus?"
@@ -74,7 +74,7 @@ async def test_names_match_in_any_case_and_old_names_too(tmp_path: Path) -> None
             assert "TBW102" in (await run_line(running.namesrv_addr, name)).stdout
 
 
-async def test_without_a_name_server_the_ways_to_give_one_are_told() -> None:
+async def test_without_a_name_server_the_error_lists_the_ways_to_give_one() -> None:
     problem = (await run_line(None, "topicList")).problem
     for way in ("-n host:9876", "--config FILE", "NAMESRV_ADDR", "rocketmq.namesrv.domain"):
         assert way in problem
@@ -103,7 +103,7 @@ async def test_name_servers_come_from_a_file_and_the_environment(
     assert missing.problem.endswith("no such file")
 
 
-async def test_nobody_there_is_one_line() -> None:
+async def test_an_unreachable_cluster_is_one_line() -> None:
     problem = (await run_line(DEAD, "clusterList")).problem
     assert problem.startswith("mqadmin clusterList: no name server answers: cannot connect to")
 

@@ -182,7 +182,7 @@ async def test_monitoring_goes_on_until_interrupted(tmp_path: Path) -> None:
     assert "127.0.0.1:1" in (await run_line("127.0.0.1:1", "startMonitoring")).problem
 
 
-async def test_monitoring_tells_of_lag_and_deletions(tmp_path: Path) -> None:
+async def test_monitoring_reports_lag_and_deletions(tmp_path: Path) -> None:
     async with traffic(tmp_path) as found:
         async with found.consumer():
             await found.until_consumed()
@@ -236,7 +236,7 @@ async def test_monitoring_lives_through_an_outage_of_a_broker(tmp_path: Path) ->
         )
 
 
-def test_monitoring_tells_what_members_say() -> None:
+def test_monitoring_reports_what_members_report() -> None:
     info = RunningInfo({}, [], [], [], {TOPIC: ConsumeStatus(consume_failed_msgs=2)}, {}, None)
     status = GroupStatus(
         GROUP,

@@ -93,7 +93,7 @@ async def test_tables_in_a_file_as_often_as_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-async def test_a_broker_that_does_not_answer_is_told_of(tmp_path: Path) -> None:
+async def test_a_broker_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         await register(running, "gone", "127.0.0.1:1")
         result = await run_line(running.namesrv_addr, "top", "--once")

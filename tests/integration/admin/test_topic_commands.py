@@ -91,7 +91,7 @@ async def test_bad_input_is_one_line(running: Cluster) -> None:
         assert "Traceback" not in result.stderr
 
 
-async def test_what_is_missing_or_too_much_is_told_with_the_usage(running: Cluster) -> None:
+async def test_missing_and_surplus_arguments_are_reported_with_the_usage(running: Cluster) -> None:
     missing = await _line(running, "updateTopic", "-t", "X")
     assert "Missing required option" in missing.problem and missing.lines[0].startswith(
         "usage: mqadmin updateTopic"
@@ -209,7 +209,7 @@ async def test_the_status_of_a_topic_under_all_its_names(running: Cluster) -> No
     assert [queue["max_offset"] for queue in as_json["queues"]] == [2, 2]
 
 
-async def test_a_status_with_a_broker_down_tells_of_the_other(running: Cluster) -> None:
+async def test_a_status_with_a_broker_down_shows_the_other(running: Cluster) -> None:
     await _line(running, "updateTopic", "-b", "broker-a", "-t", "Orders", "-r", "1", "-w", "1")
     await register_dead_broker(running, "Orders")
     result = await _line(running, "topicStatus", "-t", "Orders")

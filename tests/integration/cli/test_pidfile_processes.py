@@ -22,7 +22,7 @@ def test_a_process_that_ended_is_gone_even_before_its_parent_looked() -> None:
         assert process_started(child.pid) is None
 
 
-def test_ps_tells_start_times_where_there_is_no_proc() -> None:
+def test_ps_reports_start_times_where_there_is_no_proc() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = pidfile._started_by_ps(child.pid)
         assert started is not None and started == pidfile._started_by_ps(child.pid)

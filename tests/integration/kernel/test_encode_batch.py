@@ -104,13 +104,13 @@ def test_what_needs_a_look_is_left_alone(twins: Twins, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("properties", ["UNIQ_KEY\x01a-b\x02", "WAIT\x01false\x02", "DELAY\x013\x02"])
-def test_a_batch_with_odd_properties_is_left_alone(twins: Twins, properties: str) -> None:
+def test_a_batch_with_unusual_properties_takes_the_slow_path(twins: Twins, properties: str) -> None:
     before = twins.taken
     twins.feed(batch(MIXED, i=properties))
     assert twins.taken == before
 
 
-def test_what_was_taken_of_an_odd_batch_is_given_up(twins: Twins) -> None:
+def test_a_slow_path_batch_gives_up_what_was_collected_of_it(twins: Twins) -> None:
     """Its last message is odd: nothing of the nine before it may stay."""
     before = twins.taken
     odd = entries(*[PROPERTIES] * 9, "KEYS\x01k2 é\x02".encode())
@@ -165,7 +165,7 @@ def test_there_has_to_be_room(
     assert twins.run(twins.brokers[0].count_ordinary([batch(entries(b"", b""))], room)) == is_taken
 
 
-def test_senders_of_batches_hear_of_a_failed_write(failing: tuple[Twins, list[FaultyFiles]]) -> None:
+def test_batch_sends_fail_with_a_failed_write(failing: tuple[Twins, list[FaultyFiles]]) -> None:
     twins, files = failing
     twins.feed(batch(MIXED))
     before = twins.taken
@@ -178,9 +178,7 @@ def test_senders_of_batches_hear_of_a_failed_write(failing: tuple[Twins, list[Fa
     twins.assert_same()
 
 
-def test_senders_of_batches_hear_of_a_sync_that_takes_too_long(
-    twins: Twins, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_sends_fail_when_a_sync_takes_too_long(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer has the ids of all messages."""
 
     def confirm_late(store: MessageStore, batch: PutBatch) -> None:

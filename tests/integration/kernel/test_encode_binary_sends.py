@@ -368,7 +368,7 @@ def test_headers_with_single_bytes_changed_come_out_the_same(twins: Twins, seed:
 # -- what goes wrong ----------------------------------------------------------------------------------
 
 
-def test_senders_hear_of_a_failed_write_one_by_one(failing: tuple[Twins, list[FaultyFiles]]) -> None:
+def test_sends_of_a_failed_write_fail_one_by_one(failing: tuple[Twins, list[FaultyFiles]]) -> None:
     twins, files = failing
     twins.feed(frame(send()))
     for one in files:

@@ -120,7 +120,7 @@ def test_sends_of_many_connections_are_taken_together(twins: Twins) -> None:
         assert answer.count(b'"opaque":') == 3
 
 
-def test_an_odd_one_keeps_the_sends_of_others_from_nothing(twins: Twins) -> None:
+def test_a_slow_path_send_does_not_delay_the_others(twins: Twins) -> None:
     before = twins.taken
     odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}))
     two = frame(send()) * 2
@@ -135,7 +135,7 @@ def test_an_odd_one_keeps_the_sends_of_others_from_nothing(twins: Twins) -> None
     assert twins.taken - before == 6
 
 
-def test_many_odd_ones_do_not_keep_the_kernel_busy(twins: Twins) -> None:
+def test_many_slow_path_sends_do_not_keep_the_kernel_busy(twins: Twins) -> None:
     calls = twins.calls
     odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}))
     assert all(b'"opaque":' in answer for answer in twins.feed_together([odd] * 50))
@@ -389,7 +389,7 @@ def test_any_sends_in_parts_come_out_the_same(twins: Twins, frames: list[bytes],
 # -- what goes wrong ----------------------------------------------------------------------------------
 
 
-def test_senders_hear_of_a_failed_write_one_by_one(failing: tuple[Twins, list[FaultyFiles]]) -> None:
+def test_sends_of_a_failed_write_fail_one_by_one(failing: tuple[Twins, list[FaultyFiles]]) -> None:
     twins, files = failing
     twins.feed(frame(send()))
     for one in files:

@@ -46,7 +46,7 @@ def test_what_is_no_send_ends_them(kernel: ModuleType, other: bytes) -> None:
     assert kernel.sends_end(SIX_SENDS + other + SENDS[0], 0, LIMIT) == len(SIX_SENDS)
 
 
-def test_it_begins_where_it_is_told_to(kernel: ModuleType) -> None:
+def test_it_begins_where_configured(kernel: ModuleType) -> None:
     data = OTHERS[0] + SENDS[0]
     assert kernel.sends_end(data, len(OTHERS[0]), LIMIT) == len(data)
     assert kernel.sends_end(data, 3, LIMIT) == 3

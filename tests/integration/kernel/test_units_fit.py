@@ -52,8 +52,8 @@ def is_right(record: bytes, unit: bytes) -> bool:
         return False
     if not isinstance(found, DispatchRequest):
         return False
-    told = (found.topic, found.queue_id, found.queue_offset, found.size, found.tags_code)
-    return found.in_consume_queue and told == ("orders", QUEUE_ID, 1, size, code)
+    reported = (found.topic, found.queue_id, found.queue_offset, found.size, found.tags_code)
+    return found.in_consume_queue and reported == ("orders", QUEUE_ID, 1, size, code)
 
 
 def fits(kernel: ModuleType, record: bytes, unit: bytes) -> bool:

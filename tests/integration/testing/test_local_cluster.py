@@ -169,7 +169,7 @@ def test_a_broker_that_has_restarted_does_not_hide_what_it_holds() -> None:
             assert b"after" in seen
 
 
-def test_who_waits_in_vain_hears_what_lags() -> None:
+def test_a_wait_that_times_out_reports_what_lags() -> None:
     with LocalCluster() as mq:
         mq.create_topic("Orders", queues=1)
         send(mq, "Orders", 3)
@@ -191,7 +191,7 @@ def test_who_waits_in_vain_hears_what_lags() -> None:
         )
 
 
-def test_a_handler_that_hangs_is_told_of() -> None:
+def test_a_handler_that_hangs_is_reported() -> None:
     hangs, release = threading.Event(), threading.Event()
 
     def hang(message: MessageExt) -> None:
@@ -516,7 +516,7 @@ def test_any_number_of_threads_may_use_it() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_process_is_told_that_the_cluster_is_not_its_own() -> None:
+def test_a_forked_process_gets_an_error_that_the_cluster_is_not_its_own() -> None:
     with LocalCluster() as mq:
         mq.create_topic("Orders")
         reading, writing = os.pipe()

@@ -25,7 +25,7 @@ class Peer:
     def send(self, *bodies: bytes) -> None:
         self.writer.write(b"".join(map(frame, bodies)))
 
-    async def heard(self, count: int) -> bytes:
+    async def received(self, count: int) -> bytes:
         async with asyncio.timeout(5):
             return await self.reader.readexactly(count)
 
@@ -68,9 +68,9 @@ async def linked() -> AsyncIterator[tuple[TcpProxy, Peer, Peer]]:
 async def test_frames_pass_in_order_both_ways_and_so_does_the_end() -> None:
     async with linked() as (proxy, client, server):
         client.send(b"one", b"", b"three")
-        assert await server.heard(20) == frame(b"one") + frame(b"") + frame(b"three")
+        assert await server.received(20) == frame(b"one") + frame(b"") + frame(b"three")
         server.send(b"answer")
-        assert await client.heard(10) == frame(b"answer")
+        assert await client.received(10) == frame(b"answer")
         client.writer.close()
         assert await server.rest() == b""
         assert proxy.connections == 1
@@ -81,10 +81,10 @@ async def test_a_delay_is_of_each_frame_and_not_of_all_together() -> None:
         proxy.delay(100, Direction.TO_SERVER)
         began = time.monotonic()
         client.send(*[b"x"] * 200)
-        await server.heard(1000)
+        await server.received(1000)
         assert 0.1 <= time.monotonic() - began < 10, "200 frames waited one after the other"
         server.send(b"at once")
-        assert await client.heard(11) == frame(b"at once")
+        assert await client.received(11) == frame(b"at once")
 
 
 async def test_one_way_is_frozen_and_the_other_is_not() -> None:
@@ -92,12 +92,12 @@ async def test_one_way_is_frozen_and_the_other_is_not() -> None:
         proxy.freeze(Direction.TO_CLIENT)
         server.send(b"held")
         client.send(b"passed")
-        assert await server.heard(10) == frame(b"passed")
+        assert await server.received(10) == frame(b"passed")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await client.reader.read(1)
         proxy.thaw()
-        assert await client.heard(8) == frame(b"held")
+        assert await client.received(8) == frame(b"held")
 
 
 @pytest.mark.parametrize("direction", [Direction.TO_SERVER, Direction.TO_CLIENT])
@@ -105,7 +105,7 @@ async def test_half_a_frame_comes_and_then_the_end(direction: Direction) -> None
     async with linked() as (proxy, client, server):
         near, far = (client, server) if direction is Direction.TO_SERVER else (server, client)
         near.send(b"whole")
-        assert await far.heard(9) == frame(b"whole")
+        assert await far.received(9) == frame(b"whole")
         proxy.halve(direction)
         near.send(b"12345678", b"never")
         assert await far.rest() == frame(b"12345678")[:6]

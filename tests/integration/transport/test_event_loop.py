@@ -86,7 +86,7 @@ consumer.start()
         pytest.param(AT_WORK, 1, id="at-work"),
     ],
 )
-def test_a_loop_that_nobody_stopped_stands_still_at_the_end(program: str, processes: int) -> None:
+def test_a_loop_that_was_not_stopped_stands_still_at_the_end(program: str, processes: int) -> None:
     words = [sys.executable, "-c", LOOK + program]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -18,7 +18,7 @@ from kourou.transport.http_probe import MAX_CONNECTIONS, MAX_HEAD_BYTES, HttpPro
 TIMEOUT_S = 20
 
 
-class Judge:
+class Readiness:
     """Says what the test has put in."""
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class Judge:
 
 
 @asynccontextmanager
-async def listening(judge: Judge, **times: Any) -> AsyncIterator[HttpProbes]:
-    probes = HttpProbes("127.0.0.1", 0, judge, **times)
+async def listening(readiness: Readiness, **times: Any) -> AsyncIterator[HttpProbes]:
+    probes = HttpProbes("127.0.0.1", 0, readiness, **times)
     await probes.start()
     try:
         yield probes
@@ -70,8 +70,8 @@ def status(answer: bytes) -> int:
 
 
 async def test_ready_and_not_ready_and_alive() -> None:
-    judge = Judge()
-    async with listening(judge) as probes:
+    readiness = Readiness()
+    async with listening(readiness) as probes:
         answer = await exchange(probes, get("/readyz"))
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.split(b"\r\n") == [
@@ -82,14 +82,14 @@ async def test_ready_and_not_ready_and_alive() -> None:
             b"Connection: close",
         ]
         assert body == b"ready\n"
-        judge.why_not = "the disk\nis full: été"
+        readiness.why_not = "the disk\nis full: été"
         answer = await exchange(probes, get("/readyz"))
         assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert answer.partition(b"\r\n\r\n")[2].decode() == "the disk is full: été\n"
         assert f"Content-Length: {len('the disk is full: été'.encode()) + 1}\r\n".encode() in answer
-        asked = judge.asked
+        asked = readiness.asked
         assert status(await exchange(probes, get("/livez"))) == 200
-        assert judge.asked == asked  # a check for life asks for nothing else
+        assert readiness.asked == asked  # a check for life asks for nothing else
 
 
 @pytest.mark.parametrize(
@@ -117,19 +117,19 @@ async def test_ready_and_not_ready_and_alive() -> None:
     ids=lambda value: repr(value[:30]) if isinstance(value, bytes) else str(value),
 )
 async def test_what_each_request_is_answered(sent: bytes, expected: int) -> None:
-    async with listening(Judge()) as probes:
+    async with listening(Readiness()) as probes:
         assert status(await exchange(probes, sent)) == expected
 
 
-async def test_another_method_is_told_which_there_is_and_head_gets_no_body() -> None:
-    async with listening(Judge()) as probes:
+async def test_other_methods_get_the_allowed_ones_and_head_gets_no_body() -> None:
+    async with listening(Readiness()) as probes:
         answer = await exchange(probes, get("/readyz", "HEAD"))
     assert status(answer) == 405 and b"\r\nAllow: GET\r\n" in answer
     assert answer.endswith(b"\r\n\r\n")
 
 
 async def test_a_request_that_comes_in_pieces_is_one() -> None:
-    async with listening(Judge()) as probes:
+    async with listening(Readiness()) as probes:
         reader, writer = await connect(probes)
         for byte in get("/readyz"):
             writer.write(bytes([byte]))
@@ -140,7 +140,7 @@ async def test_a_request_that_comes_in_pieces_is_one() -> None:
 
 
 async def test_a_peer_that_has_said_all_it_has_to_say_is_answered() -> None:
-    async with listening(Judge()) as probes:
+    async with listening(Readiness()) as probes:
         reader, writer = await connect(probes)
         writer.write(get("/readyz"))
         writer.write_eof()
@@ -149,13 +149,13 @@ async def test_a_peer_that_has_said_all_it_has_to_say_is_answered() -> None:
         writer.transport.abort()
 
 
-async def test_a_peer_that_does_not_go_on_is_told_and_closed() -> None:
-    async with listening(Judge(), head_timeout_s=0.05) as probes:
+async def test_a_stalled_peer_gets_an_error_and_is_closed() -> None:
+    async with listening(Readiness(), head_timeout_s=0.05) as probes:
         assert status(await exchange(probes, b"GET /readyz HTTP/1.1\r\n")) == 408
 
 
 async def test_a_peer_that_leaves_without_a_word_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async with listening(Judge()) as probes:
+    async with listening(Readiness()) as probes:
         for sent in (b"", b"GET /rea"):
             reader, writer = await connect(probes)
             writer.write(sent)
@@ -167,7 +167,7 @@ async def test_a_peer_that_leaves_without_a_word_leaves_nothing(caplog: pytest.L
 
 
 async def test_many_silent_peers_do_not_keep_a_check_out() -> None:
-    async with listening(Judge(), head_timeout_s=0.5) as probes:
+    async with listening(Readiness(), head_timeout_s=0.5) as probes:
         silent = [await connect(probes) for _ in range(MAX_CONNECTIONS + 5)]
         assert status(await exchange(probes, get("/readyz"))) == 200
         async with asyncio.timeout(TIMEOUT_S):
@@ -178,39 +178,39 @@ async def test_many_silent_peers_do_not_keep_a_check_out() -> None:
             writer.transport.abort()
 
 
-async def test_a_judgement_that_takes_too_long_is_an_answer() -> None:
-    judge = Judge()
-    judge.hangs = True
-    async with listening(judge, judge_timeout_s=0.05) as probes:
+async def test_a_match_that_takes_too_long_gets_a_response() -> None:
+    readiness = Readiness()
+    readiness.hangs = True
+    async with listening(readiness, check_timeout_s=0.05) as probes:
         answer = await exchange(probes, get("/readyz"))
         assert status(answer) == 503 and b"could not determine within 0.05 s whether it is ready" in answer
         assert status(await exchange(probes, get("/livez"))) == 200
 
 
-async def test_a_judgement_that_fails_is_an_answer_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    judge = Judge()
-    judge.error = RuntimeError("broken")
-    async with listening(judge) as probes:
+async def test_a_match_that_fails_gets_a_response_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    readiness = Readiness()
+    readiness.error = RuntimeError("broken")
+    async with listening(readiness) as probes:
         answer = await exchange(probes, get("/readyz"))
         assert status(answer) == 503 and b"whether it is ready: RuntimeError('broken'); see the log" in answer
         assert "RuntimeError: broken" in caplog.text
-        judge.error = None
+        readiness.error = None
         assert status(await exchange(probes, get("/readyz"))) == 200
 
 
 async def test_a_stop_cuts_off_what_is_under_way_and_frees_the_port() -> None:
-    judge = Judge()
-    judge.hangs = True
-    async with listening(judge) as probes:
-        silent, judged = await connect(probes), await connect(probes)
-        judged[1].write(get("/readyz"))
+    readiness = Readiness()
+    readiness.hangs = True
+    async with listening(readiness) as probes:
+        silent, pending = await connect(probes), await connect(probes)
+        pending[1].write(get("/readyz"))
         async with asyncio.timeout(TIMEOUT_S):
-            while not judge.asked:  # noqa: ASYNC110 (it does not tell)
+            while not readiness.asked:  # noqa: ASYNC110 (it does not tell)
                 await asyncio.sleep(0.001)
             await probes.stop()
             await probes.stop()
-            assert (await silent[0].read(), await judged[0].read()) == (b"", b"")
-        for _, writer in (silent, judged):
+            assert (await silent[0].read(), await pending[0].read()) == (b"", b"")
+        for _, writer in (silent, pending):
             writer.transport.abort()
         with pytest.raises(ConnectionRefusedError):
             await connect(probes)
@@ -220,22 +220,22 @@ async def test_a_port_that_is_taken_is_named_with_its_key() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{port}: the port is taken.* another httpPort$"):
-            await HttpProbes("127.0.0.1", port, Judge()).start()
+            await HttpProbes("127.0.0.1", port, Readiness()).start()
     with pytest.raises(ConfigError, match=r"203\.0\.113\.7:0: .* check bindAddress$"):
-        await HttpProbes("203.0.113.7", 0, Judge(), host_key="bindAddress").start()
+        await HttpProbes("203.0.113.7", 0, Readiness(), host_key="bindAddress").start()
 
 
-async def test_who_asks_hears_why_not() -> None:
-    judge = Judge()
-    async with listening(judge) as probes:
+async def test_the_requester_learns_why_not() -> None:
+    readiness = Readiness()
+    async with listening(readiness) as probes:
         assert await ask_readyz(probes.address, 5_000) is None
-        judge.why_not = "the disk is full"
+        readiness.why_not = "the disk is full"
         assert await ask_readyz(probes.address, 5_000) == "the disk is full"
         address = probes.address
     assert (await ask_readyz(address, 5_000) or "").startswith("cannot connect: connection refused")
 
 
-async def test_who_asks_and_gets_no_answer_or_nonsense_is_told() -> None:
+async def test_a_request_without_a_valid_response_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert await ask_readyz(address, 50) == "no answer within 50 ms"

@@ -183,7 +183,7 @@ class Story:
             ]
         for timestamp in _times(seen):
             queue = store.queue(PLAIN_TOPIC, 0)
-            seen.times[timestamp] = search_queue_offset(queue, timestamp, store.store_timestamp)
+            seen.times[timestamp] = search_queue_offset(queue, timestamp, store.lookup.store_timestamp)
         return seen
 
     def _new_seen(self) -> Seen:

@@ -202,7 +202,7 @@ class StoreWriter:
         message.update(reconsumeTimes=reconsume_times, preparedTransactionOffset=prepared_phy_offset)
         message["bodyCrc"] = zlib.crc32(body) & 0x7FFFFFFF
         keys = [word for word in (full.get("UNIQ_KEY"), *full.get("KEYS", "").split(" ")) if word]
-        self._store.put(
+        self._store.appender.put(
             self._store.queue(topic, queue_id),
             body,
             encode_properties(full).encode(),
@@ -234,7 +234,9 @@ class StoreWriter:
 
         born_timestamp = messages[0]["bornTimestamp"]
         queue = self._store.queue(topic, queue_id)
-        self._store.put_many(queue, entries, born_timestamp=born_timestamp, born_host=_BORN_V4, done=stored)
+        self._store.appender.put_many(
+            queue, entries, born_timestamp=born_timestamp, born_host=_BORN_V4, done=stored
+        )
 
     def _fields(
         self, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str], born_host: bytes

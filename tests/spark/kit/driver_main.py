@@ -41,8 +41,8 @@ def main() -> None:
     spark.stop()
 
 
-def answer(told: dict[str, Any]) -> None:
-    print(f"{ANSWER}{json.dumps(told)}", flush=True)
+def answer(reported: dict[str, Any]) -> None:
+    print(f"{ANSWER}{json.dumps(reported)}", flush=True)
 
 
 def make_session(*, remote: str | None = None, master: str = "local[2]", **settings: str) -> SparkSession:

@@ -75,9 +75,9 @@ class DriverProcess:
 
     def result(self) -> Any:
         """The result of what `begin` called."""
-        told = self._answer()
-        assert "error" not in told, told["error"]
-        return told["result"]
+        reported = self._answer()
+        assert "error" not in reported, reported["error"]
+        return reported["result"]
 
     def kill(self) -> None:
         """kill -9 of the driver and its JVM, at once."""
@@ -114,8 +114,8 @@ class DriverProcess:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith(ANSWER):
-                told: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
-                return told
+                reported: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
+                return reported
         raise AssertionError(f"the driver ended: {self.log[-4_000:]}")
 
 

@@ -54,22 +54,24 @@ def test_every_key_of_the_file_is_there() -> None:
 def test_every_key_of_sources_is_there() -> None:
     kinds = names("key | what it reads")
     assert kinds == {*check_sources._TOPIC_KEYS, *check_sources._OTHER_KEYS}
-    told = DOCUMENT.partition("Keys of topics, in addition to all")[2].partition("| key of `value`")[0]
-    keys = {name for name in re.findall(r"^\| `(\w+)` ", told, re.M)}
+    reported = DOCUMENT.partition("Keys of topics, in addition to all")[2].partition("| key of `value`")[0]
+    keys = {name for name in re.findall(r"^\| `(\w+)` ", reported, re.M)}
     assert keys == set(check_sources.TOPIC_KEYS) - set(check_sources.SOURCE_OPTIONS) - {"topic"} | {
         "startingOffsets"
     }
     assert names("key of `value` | meaning") == set(check_sources.VALUE_KEYS)
     assert names("key of tables | meaning") == {*check_sources.ICEBERG_KEYS, "dbtable", "query"}
-    usual = next(row[1] for row in re.findall(r"^\| `(columns)` \| (.*?) \|", told, re.M) for row in [row])
+    usual = next(
+        row[1] for row in re.findall(r"^\| `(columns)` \| (.*?) \|", reported, re.M) for row in [row]
+    )
     assert re.findall(r"`(\w+)`", usual) == [column.name for column in USUAL_COLUMNS]
 
 
 def test_every_key_of_steps_and_sinks_is_there() -> None:
-    told = DOCUMENT.partition("### Steps")[2].partition("### Sinks")[0]
-    assert set(re.findall(r"^\| `(\w+)` ", told, re.M)) == set(checking.STEP_KEYS)
-    told = DOCUMENT.partition("### Sinks")[2].partition("### Triggers")[0]
-    named = set(re.findall(r"`(\w+)", told))
+    reported = DOCUMENT.partition("### Steps")[2].partition("### Sinks")[0]
+    assert set(re.findall(r"^\| `(\w+)` ", reported, re.M)) == set(checking.STEP_KEYS)
+    reported = DOCUMENT.partition("### Sinks")[2].partition("### Triggers")[0]
+    named = set(re.findall(r"`(\w+)", reported))
     keys = {
         *check_sinks.COMMON_KEYS,
         *(set(check_sinks.TOPIC_SINK_KEYS) - set(check_sinks.SINK_OPTIONS)),

@@ -95,9 +95,9 @@ def test_a_database_has_each_row_once(tmp_path: Path) -> None:
         again = run(tmp_path, mq.namesrv)
         assert again.returncode == 0, again.stderr
         assert [message.body for message in mq.messages("bad")] == [b"\x02"]
-    told = h2(tmp_path, 'SELECT count(*), count(DISTINCT "id"), sum("price") FROM priced; SHOW TABLES')
-    assert re.search(r"^10 +\| 10 +\| 25\b", told, re.M), told
-    assert set(re.findall(r"^(\w+) +\| PUBLIC", told, re.M)) == {"KOUROU_BATCHES", "PRICED", "PRICES"}
+    reported = h2(tmp_path, 'SELECT count(*), count(DISTINCT "id"), sum("price") FROM priced; SHOW TABLES')
+    assert re.search(r"^10 +\| 10 +\| 25\b", reported, re.M), reported
+    assert set(re.findall(r"^(\w+) +\| PUBLIC", reported, re.M)) == {"KOUROU_BATCHES", "PRICED", "PRICES"}
 
 
 @pytest.mark.interop

@@ -67,17 +67,17 @@ def logs(folder: Path) -> list[Path]:
     return list((folder / "tmp").glob("kourou-spark-*/*"))
 
 
-def test_a_failure_is_told_in_two_lines_and_sparks_words_are_in_its_log(
+def test_a_failure_is_reported_in_two_lines_and_sparks_text_is_in_its_log(
     mq: LocalCluster, folder: Path
 ) -> None:
     process = start(mq, folder, "sql", "SELECT cast(tags AS int) FROM orders")
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, out) == (1, "")
-    told = [line for line in err.splitlines() if not line.startswith("sql: ")]  # but for progress
-    assert len(told) == 2, err
-    assert told[0].startswith("kourou pipeline sql: the query failed: The value 'a' of the type")
+    reported = [line for line in err.splitlines() if not line.startswith("sql: ")]  # but for progress
+    assert len(reported) == 2, err
+    assert reported[0].startswith("kourou pipeline sql: the query failed: The value 'a' of the type")
     (log,) = logs(folder)
-    assert told[1] == f"kourou pipeline sql: Spark's log: {log}"
+    assert reported[1] == f"kourou pipeline sql: Spark's log: {log}"
     assert "CAST_INVALID_INPUT" in log.read_text()
     assert [path.name for path in folder.iterdir()] == ["tmp"]
 

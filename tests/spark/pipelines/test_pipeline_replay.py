@@ -132,7 +132,7 @@ def test_the_rate_is_kept(archive: Path, mq: LocalCluster) -> None:
     assert stored[-1] - stored[0] >= 1000 * (COUNT - 4) / 40 - 300
 
 
-def test_a_range_without_messages_is_told(archive: Path, mq: LocalCluster) -> None:
+def test_a_range_without_messages_is_reported(archive: Path, mq: LocalCluster) -> None:
     mq.create_topic("nothing", queues=1)
     with pytest.raises(ConfigError, match="no messages of orders in the requested range; the archive's were"):
         run(archive, mq, to="nothing", topics=("orders",), until_ms=1_000)
@@ -141,7 +141,7 @@ def test_a_range_without_messages_is_told(archive: Path, mq: LocalCluster) -> No
     assert mq.messages("nothing") == []
 
 
-def test_a_topic_that_there_is_not_is_told_and_not_made(archive: Path, mq: LocalCluster) -> None:
+def test_a_missing_topic_is_reported_and_not_created(archive: Path, mq: LocalCluster) -> None:
     mq.create_topic("restored", queues=1)
     with pytest.raises(ConfigError, match="'restord' to send to does not exist; did you mean restored?"):
         run(archive, mq, to="restord", topics=("orders",))

@@ -84,11 +84,11 @@ def values(mq: LocalCluster, topic: str = "out") -> list[dict[str, Any]]:
 def test_check_says_that_all_is_right(mq: LocalCluster, declare: Callable[..., Path]) -> None:
     file = declare()
     assert ran(file, "--check").output == f"{file}: no mistakes; 1 sources, 0 steps, 1 sinks\n"
-    told = json.loads(ran(file, "--check", "--json").stdout)
-    assert told["ok"] is True and told["mistakes"] == [] and told["sinks"] == 1
+    reported = json.loads(ran(file, "--check", "--json").stdout)
+    assert reported["ok"] is True and reported["mistakes"] == [] and reported["sinks"] == 1
 
 
-def test_missing_topics_are_told_with_the_nearest_name(declare: Callable[..., Path]) -> None:
+def test_missing_topics_are_reported_with_the_nearest_name(declare: Callable[..., Path]) -> None:
     file = declare(sources="\n  a: {topic: ordrs}\n  b: {topic: nothing-like-it, namesrv: 127.0.0.1:1}")
     result = run(file)
     assert result.exit_code == 1
@@ -101,9 +101,9 @@ def test_missing_topics_are_told_with_the_nearest_name(declare: Callable[..., Pa
 def test_mistakes_as_json(declare: Callable[..., Path]) -> None:
     result = run(declare(triger="once"), "--check", "--json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["ok"] is False
-    assert told["mistakes"] == [{"line": 7, "problem": "unknown key triger; did you mean trigger?"}]
+    reported = json.loads(result.stdout)
+    assert reported["ok"] is False
+    assert reported["mistakes"] == [{"line": 7, "problem": "unknown key triger; did you mean trigger?"}]
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -160,14 +160,16 @@ def test_a_summary_has_the_rows_that_were_written(
         sinks="[{topic: out, key: id}, {parquet: lake}, {console: true}]",
     )
     send(mq, *map(order, range(5)))
-    assert "orders: 6 rows written, 15 read in 3 batches" in ran(file).stderr
+    reported = "orders: 5 rows read; 2 written to topic-out, 2 to parquet-lake, 2 to console in 3 batches, "
+    assert reported in ran(file).stderr
     send(mq, order(7))
     lines = [json.loads(line) for line in ran(file, "--json").stdout.splitlines()]
     assert (lines[-1]["rows"], lines[-1]["rows_written"]) == (3, 3)
+    assert [sink["rows_written"] for sink in lines[-1]["sinks"]] == [1, 1, 1]
     by_sink = {line["title"]: line["rows_written"] for line in lines if line["type"] == "progress"}
     assert by_sink == {"orders/topic-out": 1, "orders/parquet-lake": 1, "orders/console": 1}
     send(mq, order(1))
-    assert "orders: 0 rows written, 3 read in 3 batches" in ran(file).stderr
+    assert "orders: 1 row read; 0 written to topic-out, 0 to parquet-lake, 0 to console" in ran(file).stderr
 
 
 def test_delta_and_iceberg(
@@ -243,7 +245,7 @@ def test_bad_records_go_to_a_topic(
 ) -> None:
     send(mq, order(1), *BAD, order(2), keys=["k"], tags="T")
     file = declare(badRecords="{topic: bad}")
-    ran(file)
+    assert "; 6 bad records to topic bad" in ran(file).stderr
     assert [row["id"] for row in values(mq)] == ["o1", "o2"]
     found = mq.messages("bad")
     assert {message.body: message.get_property("bad_reason") for message in found} == BAD
@@ -258,7 +260,8 @@ def test_bad_records_go_to_a_folder(
     spark: SparkSession, mq: LocalCluster, declare: Callable[..., Path], tmp_path: Path
 ) -> None:
     send(mq, order(1), *BAD)
-    ran(declare(badRecords="{folder: bad}", sinks="[{console: true}]"))
+    shown = ran(declare(badRecords="{folder: bad}", sinks="[{console: true}]")).stderr
+    assert f"; 6 bad records to folder {tmp_path / 'bad'}" in shown
     lines = [line for path in (tmp_path / "bad").glob("*.json") for line in path.read_text().splitlines()]
     assert sorted(json.loads(line)["reason"] for line in lines) == sorted(BAD.values())
 
@@ -272,7 +275,7 @@ def test_texts(spark: SparkSession, mq: LocalCluster, declare: Callable[..., Pat
         trigger="",
         checkpoint="",
     )
-    ran(file)
+    assert "orders: 1 row, " in (shown := ran(file).stderr) and "; 1 bad record to topic bad\n" in shown
     assert [message.body for message in mq.messages("out")] == ["grün".encode()]
     assert [message.body for message in mq.messages("bad")] == [b"\xff"]
 
@@ -292,7 +295,7 @@ def test_a_mistake_in_sql_has_its_line(
     assert "\tat " not in result.output
 
 
-def test_columns_that_are_not_there_are_told_for_all_sinks(
+def test_missing_columns_are_reported_for_all_sinks(
     spark: SparkSession, declare: Callable[..., Path]
 ) -> None:
     file = declare(sinks="\n  - {topic: out, key: idd}\n  - {parquet: lake, partitionBy: [amout]}")
@@ -343,8 +346,8 @@ def test_a_column_that_the_table_lacks_is_not_reported_as_a_bad_record(
     steps = "[{name: a, sql: 'SELECT id, amount FROM orders'}]"
     result = run(declare(sinks=f"[{{{sink}}}]", steps=steps))
     assert result.exit_code == 1
-    told = "kourou pipeline run: jdbc-orders failed: table orders has no column amount; "
-    assert any(line.startswith(told) for line in result.stderr.splitlines()), result.stderr
+    reported = "kourou pipeline run: jdbc-orders failed: table orders has no column amount; "
+    assert any(line.startswith(reported) for line in result.stderr.splitlines()), result.stderr
     # Straight into the table, the words are Spark's or the database's.
     result = run(declare(sinks=f"[{{{sink}, name: plain, delivery: at-least-once}}]", steps=steps))
     (line,) = [line for line in result.stderr.splitlines() if "plain failed: " in line]

@@ -163,7 +163,7 @@ def test_tables_can_be_listed_and_described(sql: Sql) -> None:
         ("SELECT * FROM orders__archive", "is not in any archive"),
     ],
 )
-def test_mistakes_are_told_without_a_stack(sql: Sql, query: str, problem: str) -> None:
+def test_mistakes_are_reported_without_a_traceback(sql: Sql, query: str, problem: str) -> None:
     result = sql(query)
     assert result.exit_code == 1
     assert problem in result.stderr
@@ -201,7 +201,7 @@ def test_a_batch_of_groups_may_be_left_in_the_middle(sql: Sql) -> None:
     assert result.exit_code == 0 and "stopped" in result.stderr
 
 
-def test_what_cannot_be_followed_is_told(sql: Sql) -> None:
+def test_what_cannot_be_followed_is_reported(sql: Sql) -> None:
     assert "Sorting is not supported" in sql("SELECT key FROM orders ORDER BY key", "--follow").stderr
     assert "--follow requires a topic" in sql("SELECT 1", "--follow").stderr
 

@@ -25,7 +25,7 @@ def _answered(
     return Recording("", "5.5.0", (*words, "-b", BROKER), "", (Exchange(request, answer),))
 
 
-async def test_a_slave_tells_how_far_it_is() -> None:
+async def test_a_slave_reports_its_progress() -> None:
     status = {
         "master": False,
         "haClientRuntimeInfo": {
@@ -49,7 +49,7 @@ async def test_a_slave_tells_how_far_it_is() -> None:
     ]
 
 
-async def test_a_master_tells_of_its_slaves() -> None:
+async def test_a_master_reports_its_slaves() -> None:
     slave = {
         "addr": "10.0.0.2:40000",
         "slaveAckOffset": 90,

@@ -52,18 +52,18 @@ def test_values_flags_and_names_of_two_letters() -> None:
         (["-b", "x", "-c", "y"], "The option 'c' was specified but an option from this group has already"),
     ],
 )
-def test_mistakes_are_told_in_apaches_words(words: list[str], problem: str) -> None:
+def test_mistakes_are_reported_in_apaches_wording(words: list[str], problem: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(OPTIONS, words)
     assert str(caught.value).startswith(problem)
 
 
-def test_all_that_is_missing_is_told_at_once() -> None:
+def test_all_that_is_missing_is_reported_together() -> None:
     with pytest.raises(UsageError, match=r"Missing required options: t, \[-b a broker, -c a cluster\]"):
         check_required(OPTIONS, parse(OPTIONS, []))
     check_required(OPTIONS, parse(OPTIONS, ["-t", "x", "-c", "y"]))
 
 
-def test_what_is_no_number_is_told_by_its_option() -> None:
+def test_a_value_that_is_no_number_is_reported_with_its_option() -> None:
     with pytest.raises(UsageError, match="-o x: must be a whole number"):
         parse(OPTIONS, ["-o", "x"]).number("offset")

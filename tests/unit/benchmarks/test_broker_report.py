@@ -72,5 +72,5 @@ def test_numbers_have_the_digits_that_are_worth_reading(value: float, shown: str
         ("aarch64", 4, "aarch64-4c"),
     ],
 )
-def test_machine_name_tells_processor_and_cores_alone(model: str, cores: int, name: str) -> None:
+def test_machine_name_consists_of_processor_and_cores(model: str, cores: int, name: str) -> None:
     assert machine_name(model, cores) == name

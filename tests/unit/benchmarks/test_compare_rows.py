@@ -188,7 +188,7 @@ def test_a_load_that_does_not_get_through_has_no_figures(changes: dict[str, Any]
         ({"issued": 10, "stored": 8}, "10 sent one way, 8 stored"),
     ],
 )
-def test_messages_that_did_not_get_through_are_said(changes: dict[str, Any], trouble: str) -> None:
+def test_messages_that_did_not_get_through_are_reported(changes: dict[str, Any], trouble: str) -> None:
     assert measured(1.0, **changes).troubles == [trouble]
     assert measured(1.0).troubles == []
 

@@ -77,7 +77,7 @@ def test_rounds_go_over_all_brokers_in_turn(result: Result, clock: Clock) -> Non
     assert [detail["round"] for detail in result.details] == [0, 0, 1, 1]
 
 
-def test_a_row_for_which_there_is_no_time_is_left_out_and_said(result: Result, clock: Clock) -> None:
+def test_a_row_without_time_is_left_out_and_reported(result: Result, clock: Clock) -> None:
     row = FakeRow(clock)
     comparison(result, clock, 19.0).measure(row, row.measure)
     assert row.seen == []

@@ -22,7 +22,7 @@ def test_growth_is_from_the_first_fifth_to_the_last() -> None:
     assert growth([50.0] * 5 + steady) == pytest.approx(0.04)
 
 
-def test_one_odd_sample_is_no_growth() -> None:
+def test_one_outlier_is_no_growth() -> None:
     steady = [100.0] * 19 + [500.0]
     assert growth([100.0] * 5 + steady) == 0.0
 

@@ -45,8 +45,10 @@ from kourou.protocol.codes import LanguageCode, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
+from kourou.store.index.index_service import IndexService
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.log_appender import LogAppender
+from kourou.store.log.log_watch import LogWatch
 from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.store.read.message_lookup import MessageLookup
 from kourou.testing.clock import FakeClock
@@ -201,6 +203,16 @@ class MemoryBroker(Tables):
     def appender(self) -> LogAppender:
         """Of the store that is open now."""
         return self.store.appender
+
+    @property
+    def log_watch(self) -> LogWatch:
+        """Of the store that is open now."""
+        return self.store.watch
+
+    @property
+    def index(self) -> IndexService | None:
+        """Of the store that is open now."""
+        return self.store.index
 
     @property
     def lookup(self) -> MessageLookup:

@@ -84,7 +84,7 @@ def test_small_corrections_are_followed_and_do_not_add_up() -> None:
 
 
 @pytest.mark.parametrize("step_ms", [-HOUR_MS, -1_000, 1_000, 30 * 24 * HOUR_MS])
-def test_a_step_is_left_out_of_the_steady_time_and_told_once(
+def test_a_step_is_left_out_of_the_steady_time_and_reported_once(
     step_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     kit = Kit()

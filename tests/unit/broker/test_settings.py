@@ -66,7 +66,7 @@ def test_a_name_is_looked_up_and_ipv4_wins(monkeypatch: pytest.MonkeyPatch) -> N
     assert store_host(BrokerConfig(broker_ip1="broker", listen_port=7)) == b"\x0a\0\0\1\0\0\0\7"
 
 
-def test_a_name_that_nobody_knows_is_an_error_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_name_is_an_error_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

@@ -34,21 +34,21 @@ def test_lines_are_in_the_file_on_leaving(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    kourou\.test - line 999", lines[-1])
 
 
-def test_the_console_hears_only_what_matters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_console_gets_only_what_matters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with logging_to(LogConfig(tmp_path / "a.log")):
         log.info("quiet")
         log.warning("loud")
     assert capsys.readouterr().err == "WARNING: loud\n"
 
 
-def test_without_a_file_the_console_hears_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_file_the_console_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:
     with logging_to(LogConfig(None, LogLevel.DEBUG)):
         log.debug("all")
     assert capsys.readouterr().err.endswith(" DEBUG   kourou.test - all\n")
 
 
 @pytest.mark.parametrize("name", ["a.log", None])
-def test_what_is_told_in_another_way_is_not_on_the_console(
+def test_what_is_reported_elsewhere_is_not_on_the_console(
     name: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = None if name is None else tmp_path / name

@@ -206,7 +206,7 @@ def test_a_signal_stops_a_start_that_takes_long(tmp_path: Path) -> None:
     assert server.calls == ["start", "taken back"]
 
 
-def test_what_goes_wrong_while_a_start_is_given_up_is_told(tmp_path: Path) -> None:
+def test_errors_while_a_start_is_given_up_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the store cannot be closed"):
         run(SlowServer(ends_in_order=False), tmp_path)
 

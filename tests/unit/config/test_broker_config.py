@@ -302,7 +302,7 @@ def test_a_request_with_a_bad_value_changes_nothing() -> None:
         BrokerConfig().updated({"brokerPermission": "x"})
 
 
-def test_a_request_with_a_key_that_nobody_knows_changes_nothing(tmp_path: Path) -> None:
+def test_a_request_with_an_unknown_key_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnknownKeyError) as caught:
         BrokerConfig().updated({"brokerPermission": "4", "flushDiskTyp": "SYNC_FLUSH"})
     assert caught.value.problems == ("unknown key flushDiskTyp; did you mean flushDiskType?",)
@@ -377,7 +377,7 @@ def test_a_slave_is_refused(tmp_path: Path) -> None:
         BrokerConfig().updated({"brokerRole": "slave"})
 
 
-def test_what_has_no_effect_without_slaves_is_said(tmp_path: Path) -> None:
+def test_keys_without_effect_without_slaves_are_reported(tmp_path: Path) -> None:
     text = "brokerRole=SYNC_MASTER\nslaveReadEnable=true\nhaListenPort=7\nenableDLegerCommitLog=true\n"
     config, notes = load(tmp_path, text)
     path = tmp_path / "broker.conf"
@@ -413,7 +413,7 @@ def test_op_messages_that_are_not_gathered_say_so(tmp_path: Path, name: str) -> 
     assert f"{name} has no effect: each half message gets its own op record" in str(note)
 
 
-def test_each_attribute_is_read_by_somebody() -> None:
+def test_each_attribute_is_read_somewhere() -> None:
     package = Path(kourou.__file__).parent
     readers = [path.read_text() for path in package.rglob("*.py")]
     words = Counter(word for text in readers for word in set(re.findall(r"\w+", text)))

@@ -10,7 +10,7 @@ from kourou.config import host
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "::", ""])
-def test_a_wildcard_is_not_an_address_to_tell(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wildcard_is_not_an_address_to_advertise(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "local_address", lambda: "10.0.0.1")
     assert host.advertised_address(bind) == "10.0.0.1"
 

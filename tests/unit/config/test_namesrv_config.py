@@ -261,7 +261,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         load_namesrv_config(path, environ=ENVIRON)
 
 
-def test_a_word_alone_is_hinted_at_and_odd_characters_are_escaped(tmp_path: Path) -> None:
+def test_a_word_alone_is_hinted_at_and_special_characters_are_escaped(tmp_path: Path) -> None:
     _, notes = load(tmp_path, "justaword\nx\x1b[31m=1")
     assert notes[0].endswith("unknown key justaword is ignored; write key=value")
     assert "\x1b" not in notes[1]

@@ -71,7 +71,7 @@ async def test_every_request_of_the_fact_sheet_has_a_processor(namesrv: MemoryNa
     assert sorted(namesrv.dispatch._processors) == codes
 
 
-async def test_a_slave_is_told_its_master(peer: Peer) -> None:
+async def test_a_slave_learns_its_master(peer: Peer) -> None:
     assert (await peer.register()).ext_fields == {}
     answer = await peer.register(**SLAVE)
     assert answer.ext_fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"}
@@ -159,11 +159,11 @@ async def test_a_missing_field_is_named(peer: Peer) -> None:
 
 
 async def test_order_configuration_goes_to_brokers_unless_switched_off() -> None:
-    for told in (True, False):
-        namesrv = MemoryNamesrv(NamesrvConfig(return_order_topic_config_to_broker=told))
+    for reported in (True, False):
+        namesrv = MemoryNamesrv(NamesrvConfig(return_order_topic_config_to_broker=reported))
         namesrv.state.kv_config.put("ORDER_TOPIC_CONFIG", "T", "broker-a:4")
         answer = await namesrv.connect().register()
-        assert answer.body == (b'{"table":{"T":"broker-a:4"}}' if told else b"")
+        assert answer.body == (b'{"table":{"T":"broker-a:4"}}' if reported else b"")
 
 
 # -- signs of life ------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ async def test_delete_topic(peer: Peer) -> None:
         assert (await peer.route("T")).code == code
 
 
-async def test_wipe_write_permission_of_nobody(peer: Peer) -> None:
+async def test_wipe_write_permission_of_an_unknown_broker(peer: Peer) -> None:
     header = WipeWritePermOfBrokerRequestHeader(broker_name="nobody")
     answer = await peer.call(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
     assert (answer.code, answer.ext_fields) == (0, {"wipeTopicCount": "0"})
@@ -399,9 +399,7 @@ async def test_black_listed_keys_cannot_be_changed(namesrv: MemoryNamesrv, peer:
     assert namesrv.state.config is before
 
 
-async def test_a_key_that_nobody_knows_is_refused_with_the_nearest(
-    namesrv: MemoryNamesrv, peer: Peer
-) -> None:
+async def test_an_unknown_key_is_rejected_with_the_nearest(namesrv: MemoryNamesrv, peer: Peer) -> None:
     before = namesrv.state.config
     body = b"enableTopicList=false\nenableTopicLst=false\n"
     answer = await peer.call(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)

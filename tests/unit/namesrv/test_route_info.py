@@ -218,7 +218,7 @@ def test_a_deleted_topic_comes_back_with_the_next_registration(cluster: Cluster)
     assert cluster.views.route("T") is not None
 
 
-def test_a_slave_that_becomes_the_lowest_is_heard_in_full(cluster: Cluster) -> None:
+def test_a_slave_that_becomes_the_lowest_has_to_register_in_full(cluster: Cluster) -> None:
     lower, higher = digest_of(SLAVE_5), digest_of(replace(SLAVE_5, broker_id=2, broker_addr="10.0.0.3:10911"))
     cluster.register(lower, table("T", "U"))
     cluster.register(higher, table("T", "U", "V"))
@@ -350,7 +350,7 @@ def notified(cluster: Cluster) -> list[tuple[tuple[str, ...], NotifyMinBrokerIdC
     return [(change.broker_addrs, change.header) for change in cluster.changes]
 
 
-def test_a_master_that_comes_is_told_to_its_slaves() -> None:
+def test_slaves_are_notified_when_their_master_comes() -> None:
     cluster = Cluster(notify_min_broker_id_changed=True)
     cluster.register(ACTING_SLAVE, table("T", "U"))
     assert cluster.changes == []
@@ -364,7 +364,7 @@ def test_a_master_that_comes_is_told_to_its_slaves() -> None:
     assert notified(cluster) == [(("10.0.0.2:10911",), header)]
 
 
-def test_a_master_that_goes_is_told_to_its_slaves() -> None:
+def test_slaves_are_notified_when_their_master_goes() -> None:
     cluster = Cluster(notify_min_broker_id_changed=True)
     cluster.register(ACTING_MASTER_GROUP, table("T", "U"))
     cluster.register(ACTING_SLAVE, table("T", "U"))
@@ -379,7 +379,9 @@ def test_a_master_that_goes_is_told_to_its_slaves() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"notify_min_broker_id_changed": True}])
-def test_nobody_is_told_without_the_setting_or_without_acting_master(settings: dict[str, bool]) -> None:
+def test_no_broker_is_notified_without_the_setting_or_without_acting_master(
+    settings: dict[str, bool],
+) -> None:
     cluster = Cluster(**settings)
     acting = not settings
     cluster.register(replace(MASTER, enable_acting_master=acting), table("T", "U"))

@@ -72,16 +72,18 @@ def python_step(name: str, function: str) -> PythonStep:
     ids=["topic", "foreachBatch"],
 )
 def test_an_error_of_a_udf_is_not_a_bad_record_and_has_its_step(text: str, module: str) -> None:
-    told = describe_failure(text.format(file=module) + PLAN, [python_step("a", "first")])
-    assert told == "step a: ZeroDivisionError: float division by zero (failing_steps.py:4, in halved)"
+    reported = describe_failure(text.format(file=module) + PLAN, [python_step("a", "first")])
+    assert reported == "step a: ZeroDivisionError: float division by zero (failing_steps.py:4, in halved)"
 
 
-def test_a_line_within_a_function_tells_steps_of_one_module_apart(module: str) -> None:
+def test_a_line_within_a_function_distinguishes_steps_of_one_module(module: str) -> None:
     steps = [python_step("a", "first"), python_step("b", "second")]
     text = f'{ZERO}== DataFrame ==\n"__rtruediv__" was called from\n{module}:10\n{PLAN}'
     assert describe_failure(text, steps) == f"step b: {ZERO_WORDS} (failing_steps.py:10)"
-    told = describe_failure(WORKER.format(file=module), steps)
-    assert told == "step a or b: ZeroDivisionError: float division by zero (failing_steps.py:4, in halved)"
+    reported = describe_failure(WORKER.format(file=module), steps)
+    assert (
+        reported == "step a or b: ZeroDivisionError: float division by zero (failing_steps.py:4, in halved)"
+    )
 
 
 @pytest.mark.parametrize("before", ["", PROXY + "pyspark.errors.exceptions.captured.ArithmeticException: "])

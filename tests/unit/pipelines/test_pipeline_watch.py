@@ -79,7 +79,7 @@ def test_one_that_dies_stops_the_others() -> None:
     assert good.stopped
 
 
-def test_a_wish_stops_all_in_order() -> None:
+def test_a_stop_request_stops_all_in_order() -> None:
     first, second = FakeQuery(looks=1_000), FakeQuery(looks=1_000)
     made, stream = watch(first, second, as_json=False)
     stop_request = StopRequest()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import asdict
 
 import pytest
 
 from kourou.spark.pipelines.progress import (
     LINE_INTERVAL_S,
+    Breakdown,
     PipelineProgress,
     ProgressOutput,
     Reading,
+    SinkRows,
     Summary,
     describe_reading,
 )
@@ -128,6 +131,39 @@ def test_words_of_a_reading_without_rows_are_its_note() -> None:
 def test_a_summary_says_how_it_ended() -> None:
     stopped = Summary("x", "stopped", 1, 1, 2.0, 0.5, 1, None)
     assert stopped.words() == "x: 1 row in 1 batch, 2.0 s (0 rows/s); 1 message behind; stopped"
+
+
+@pytest.mark.parametrize(
+    ("breakdown", "words"),
+    [
+        (
+            Breakdown([SinkRows("topic-out", 9, 4)], 2, "topic orders-bad"),
+            "4 rows written, 9 read in 3 batches, 2.0 s (4 rows read/s); 2 bad records to topic orders-bad",
+        ),
+        (
+            Breakdown([SinkRows("a", 9, 4), SinkRows("b", 9, 0)], 0, "folder /bad"),
+            "9 rows read; 4 written to a, 0 to b in 3 batches, 2.0 s; no bad records",
+        ),
+        (
+            Breakdown([SinkRows("a", 9, 4), SinkRows("b", 1_000, None)]),
+            "4 of 9 rows written to a, an unknown number of 1,000 to b in 3 batches, 2.0 s",
+        ),
+        (
+            Breakdown([SinkRows("a", None, 4), SinkRows("b", None, 5)], None, "topic bad"),
+            "4 rows written to a, 5 to b in 3 batches, 2.0 s",
+        ),
+    ],
+)
+def test_a_summary_has_the_rows_of_each_sink_and_bad_records(breakdown: Breakdown, words: str) -> None:
+    summary = Summary("x", "finished", 9, 3, 2.0, 4.5, None, None, 4, breakdown)
+    assert summary.words() == f"x: {words}"
+    reported = summary.to_json()
+    assert (reported["rows"], reported["rows_written"], reported["bad_records"]) == (
+        9,
+        4,
+        breakdown.bad_records,
+    )
+    assert reported["sinks"][0] == asdict(breakdown.sinks[0]) and "breakdown" not in reported
 
 
 def test_json_goes_to_standard_output_and_words_beside_it(capsys: pytest.CaptureFixture[str]) -> None:

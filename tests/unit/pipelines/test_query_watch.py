@@ -132,7 +132,7 @@ def test_or_those_that_the_function_of_a_batch_counts() -> None:
     assert json.loads(stream.getvalue().splitlines()[-1])["rows_written"] == 7
 
 
-def test_a_failure_is_told_in_a_line_and_what_was_done_is_summed_up() -> None:
+def test_a_failure_is_reported_in_a_line_and_the_results_are_summed_up() -> None:
     error = RuntimeError(
         "[STREAM_FAILED] Query [id = 1] terminated with exception: the disk is full\n\tat a.b.C(D)"
     )
@@ -142,7 +142,7 @@ def test_a_failure_is_told_in_a_line_and_what_was_done_is_summed_up() -> None:
     assert json.loads(stream.getvalue().splitlines()[-1])["ended"] == "failed"
 
 
-def test_a_wish_to_stop_waits_for_the_batch_that_is_under_way() -> None:
+def test_a_stop_request_waits_for_the_running_batch() -> None:
     query = Query(list(BATCHES), ends=False)
     watcher, stream = watch(query)
     stop_request = StopRequest()
@@ -152,7 +152,7 @@ def test_a_wish_to_stop_waits_for_the_batch_that_is_under_way() -> None:
     assert len(stream.getvalue().splitlines()) == 2
 
 
-def test_a_second_wish_stops_at_once() -> None:
+def test_a_second_stop_request_stops_at_once() -> None:
     query = Query([BATCHES[0], *(Progress(n, 1, begin=n, end=n + 1) for n in range(1, 50))], ends=False)
     watcher, _ = watch(query)
     stop_request = StopRequest()
@@ -163,7 +163,7 @@ def test_a_second_wish_stops_at_once() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_are_wishes_and_are_given_back(number: signal.Signals) -> None:
+def test_signals_are_stop_requests_and_their_handlers_are_restored(number: signal.Signals) -> None:
     stop_request = StopRequest()
     before = signal.getsignal(number)
     with stop_on_signals(stop_request):

@@ -118,14 +118,14 @@ ODD = [
 
 
 @pytest.mark.parametrize(("code", "fields"), ODD)
-def test_what_is_odd_is_read_the_general_way(code: int, fields: dict[str, str]) -> None:
+def test_unusual_headers_are_read_by_the_slow_path(code: int, fields: dict[str, str]) -> None:
     header = encoded(code, fields)
     assert decode_hot_head(header) is None
     assert quick(header) == general(header)
 
 
 @pytest.mark.parametrize("fields", [{"flag": 1}, {"flag": 3}, {"remark": "why"}])
-def test_answers_and_remarks_are_read_the_general_way(fields: dict[str, Any]) -> None:
+def test_responses_and_remarks_are_read_by_the_slow_path(fields: dict[str, Any]) -> None:
     header = encoded(RequestCode.END_TRANSACTION, END, **fields)
     assert decode_hot_head(header) is None
     assert quick(header) == general(header)

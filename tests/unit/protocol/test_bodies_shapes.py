@@ -273,7 +273,7 @@ def test_a_retry_policy_without_steps_has_those_of_the_delay_levels() -> None:
 
 def test_no_field_is_missing_from_the_texts() -> None:
     """So no wire name goes untested."""
-    told = set(re.findall(r'"(\w+)":', " ".join(text for _, text in FIVE)))
+    reported = set(re.findall(r'"(\w+)":', " ".join(text for _, text in FIVE)))
     shapes = [value for name in b.__all__ if isinstance(value := getattr(b, name), type)]
     fields = {
         name
@@ -282,4 +282,4 @@ def test_no_field_is_missing_from_the_texts() -> None:
         for name in shape.__struct_encode_fields__
     }
 
-    assert fields - told == set()
+    assert fields - reported == set()

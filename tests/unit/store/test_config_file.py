@@ -60,7 +60,7 @@ def test_a_missing_file_is_found_as_backup_without_ado(path: Path, caplog: pytes
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 100, b'{"a":1', b'{"a":1}}', b"\xff\xff"])
-def test_a_damaged_file_is_replaced_by_its_backup_and_told(
+def test_a_damaged_file_is_replaced_by_its_backup_and_reported(
     path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = given(path, damage, OLD)

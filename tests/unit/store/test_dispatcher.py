@@ -28,7 +28,7 @@ def store(kit: StoreKit) -> MessageStore:
 def written(store: MessageStore, *queue_ids: int) -> PutBatch:
     store.begin_cycle()
     for queue_id in queue_ids:
-        store.put(
+        store.appender.put(
             store.queue("orders", queue_id),
             b"x",
             b"",
@@ -50,31 +50,31 @@ def test_publish_shows_a_batch_and_names_the_queues_that_grew(store: MessageStor
     assert store.dispatcher.dispatched_timestamp == NOW_MS
 
 
-def test_hooks_hear_of_every_batch_after_it_is_visible(store: MessageStore) -> None:
-    heard: list[object] = []
+def test_hooks_are_called_for_every_batch_after_it_is_visible(store: MessageStore) -> None:
+    received: list[object] = []
 
     def arrived(queues: object) -> None:
         assert isinstance(queues, dict)
-        heard.extend((queue.queue_id, queue.max_queue_offset) for queue in queues)
+        received.extend((queue.queue_id, queue.max_queue_offset) for queue in queues)
 
-    store.dispatcher.on_publish.append(lambda batch: heard.append(batch.message_count))
+    store.dispatcher.on_publish.append(lambda batch: received.append(batch.message_count))
     store.dispatcher.on_arrival.append(arrived)
     store.publish(written(store, 0, 1, 0))
-    assert heard == [3, (0, 2), (1, 1)]
+    assert received == [3, (0, 2), (1, 1)]
 
 
-def test_a_hook_that_fails_keeps_nobody_from_hearing(
+def test_a_hook_that_fails_does_not_stop_the_others(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[int] = []
+    received: list[int] = []
 
     def broken(_: object) -> None:
         raise RuntimeError("a bug")
 
-    store.dispatcher.on_publish += [broken, lambda batch: heard.append(batch.message_count)]
-    store.dispatcher.on_arrival += [broken, lambda grown: heard.append(len(list(grown)))]
+    store.dispatcher.on_publish += [broken, lambda batch: received.append(batch.message_count)]
+    store.dispatcher.on_arrival += [broken, lambda grown: received.append(len(list(grown)))]
     assert put(store, b"x").queue_offset == 0
-    assert heard == [1, 1]
+    assert received == [1, 1]
     assert "a bug" in caplog.text
 
 
@@ -87,7 +87,7 @@ def test_batches_out_of_turn_are_not_put_at_a_wrong_place(store: MessageStore) -
     assert len(bodies(store)) == 2
 
 
-def test_a_batch_for_a_topic_that_was_deleted_meanwhile_is_seen_by_nobody(store: MessageStore) -> None:
+def test_a_batch_for_a_topic_that_was_deleted_meanwhile_is_not_visible(store: MessageStore) -> None:
     put(store, b"old")
     batch = written(store, 0)
     store.queues.delete_topic("orders")

@@ -51,7 +51,7 @@ def written(
         def done(status: PutStatus, _: int, __: int, name: int = name) -> None:
             answers.append((name, status.name))
 
-        store.put(
+        store.appender.put(
             store.queue("orders", 0),
             b"%03d" % name + body_for(size - 3),
             b"",
@@ -90,7 +90,7 @@ def test_batches_come_out_in_log_order_when_the_mark_has_passed_their_end() -> N
     assert line.advance(1000) == [third]
 
 
-def test_a_batch_whose_time_is_over_is_told_once_and_still_comes_out_in_its_turn() -> None:
+def test_a_batch_that_times_out_is_reported_once_and_still_completes_in_order() -> None:
     """It was once taken out of line and never published: the next ones landed in its place."""
     line, (first, second, third) = AckLine(), batches(3)
     for batch, deadline_ms in ((first, 10), (second, 20), (third, 30)):
@@ -116,7 +116,7 @@ def test_all_that_wait_fail_together() -> None:
     assert line.expire(20) == [first]
 
 
-def test_each_sender_is_told_once(store: MessageStore) -> None:
+def test_each_send_is_answered_once(store: MessageStore) -> None:
     answers: Answers = []
     batch = written(store, answers, 1, 2)
     batch.answer(PutStatus.FLUSH_DISK_TIMEOUT)
@@ -125,7 +125,7 @@ def test_each_sender_is_told_once(store: MessageStore) -> None:
     assert answers == [(1, "FLUSH_DISK_TIMEOUT"), (2, "FLUSH_DISK_TIMEOUT")]
 
 
-def test_a_sender_that_cannot_be_told_costs_the_others_nothing(
+def test_a_send_whose_response_fails_costs_the_others_nothing(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers: Answers = []
@@ -140,7 +140,7 @@ def test_a_sender_that_cannot_be_told_costs_the_others_nothing(
     assert "its connection is gone" in caplog.text
 
 
-def test_who_does_not_wait_is_told_before_the_others(store: MessageStore) -> None:
+def test_sends_that_do_not_wait_are_acknowledged_before_the_others(store: MessageStore) -> None:
     answers: Answers = []
     written(store, answers, 1)
     store.begin_cycle()
@@ -240,7 +240,7 @@ def test_requests_during_a_sync_share_the_next_one(owner: Owner, monkeypatch: py
     assert (gate.syncs, owner.flushed) == (2, [200, 1400])
 
 
-def test_what_nobody_asked_for_is_not_synced(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_synced_without_a_request(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under ASYNC_FLUSH a timer asks: messages that come during a sync are left to the timer's next turn."""
     gate = Gate(monkeypatch)
     owner.send(1)

@@ -137,7 +137,7 @@ def test_the_ends_of_every_queue_are_apaches(stores: dict[str, MessageStore], ve
         queue = answer["topic"], answer["queueId"]
         ends = store.min_offset_in_queue(*queue), store.max_offset_in_queue(*queue)
         assert ends == (answer["min"], answer["max"]), answer
-        assert store.earliest_message_time(*queue) == answer["earliestMsgStoreTime"], answer
+        assert store.lookup.earliest_message_time(*queue) == answer["earliestMsgStoreTime"], answer
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -206,7 +206,7 @@ def test_offsets_by_time_are_those_of_apache_5(stores: dict[str, MessageStore]) 
     asked = answers("5.5.0")["offsetByTimestamp"]
     assert len(asked) > 100
     for answer in asked:
-        found = stores["5.5.0"].offset_in_queue_by_time(
+        found = stores["5.5.0"].lookup.offset_in_queue_by_time(
             answer["topic"], answer["queueId"], answer["timestamp"]
         )
         assert found == answer["offset"], answer
@@ -222,7 +222,7 @@ def test_offsets_by_time_are_exact_where_apache_4_9_is_near(
         times.setdefault((record["topic"], record["queueId"]), []).append(record["storeTimestamp"])
     for answer in answers(version)["offsetByTimestamp"]:
         queue = answer["topic"], answer["queueId"]
-        found = stores[version].offset_in_queue_by_time(*queue, answer["timestamp"])
+        found = stores[version].lookup.offset_in_queue_by_time(*queue, answer["timestamp"])
         expected = [at for at, time in enumerate(times[queue]) if time >= answer["timestamp"]]
         assert found == (expected[0] if expected else len(times[queue])), answer
 

@@ -95,7 +95,7 @@ def test_a_clean_store_whose_log_ends_with_a_file_opens_without_a_scan(
     put(store, body_for(LOG_FILE_BYTES - 100))
     store.begin_cycle()
     with pytest.raises(Exception, match="does not fit"):
-        store.put(
+        store.appender.put(
             store.queue("orders", 0),
             body_for(200),
             b"",
@@ -130,7 +130,7 @@ def test_closing_twice_is_no_error(store: MessageStore) -> None:
 def test_pending_puts_are_stored_by_close(kit: StoreKit, store: MessageStore) -> None:
     answers = []
     store.begin_cycle()
-    store.put_many(
+    store.appender.put_many(
         store.queue("orders", 0),
         entries(b"a", b"b"),
         born_timestamp=NOW_MS,
@@ -244,7 +244,7 @@ def test_a_message_is_found_by_its_physical_offset_only(store: MessageStore) -> 
     assert parse_offset_msg_id(message.offset_msg_id).phy_offset == second
     for nowhere in (1, second - 1, second + 1, store.log.max_phy_offset, 1 << 50, -1):
         assert store.look_message(nowhere) is None
-        assert store.store_timestamp(nowhere) == -1
+        assert store.lookup.store_timestamp(nowhere) == -1
 
 
 def test_a_record_inside_a_body_is_no_message(store: MessageStore) -> None:
@@ -288,7 +288,7 @@ def test_offsets_by_time(kit: StoreKit, store: MessageStore) -> None:
     for step in (0, 100, 0, 0, 100):
         kit.clock.advance(ms=step)
         put(store, b"x")
-    at = store.offset_in_queue_by_time
+    at = store.lookup.offset_in_queue_by_time
 
     def both(timestamp_ms: int) -> tuple[int, int]:
         return at("orders", 0, timestamp_ms), at("orders", 0, timestamp_ms, BoundaryType.UPPER)
@@ -305,25 +305,25 @@ def test_offsets_by_time(kit: StoreKit, store: MessageStore) -> None:
 
 def test_the_ends_of_a_queue_and_its_times(kit: StoreKit, store: MessageStore) -> None:
     assert store.min_offset_in_queue("orders", 0) == store.max_offset_in_queue("orders", 0) == 0
-    assert store.earliest_message_time("orders", 0) == -1
+    assert store.lookup.earliest_message_time("orders", 0) == -1
     for _ in range(45):
         put(store, body_for(200))
         kit.clock.advance(ms=1)
     assert (store.min_offset_in_queue("orders", 0), store.max_offset_in_queue("orders", 0)) == (0, 45)
-    assert store.earliest_message_time("orders", 0) == NOW_MS
-    assert store.message_time("orders", 0, 7) == NOW_MS + 7
-    assert store.message_time("orders", 0, 45) == -1
+    assert store.lookup.earliest_message_time("orders", 0) == NOW_MS
+    assert store.lookup.message_time("orders", 0, 7) == NOW_MS + 7
+    assert store.lookup.message_time("orders", 0, 45) == -1
     store.flush()
     store.log.delete_first()
     store.queues.delete_expired(store.log.min_phy_offset)
     assert (store.min_offset_in_queue("orders", 0), store.max_offset_in_queue("orders", 0)) == (20, 45)
-    assert store.earliest_message_time("orders", 0) == NOW_MS + 20
-    assert store.offset_in_queue_by_time("orders", 0, 0) == 20
+    assert store.lookup.earliest_message_time("orders", 0) == NOW_MS + 20
+    assert store.lookup.offset_in_queue_by_time("orders", 0, 0) == 20
 
 
 def test_ipv6_hosts(store: MessageStore) -> None:
     place = put(store, b"x", born_host=bytes(20)).phy_offset
-    assert store.store_timestamp(place) == NOW_MS
+    assert store.lookup.store_timestamp(place) == NOW_MS
     (message,) = read_queue(store)
     assert message.body == b"x"
 

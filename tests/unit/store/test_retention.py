@@ -76,7 +76,7 @@ def test_files_go_at_the_hour_when_their_time_is_over(kit: StoreKit, store: Mess
     assert (done.used_ratio, done.refuses_puts) == (0.5, False)
 
 
-def test_at_other_hours_nothing_goes_unless_somebody_asks(kit: StoreKit, store: MessageStore) -> None:
+def test_at_other_hours_nothing_is_deleted_unless_requested(kit: StoreKit, store: MessageStore) -> None:
     fill_files(store, 3, NOON_MS - 100 * HOUR_MS)
     keeper = retention(kit, store)
     assert keeper.run(NOON_MS).deleted == []

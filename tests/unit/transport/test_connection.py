@@ -225,7 +225,7 @@ async def test_a_call_without_answer_times_out_and_a_late_answer_is_dropped(benc
     assert not b.connection.closed
 
 
-async def test_calls_under_way_hear_why_the_connection_ended(bench: MakeBench) -> None:
+async def test_pending_calls_fail_with_the_reason_of_the_disconnect(bench: MakeBench) -> None:
     b = bench()
     call = asyncio.create_task(b.connection.call(request(40), 5_000))
     await asyncio.sleep(0)

@@ -60,7 +60,7 @@ async def test_closing_twice_does_nothing() -> None:
     assert events == []
 
 
-async def test_a_failing_end_is_heard_and_ready_answers_still_go_out() -> None:
+async def test_a_failing_end_is_noticed_and_ready_responses_still_go_out() -> None:
     events: list[str] = []
     failures: list[BaseException] = []
 

@@ -20,16 +20,16 @@ class Sink:
     """Is told how a call ended, in place of a future."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.reported: list[object] = []
 
     def done(self) -> bool:
-        return bool(self.told)
+        return bool(self.reported)
 
     def set_answer(self, head: CommandHead, body: bytes) -> None:
-        self.told.append((head.code, body))
+        self.reported.append((head.code, body))
 
     def set_exception(self, error: Exception) -> None:
-        self.told.append(error)
+        self.reported.append(error)
 
 
 async def test_answer_reaches_the_call_with_its_opaque() -> None:
@@ -45,20 +45,20 @@ async def test_answer_reaches_the_call_with_its_opaque() -> None:
     assert first != second
 
 
-async def test_an_answer_nobody_waits_for_is_reported() -> None:
+async def test_a_response_without_a_waiter_is_reported() -> None:
     assert table().take(7) is None
 
 
-async def test_a_sink_hears_of_timeouts_and_of_the_end() -> None:
+async def test_a_sink_is_notified_of_timeouts_and_of_the_end() -> None:
     calls = table()
     late, cut = Sink(), Sink()
     now = asyncio.get_running_loop().time()
     calls.enter(310, now + 1, 1_000, late)
     opaque = calls.enter(310, now + 60, 60_000, cut)
     calls.expire(now + 30)
-    assert isinstance(late.told[0], CallTimeoutError) and not cut.told
+    assert isinstance(late.reported[0], CallTimeoutError) and not cut.reported
     calls.fail_all("reset")
-    assert isinstance(cut.told[0], ConnectionLostError)
+    assert isinstance(cut.reported[0], ConnectionLostError)
     assert calls.take(opaque) is None
 
 

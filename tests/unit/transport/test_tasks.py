@@ -35,7 +35,7 @@ async def test_stop_cancels_tasks_and_releases_who_waits() -> None:
     assert task.get_name() == "service:reader"
 
 
-async def test_a_failure_nobody_waits_for_does_not_outlive_stop() -> None:
+async def test_a_failure_without_a_waiter_does_not_outlive_stop() -> None:
     owner = TaskOwner("service")
     owner.fail(OSError("first"))
     owner.fail(OSError("second, logged"))
@@ -52,7 +52,7 @@ async def test_wait_idle_is_bounded() -> None:
     await owner.stop()
 
 
-async def test_a_parent_hears_of_its_children() -> None:
+async def test_a_parent_is_notified_of_its_children() -> None:
     parent = TaskOwner("server")
     child = TaskOwner("service", parent=parent)
     child.start(dies(), "reader")
@@ -64,7 +64,7 @@ async def test_a_parent_hears_of_its_children() -> None:
     await parent.stop()
 
 
-async def test_a_task_that_is_cancelled_by_a_stranger_is_heard() -> None:
+async def test_a_task_that_is_cancelled_from_outside_is_noticed() -> None:
     owner = TaskOwner("test")
     task = owner.start(asyncio.sleep(60), "sleeper")
     await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def test_what_fails_at_the_end_of_the_program_is_no_error(
 
 
 @pytest.mark.parametrize("is_logged", [False, True])
-async def test_a_failure_is_logged_where_nobody_may_wait_for_it(
+async def test_a_failure_is_logged_if_it_may_have_no_waiter(
     caplog: pytest.LogCaptureFixture, is_logged: bool
 ) -> None:
     owner = TaskOwner("client", is_logged=is_logged)

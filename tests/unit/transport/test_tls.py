@@ -99,7 +99,7 @@ def test_swapped_files_are_recognised(pair: tuple[Path, Path]) -> None:
         server_context(ServerTlsConfig(cert_path=pair[1], key_path=pair[0]))
 
 
-def test_client_trusts_anything_unless_told_otherwise(pair: tuple[Path, Path]) -> None:
+def test_client_trusts_any_certificate_by_default(pair: tuple[Path, Path]) -> None:
     assert client_context(ClientTlsConfig()) is None
     trusting = client_context(ClientTlsConfig(enable=True))
     assert trusting is not None

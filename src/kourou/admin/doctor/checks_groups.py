@@ -112,17 +112,17 @@ async def check_client_versions(snapshot: ClusterSnapshot) -> list[Finding]:
             for member in view.members
         )
         if len(kinds) > 1:
-            told = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
-            findings.append(_mixed(view.group, told))
+            kinds_text = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
+            findings.append(_mixed(view.group, kinds_text))
     return findings
 
 
-def _mixed(group: str, told: str) -> Finding:
+def _mixed(group: str, kinds_text: str) -> Finding:
     return Finding(
         severity=Severity.HINT,
         check="client versions",
         where=f"group {group}",
-        what=f"its members differ: {told}",
+        what=f"its members differ: {kinds_text}",
         meaning="versions may assign queues differently, so that some are assigned twice or not at all",
         cure="finish the rollout; use one client library, or at least one allocation strategy, per group",
     )

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.store.disk.files import Files
+    from kourou.store.log.commit_log import CommitLog
     from kourou.store.message_store import MessageStore
+    from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ class ConfigProcessor:
         config: LiveConfig,
         update_config: Callable[[Mapping[str, str]], None],
         store: MessageStore,
+        log: CommitLog,
+        queues: ConsumeQueues,
         files: Files,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
@@ -62,8 +66,8 @@ class ConfigProcessor:
         self._live_config = config
         self._update_config = update_config
         self._store = store
-        self._log = store.log
-        self._queues = store.queues
+        self._log = log
+        self._queues = queues
         self._files = files
         self._topics = topics
         self._offsets = offsets

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kourou.broker.delay.timer_service import TimerService
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.store.log.commit_log import CommitLog
     from kourou.store.message_store import MessageStore
 
 
@@ -30,6 +31,7 @@ class DelayedDelivery(BrokerPart):
         *,
         config: LiveConfig,
         store: MessageStore,
+        log: CommitLog,
         disk: DiskThreads,
         delay_offsets: DelayOffsetManager,
         levels: ScheduleService,
@@ -38,9 +40,8 @@ class DelayedDelivery(BrokerPart):
         processor: TimerProcessor,
     ) -> None:
         self._config = config
-        self._flush_log = store.flush
-        self._log = store.log
-        self._appender = store.appender
+        self._store = store
+        self._log = log
         self._disk = disk
         self._delay_offsets = delay_offsets
         self._levels = levels
@@ -88,8 +89,8 @@ class DelayedDelivery(BrokerPart):
 
     def _save(self) -> None:
         """Record how far everything is; nothing when the log is not durable, or was not recovered."""
-        self._flush_log()
-        is_durable = self._is_recovered and not self._appender.is_fenced
+        self._store.flush()
+        is_durable = self._is_recovered and not self._store.is_fenced
         if is_durable:
             self._levels.save_at_stop()
         if self._timer_service is not None:

@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.storage.record_reads import RecordReader
-    from kourou.store.message_store import MessageStore
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.store.log.log_watch import LogWatch
+    from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
@@ -67,7 +70,11 @@ class ScheduleService:
         self,
         *,
         config: LiveConfig,
-        store: MessageStore,
+        log: CommitLog,
+        log_watch: LogWatch,
+        appender: LogAppender,
+        queues: ConsumeQueues,
+        delay_levels: tuple[int, ...],
         delay_offsets: DelayOffsetManager,
         deliveries: DeliveryWriter,
         clock_watch: ClockWatch,
@@ -77,11 +84,11 @@ class ScheduleService:
         now_ms: Callable[[], int],
     ) -> None:
         self._config = config
-        self._log = store.log
-        self._log_watch = store.watch
-        self._appender = store.appender
-        self._consume_queues = store.queues
-        self._delays = store.config.delay_levels
+        self._log = log
+        self._log_watch = log_watch
+        self._appender = appender
+        self._consume_queues = queues
+        self._delays = delay_levels
         self._offsets = delay_offsets
         self._deliveries = deliveries
         self._watch = clock_watch

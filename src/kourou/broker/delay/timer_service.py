@@ -54,7 +54,11 @@ if TYPE_CHECKING:
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.storage.record_reads import RecordReader
     from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.store.message_store import MessageStore
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_appender import LogAppender
+    from kourou.store.log.log_watch import LogWatch
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.store.read.message_lookup import MessageLookup
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
@@ -83,7 +87,11 @@ class TimerService:
         *,
         timers: TimerMessages,
         config: LiveConfig,
-        store: MessageStore,
+        log: CommitLog,
+        log_watch: LogWatch,
+        appender: LogAppender,
+        queues: ConsumeQueues,
+        lookup: MessageLookup,
         topics: TopicConfigManager,
         deliveries: DeliveryWriter,
         clock_watch: ClockWatch,
@@ -94,11 +102,11 @@ class TimerService:
     ) -> None:
         self._timers = timers
         self._config = config
-        self._log = store.log
-        self._log_watch = store.watch
-        self._appender = store.appender
-        self._queues = store.queues
-        self._look_message = store.look_message
+        self._log = log
+        self._log_watch = log_watch
+        self._appender = appender
+        self._queues = queues
+        self._lookup = lookup
         self._topics = topics
         self._deliveries = deliveries
         self._watch = clock_watch
@@ -133,7 +141,7 @@ class TimerService:
         if delivered:
             self._delivered, self._timers.recovered_note = delivered, begin_phy_offset
         queue, last_phy_offset = self._queue(), self._timers.last_entered_phy_offset
-        record = None if last_phy_offset is None else self._look_message(last_phy_offset)
+        record = None if last_phy_offset is None else self._lookup.look_message(last_phy_offset)
         if record is not None and record.topic == TIMER_TOPIC:
             self._timers.queue_offset = record.queue_offset + 1
         low, high = (0, 0) if queue is None else (queue.min_queue_offset, queue.max_queue_offset)

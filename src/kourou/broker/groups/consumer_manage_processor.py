@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.store.message_store import MessageStore
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.queue.consume_queues import ConsumeQueues
 
 
 class ConsumerManageProcessor:
@@ -36,14 +37,16 @@ class ConsumerManageProcessor:
         self,
         *,
         config: LiveConfig,
-        store: MessageStore,
+        log: CommitLog,
+        queues: ConsumeQueues,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
     ) -> None:
         self._config = config
-        self._store = store
+        self._log = log
+        self._queues = queues
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -85,7 +88,7 @@ class ConsumerManageProcessor:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"
             )
-        queue = self._store.queues.find(header.topic, header.queue_id)
+        queue = self._queues.find(header.topic, header.queue_id)
         if queue is None:
             return 0
         if queue.min_queue_offset == queue.max_queue_offset:
@@ -103,7 +106,7 @@ class ConsumerManageProcessor:
         unit = queue.unit(0) if queue.min_queue_offset == 0 else None
         if unit is None:
             return False
-        return not unit.is_message or self._store.log.read_nowait(*unit[:2]) is not None
+        return not unit.is_message or self._log.read_nowait(*unit[:2]) is not None
 
     def update_consumer_offset(self, request: Request) -> None:
         """15: a group has consumed so far; most clients do not wait for the answer."""

@@ -18,7 +18,8 @@ from kourou.store.read.transfer_limits import TransferLimits
 if TYPE_CHECKING:
     from kourou.broker.pull.long_polling import Pull
     from kourou.broker.storage.disk_threads import DiskThreads
-    from kourou.store.message_store import MessageStore
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.store.read.get_message import MessageReader
 
 _INSIDE: Final = (
     GetMessageStatus.FOUND,
@@ -32,19 +33,21 @@ class FilteredRead:
 
     def __init__(
         self,
-        store: MessageStore,
+        queues: ConsumeQueues,
+        reader: MessageReader,
         disk: DiskThreads,
         pull: Pull,
         matcher: RecordMatcher,
         limits: TransferLimits,
     ) -> None:
-        self._store = store
+        self._queues = queues
+        self._reader = reader
         self._disk = disk
         self._pull = pull
         self._limits = limits
         self._matcher = matcher
         self._next_offset = pull.header.queue_offset
-        self._end_offset = self._next_offset + store.config.max_filter_units
+        self._end_offset = self._next_offset + reader.max_filter_units
         self._cold_queue: ConsumeQueue | None = None
         self.result: GetMessageResult | None = None
         self.is_done = False
@@ -60,7 +63,7 @@ class FilteredRead:
                 self._cold_queue = queue
                 return
         self._matcher.renew()
-        part = self._store.reader.get_message(
+        part = self._reader.get_message(
             queue,
             self._next_offset,
             header.max_msg_nums,
@@ -73,7 +76,7 @@ class FilteredRead:
         self._add(part)
 
     def _find_queue(self) -> ConsumeQueue | None:
-        return self._store.queues.find(*self._pull.key)
+        return self._queues.find(*self._pull.key)
 
     @property
     def _units_left(self) -> int:

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.tables.offsets import ConsumerOffsetManager
-    from kourou.store.message_store import MessageStore
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.store.read.get_message import MessageReader
     from kourou.transport.tasks import TaskOwner
 
 _COMMIT_OFFSET: Final = PullSysFlag.COMMIT_OFFSET.value
@@ -63,7 +65,10 @@ class PullMessageProcessor:
         self,
         *,
         config: LiveConfig,
-        store: MessageStore,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        reader: MessageReader,
+        max_transfer_bytes: int,
         offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         holds: PullRequestHoldService,
@@ -74,7 +79,8 @@ class PullMessageProcessor:
         targets: PullTargets,
     ) -> None:
         self._config = config
-        self._store = store
+        self._log = log
+        self._queues = queues
         self._offsets = offsets
         self._stats = stats
         self._holds = holds
@@ -83,11 +89,10 @@ class PullMessageProcessor:
         self._hooks = hooks
         self._targets = targets
         self._lines = ColdPullQueues(requests)
-        self._find_queue = store.queues.find
-        self._reader = store.reader
-        log = store.log
+        self._find_queue = queues.find
+        self._reader = reader
         self._turns = ColdReadThrottle(lambda: log.max_phy_offset)
-        self._large_limits = TransferLimits.of_bytes(store.config.max_transfer_bytes)
+        self._large_limits = TransferLimits.of_bytes(max_transfer_bytes)
         self._stock_limits = transfer_limits(config.current)
         self._limits_config = config.current
 
@@ -123,7 +128,7 @@ class PullMessageProcessor:
                 header.commit_offset,
                 request.connection.remote_address,
             )
-        matcher = None if target.wants is None else RecordMatcher(self._store.log, target.wants)
+        matcher = None if target.wants is None else RecordMatcher(self._log, target.wants)
         self._serve(request, header, target, matcher, may_wait=sys_flag & _SUSPEND != 0)
 
     def resume(self, held: Pull) -> None:
@@ -252,7 +257,7 @@ class PullMessageProcessor:
     def _serve_filtered(self, pull: Pull, matcher: RecordMatcher, *, may_wait: bool) -> None:
         matcher.rest()
         limits = self._limits(pull.header)
-        read = FilteredRead(self._store, self._disk, pull, matcher, limits)
+        read = FilteredRead(self._queues, self._reader, self._disk, pull, matcher, limits)
         read.step()
         result = read.result
         if read.is_done and result is not None and result.is_loaded:
@@ -261,7 +266,7 @@ class PullMessageProcessor:
         if result is not None and not result.is_loaded:  # in its line a pull keeps no file
             result.release()
             matcher.rest()
-            read = FilteredRead(self._store, self._disk, pull, matcher, limits)
+            read = FilteredRead(self._queues, self._reader, self._disk, pull, matcher, limits)
         self._lines.run(pull.request, partial(self._read_on, pull, read))
 
     async def _read_on(self, pull: Pull, read: FilteredRead) -> None:
@@ -325,8 +330,7 @@ class PullMessageProcessor:
 
     def _suggested_broker(self, group_config: SubscriptionGroupConfig, result: GetMessageResult) -> int:
         """Which broker the client should ask next: a slave, for what is no longer in memory here."""
-        store = self._store
-        behind_bytes = store.log.max_phy_offset - result.last_phy_offset
+        behind_bytes = self._log.max_phy_offset - result.last_phy_offset
         is_slow = result.last_phy_offset and behind_bytes > self._stock_limits_now().memory_bytes
         return group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.storage.record_reads import RecordReader
-    from kourou.store.message_store import MessageStore
+    from kourou.store.index.index_service import IndexService
     from kourou.transport.tasks import TaskOwner
 
 _TAG_INDEX: Final = "T"
@@ -41,13 +41,13 @@ class QueryMessageProcessor:
         self,
         *,
         config: LiveConfig,
-        store: MessageStore,
+        index: IndexService | None,
         disk: DiskThreads,
         requests: TaskOwner,
         records: RecordReader,
     ) -> None:
         self._config = config
-        self._store = store
+        self._index = index
         self._disk = disk
         self._requests = requests
         self._records = records
@@ -79,7 +79,7 @@ class QueryMessageProcessor:
         self._answer_query(request, records)
 
     async def _indexed(self, header: QueryMessageRequestHeader) -> list[int]:
-        index = self._store.index
+        index = self._index
         if index is None:
             return []
         max_num = header.max_num
@@ -90,7 +90,7 @@ class QueryMessageProcessor:
         return sorted(set(await self._disk.run_steps(steps)))
 
     def _answer_query(self, request: Request, records: list[bytes]) -> None:
-        index = self._store.index
+        index = self._index
         if not records or index is None:
             request.reply(
                 QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0),

@@ -120,7 +120,7 @@ class CommitCycle:
                 self._release(batch)
             else:
                 self._replicate(batch)
-        if self._store.appender.is_fenced:
+        if self._store.is_fenced:
             self._give_up()
 
     def expire(self, now_ms: int) -> None:

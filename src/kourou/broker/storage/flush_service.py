@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_watch import LogWatch
     from kourou.store.message_store import MessageStore
     from kourou.transport.cycles import Cycles
     from kourou.transport.tasks import TaskOwner
@@ -40,6 +42,8 @@ class FlushService:
         *,
         config: LiveConfig,
         store: MessageStore,
+        log: CommitLog,
+        log_watch: LogWatch,
         cycles: Cycles,
         commit_cycle: CommitCycle,
         disk: DiskThreads,
@@ -49,6 +53,8 @@ class FlushService:
     ) -> None:
         self._config = config
         self._store = store
+        self._log = log
+        self._log_watch = log_watch
         self._cycles = cycles
         self._commit_cycle = commit_cycle
         self._disk = disk
@@ -87,7 +93,7 @@ class FlushService:
     async def _flush_log(self) -> None:
         while True:
             await asyncio.sleep(self._config.current.flush_interval_commit_log / 1000)
-            if self._store.log.max_phy_offset > self._store.log.flushed_phy_offset:
+            if self._log.max_phy_offset > self._log.flushed_phy_offset:
                 self._flusher.request_nowait()
 
     async def _tell_the_late(self) -> None:
@@ -106,9 +112,9 @@ class FlushService:
     async def look_at_log(self) -> None:
         """Compare names and open files once. If something is lost, senders that wait for a sync are answered:
         none will come."""
-        await self._disk.run_steps(self._store.watch.look_steps())
-        if self._store.appender.is_fenced:
-            self._flushed(self._store.log.flushed_phy_offset)
+        await self._disk.run_steps(self._log_watch.look_steps())
+        if self._store.is_fenced:
+            self._flushed(self._log.flushed_phy_offset)
 
     async def _flush_derived(self) -> None:
         loop = asyncio.get_running_loop()

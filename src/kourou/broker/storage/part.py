@@ -17,6 +17,8 @@ from kourou.config.broker import BrokerConfig
 from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice
 from kourou.store.log.file_preparer import FilePreparer
+from kourou.store.log.log_appender import LogAppender
+from kourou.store.log.log_watch import LogWatch
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import FlushDiskType
 from kourou.transport.tasks import TaskOwner
@@ -60,13 +62,16 @@ async def open_store(
 class StoragePart(BrokerPart):
     """The store, which is open already; closed when all other parts have stopped."""
 
-    def __init__(self, store: MessageStore, disk: DiskThreads, commit_cycle: CommitCycle) -> None:
+    def __init__(
+        self, store: MessageStore, appender: LogAppender, disk: DiskThreads, commit_cycle: CommitCycle
+    ) -> None:
         self._store = store
+        self._appender = appender
         self._disk = disk
         self._commit_cycle = commit_cycle
 
     def config_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
-        self._store.appender.max_message_bytes = new.max_message_size
+        self._appender.max_message_bytes = new.max_message_size
         self._commit_cycle.waits_for_flush = new.flush_disk_type == FlushDiskType.SYNC_FLUSH.value
         self._commit_cycle.sync_flush_timeout_ms = new.sync_flush_timeout
 
@@ -83,13 +88,13 @@ class UpkeepPart(BrokerPart):
     def __init__(
         self,
         *,
-        store: MessageStore,
+        log_watch: LogWatch,
         disk: DiskThreads,
         flush: FlushService,
         retention: RetentionService,
         preparer: FilePreparer,
     ) -> None:
-        self._store = store
+        self._log_watch = log_watch
         self._disk = disk
         self._flush = flush
         self._retention = retention
@@ -104,4 +109,4 @@ class UpkeepPart(BrokerPart):
         await asyncio.sleep(0)  # what its thread has left for the loop
         self._preparer.stop()
         # Before other parts write anything by name: the store's folder may have become another one.
-        await self._disk.run_steps(self._store.watch.look_steps())
+        await self._disk.run_steps(self._log_watch.look_steps())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.settings import retention_config
 from kourou.errors import StorageError
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC
+from kourou.store.log.commit_log import CommitLog
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.consume_queues import ConsumeQueues
@@ -66,11 +67,13 @@ class UnreadSearch:
     """Where the messages at these queue_offsets, by topic and queue_id, lie; the lowest is `phy_offset`.
     That is the end of the log where all are read."""
 
-    def __init__(self, store: MessageStore, next_offsets: Mapping[tuple[str, int], int]) -> None:
-        self.phy_offset = store.log.max_phy_offset
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueues, next_offsets: Mapping[tuple[str, int], int]
+    ) -> None:
+        self.phy_offset = log.max_phy_offset
         self._in_files: list[tuple[ConsumeQueue, int]] = []
         for (topic, queue_id), queue_offset in next_offsets.items():
-            queue = store.queues.find(topic, queue_id)
+            queue = queues.find(topic, queue_id)
             if queue is not None:
                 self._look_now_or_later(queue, max(queue_offset, queue.min_queue_offset))
 
@@ -120,6 +123,8 @@ class RetentionService:
         *,
         config: LiveConfig,
         store: MessageStore,
+        log: CommitLog,
+        queues: ConsumeQueues,
         files: Files,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
@@ -133,6 +138,8 @@ class RetentionService:
     ) -> None:
         self._live_config = config
         self._store = store
+        self._log = log
+        self._queues = queues
         self._files = files
         self._offsets = offsets
         self._consumers = consumers
@@ -185,9 +192,9 @@ class RetentionService:
         next_offsets = self._next_offsets()
         if not next_offsets:
             return None
-        search = UnreadSearch(self._store, next_offsets)
+        search = UnreadSearch(self._log, self._queues, next_offsets)
         yield search.run
-        waiting = waiting_phy_offset(self._store.queues, self._delay_offsets, self._timers)
+        waiting = waiting_phy_offset(self._queues, self._delay_offsets, self._timers)
         return search.phy_offset if waiting is None else min(search.phy_offset, waiting)
 
     def _next_offsets(self) -> dict[tuple[str, int], int]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.store.message_store import MessageStore
+    from kourou.store.log.log_watch import LogWatch
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class ConfigWriter:
         self,
         *,
         config: LiveConfig,
-        store: MessageStore,
+        log_watch: LogWatch,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
@@ -44,7 +44,7 @@ class ConfigWriter:
         store_work: asyncio.Lock,
     ) -> None:
         self._config = config
-        self._store = store
+        self._log_watch = log_watch
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -72,7 +72,7 @@ class ConfigWriter:
             await asyncio.sleep(interval_s())
             for table in tables:
                 # Of a displaced store the names may mean another one's files.
-                if self._store.watch.is_displaced:
+                if self._log_watch.is_displaced:
                     break
                 if table.is_dirty and not await self._persist(table, lock):
                     await asyncio.sleep(_AFTER_FAILURE_S)
@@ -88,7 +88,7 @@ class ConfigWriter:
 
     def write_all(self) -> None:
         """Write what is not on disk, here and now: the broker stops."""
-        if self._store.watch.is_displaced:
+        if self._log_watch.is_displaced:
             return
         for table in (self._topics, self._groups, self._offsets):
             try:

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from kourou.broker.storage.record_reads import RecordReader
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.store.message_store import MessageStore
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.store.read.message_lookup import MessageLookup
 
 _log = logging.getLogger(__name__)
 
@@ -55,14 +56,16 @@ class OffsetProcessor:
     def __init__(
         self,
         *,
-        store: MessageStore,
+        queues: ConsumeQueues,
+        lookup: MessageLookup,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
         delay_offsets: DelayOffsetManager,
         records: RecordReader,
     ) -> None:
-        self._store = store
+        self._queues = queues
+        self._lookup = lookup
         self._topics = topics
         self._offsets = offsets
         self._consumers = consumers
@@ -89,7 +92,7 @@ class OffsetProcessor:
         header = request.header(SearchOffsetRequestHeader)
         is_upper = (header.boundary_type or "").upper() == BoundaryType.UPPER.value
         boundary = BoundaryType.UPPER if is_upper else BoundaryType.LOWER
-        queue = self._store.queues.find(header.topic, header.queue_id)
+        queue = self._queues.find(header.topic, header.queue_id)
 
         def search(reads: RecordReads) -> int:
             if queue is None:
@@ -105,7 +108,7 @@ class OffsetProcessor:
     def get_max_offset(self, request: Request) -> None:
         """GET_MAX_OFFSET: the next offset that readers will see, or (not committed) that is given out."""
         header = request.header(GetMaxOffsetRequestHeader)
-        queue = self._store.queues.find(header.topic, header.queue_id)
+        queue = self._queues.find(header.topic, header.queue_id)
         if queue is None:
             found = 0
         else:
@@ -115,13 +118,13 @@ class OffsetProcessor:
     def get_min_offset(self, request: Request) -> None:
         """GET_MIN_OFFSET: the first offset that can be read."""
         header = request.header(GetMinOffsetRequestHeader)
-        found = self._store.min_offset_in_queue(header.topic, header.queue_id)
+        found = self._lookup.min_offset_in_queue(header.topic, header.queue_id)
         request.reply(GetMinOffsetResponseHeader(queue_offset=found))
 
     def get_earliest_msg_storetime(self, request: Request) -> None:
         """GET_EARLIEST_MSG_STORETIME: when the first message of a queue was stored."""
         header = request.header(GetEarliestMsgStoretimeRequestHeader)
-        queue = self._store.queues.find(header.topic, header.queue_id)
+        queue = self._queues.find(header.topic, header.queue_id)
         self._records.when_read(
             request,
             lambda reads: -1 if queue is None else reads.message_time(queue, queue.min_queue_offset),
@@ -161,7 +164,7 @@ class OffsetProcessor:
             queues = self._offsets.query_all(group, topic) or {}
             for queue_id, consumer_offset in queues.items():
                 # Below the queue's beginning it says that nothing was consumed for long.
-                if consumer_offset >= self._store.min_offset_in_queue(topic, queue_id):
+                if consumer_offset >= self._lookup.min_offset_in_queue(topic, queue_id):
                     lowest[queue_id] = min(lowest.get(queue_id, consumer_offset), consumer_offset)
         return lowest
 

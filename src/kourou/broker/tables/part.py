@@ -16,7 +16,6 @@ from kourou.broker.tables.config_writer import ConfigWriter
 from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.protocol.codes import PermName
-from kourou.store.message_store import MessageStore
 from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
@@ -51,14 +50,14 @@ class TablesPart(BrokerPart):
     def __init__(
         self,
         *,
-        store: MessageStore,
+        queues: ConsumeQueues,
         disk: DiskThreads,
         topics: TopicConfigManager,
         tables: Sequence[Loadable],
         writer: ConfigWriter,
         handlers: Sequence[Handler],
     ) -> None:
-        self._store = store
+        self._queues = queues
         self._disk = disk
         self._topics = topics
         self._tables = tables
@@ -71,7 +70,7 @@ class TablesPart(BrokerPart):
     def recover(self) -> None:
         for table in self._tables:
             table.load()
-        adopt_orphans(self._store.queues, self._topics)
+        adopt_orphans(self._queues, self._topics)
 
     async def start(self, tasks: TaskOwner) -> None:
         self._writer.start(tasks)

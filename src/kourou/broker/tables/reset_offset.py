@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.store.message_store import MessageStore
+    from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.store.read.message_lookup import MessageLookup
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,8 @@ class ResetOffsetProcessor:
         self,
         *,
         config: LiveConfig,
-        store: MessageStore,
+        queues: ConsumeQueues,
+        lookup: MessageLookup,
         admission: Admission,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -71,7 +73,8 @@ class ResetOffsetProcessor:
         records: RecordReader,
     ) -> None:
         self._config = config
-        self._store = store
+        self._queues = queues
+        self._lookup = lookup
         self._admission = admission
         self._topics = topics
         self._groups = groups
@@ -131,7 +134,7 @@ class ResetOffsetProcessor:
 
     def _offset_at(self, reads: RecordReads, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Where a queue was at a time; its end for a time below 0."""
-        queue = self._store.queues.find(topic, queue_id)
+        queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
         if timestamp_ms < 0:
@@ -139,8 +142,8 @@ class ResetOffsetProcessor:
         return search_queue_offset(queue, timestamp_ms, reads.store_time_or_stop)
 
     def _checked(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        low = self._store.min_offset_in_queue(topic, queue_id)
-        high = self._store.max_offset_in_queue(topic, queue_id)
+        low = self._lookup.min_offset_in_queue(topic, queue_id)
+        high = self._lookup.max_offset_in_queue(topic, queue_id)
         if not low <= queue_offset <= high + 1:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

@@ -43,10 +43,13 @@ from kourou.protocol.names import (
 from kourou.protocol.properties import MessageConst, encode_properties, property_pair
 from kourou.protocol.record import decode_records
 from kourou.protocol.tags import tags_code
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.log_appender import LogAppender
 from kourou.store.log.put_batch import PutDone
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.queue.consume_queues import ConsumeQueues
 
 if TYPE_CHECKING:
     from kourou.broker.tables.offsets import ConsumerOffsetManager
@@ -75,6 +78,9 @@ class Transactions:
         self,
         *,
         store: MessageStore,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        appender: LogAppender,
         cycles: Cycles,
         writer: MessageWriter,
         topics: TopicConfigManager,
@@ -82,9 +88,9 @@ class Transactions:
         store_host: bytes,
         now_ms: Callable[[], int],
     ) -> None:
-        queues = store.queues
         self._store = store
-        self._log = store.log
+        self._log = log
+        self._queues = queues
         self._cycles = cycles
         self._writer = writer
         self._topics = topics
@@ -92,7 +98,7 @@ class Transactions:
         self._store_host = store_host
         self._now_ms = now_ms
         self._queue = queues.get
-        self._put = store.appender.put
+        self._put = appender.put
         self._unsettled: tuple[int, int, int] | None = None
         self.table = HalfMessageStates()
         self.recent = HalfMessageCache()
@@ -204,7 +210,7 @@ class Transactions:
             copy = property_number(record, MOVED_TO) if _MOVED_TO in record.raw_properties else None
             table.load(record.queue_offset, _ended_by(record, half_queue.max_queue_offset), copy)
         if not is_slave:
-            _put_missing_op(self._store, table, self._store_host)
+            _put_missing_op(self._store, self._queues, table, self._store_host)
 
     def _noted(self, queue: ConsumeQueue) -> int:
         """The recorded progress, as far as the queue still has it."""
@@ -256,8 +262,10 @@ def _ended_by(op: MessageExt, end_queue_offset: int) -> list[int]:
 # -- a write that was cut through --------------------------------------------------------------------
 
 
-def _put_missing_op(store: MessageStore, table: HalfMessageStates, store_host: bytes) -> None:
-    last = _last_record(store)
+def _put_missing_op(
+    store: MessageStore, queues: ConsumeQueues, table: HalfMessageStates, store_host: bytes
+) -> None:
+    last = _last_record(store, queues)
     half = None if last is None else _half_behind(store, last)
     if last is None or half is None:
         return
@@ -276,8 +284,8 @@ def _put_missing_op(store: MessageStore, table: HalfMessageStates, store_host: b
     )
 
 
-def _last_record(store: MessageStore) -> MessageExt | None:
-    queue = max(store.queues.items(), key=lambda each: each.max_phy_offset, default=None)
+def _last_record(store: MessageStore, queues: ConsumeQueues) -> MessageExt | None:
+    queue = max(queues.items(), key=lambda each: each.max_phy_offset, default=None)
     if queue is None or queue.max_phy_offset < 0:
         return None
     records = list(_records(store, queue, queue.max_queue_offset - 1))

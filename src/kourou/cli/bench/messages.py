@@ -47,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Compression:
-    """Compression of bodies larger than `over_bytes`."""
+    """Compression of bodies of at least `over_bytes`."""
 
     enabled: bool = False
     kind: CompressionType = CompressionType.ZLIB

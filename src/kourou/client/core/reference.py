@@ -37,7 +37,6 @@ _PARTS: Final[tuple[tuple[str, type[Any]], ...]] = (
 
 
 def reference() -> str:
-    """The whole document."""
     parts = [_INTRODUCTION]
     for title, options in _PARTS:
         parts += [f"## {title}\n", "| option | default | means |\n|---|---|---|"]

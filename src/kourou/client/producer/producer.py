@@ -429,7 +429,7 @@ class AsyncProducer(AsyncBlockOnly):
         await self._running().in_flight.wait_idle()
 
     def stats(self) -> ProducerStats:
-        """Counters since the start."""
+        """Counters since the start of this producer."""
         if self._sends is None:
             raise ClientStateError(ASYNC_NOT_STARTED)
         in_flight = self._sends.in_flight

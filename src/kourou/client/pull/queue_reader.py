@@ -111,8 +111,6 @@ _PASSING: Final = frozenset(
 
 
 class _SlicePull(NamedTuple):
-    """A requested slice."""
-
     asked: Slice
     task: asyncio.Task[PullResult]
 

@@ -141,7 +141,7 @@ class ConsumerOffsets(Protocol):
     """The offsets of a group in its queues."""
 
     async def load(self) -> None:
-        """Prepare for `read`."""
+        """Load stored offsets, as preparation for `read`."""
 
     async def read(self, queue: MessageQueue) -> int | None:
         """The stored offset; None if there is none."""
@@ -150,7 +150,7 @@ class ConsumerOffsets(Protocol):
         """Set the offset in memory."""
 
     def known(self, queue: MessageQueue) -> int | None:
-        """The offset in memory."""
+        """The offset in memory; None if it was not read yet."""
 
     def table(self) -> dict[MessageQueue, int]:
         """All offsets in memory."""

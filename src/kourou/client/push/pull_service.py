@@ -39,7 +39,7 @@ _UNKNOWN_TO_BROKER: Final = frozenset(
 
 
 class ConsumeService(Protocol):
-    """Consumes pulled messages."""
+    """Passes pulled messages to the handler."""
 
     def submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Consume messages that are already in `assigned`."""

@@ -355,7 +355,6 @@ class _Role:
         ]
 
     def topics(self) -> Iterable[str]:
-        """All subscribed topics."""
         return self._consumer._subscriptions.topics
 
     def processors(self) -> Mapping[int, Processor]:

@@ -33,7 +33,7 @@ FIRST_RENEWAL_MS: Final = 1_000
 
 
 class QueueLocks:
-    """Locks of one consumer."""
+    """The queue locks of one orderly consumer."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance

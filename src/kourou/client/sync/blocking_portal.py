@@ -80,12 +80,10 @@ class _Call(ABC, Generic[T]):
             self.future.cancel()
 
     @abstractmethod
-    def _succeed(self, result: T) -> None:
-        """Deliver the result."""
+    def _succeed(self, result: T) -> None: ...
 
     @abstractmethod
-    def _fail(self, error: BaseException) -> None:
-        """Deliver the error."""
+    def _fail(self, error: BaseException) -> None: ...
 
 
 class _WaitedCall(_Call[T]):

@@ -201,7 +201,7 @@ class SyncProducer(SyncClient[ProducerT]):
         self._call(self._client.flush)
 
     def stats(self) -> ProducerStats:
-        """Counters since the start."""
+        """Counters since the start of this producer."""
         return self._do(self._client.stats)
 
 

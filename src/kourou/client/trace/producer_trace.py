@@ -169,7 +169,6 @@ class ProducerTrace(ProducerHook):
         context.notes[_BEGUN] = _now_ms()
 
     def after_send(self, context: SendContext) -> None:
-        """Record each stored message."""
         result = context.result
         if result is None or not result.trace_on or context.topic == self._dispatcher.topic:
             return

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Final, Self
 from kourou.spark.pipelines.check.spec import StepSpec
 from kourou.spark.pipelines.describe_failure import describe_failure
 from kourou.spark.pipelines.pipeline_errors import PipelineError
-from kourou.spark.pipelines.progress import Ending, PipelineProgress, ProgressOutput, Reading, Summary
+from kourou.spark.pipelines.progress import (
+    Breakdown,
+    Ending,
+    PipelineProgress,
+    ProgressOutput,
+    Reading,
+    SinkRows,
+    Summary,
+)
 from kourou.spark.pipelines.query_start import start_query
 from kourou.spark.pipelines.query_watch import QueryWatch, StopRequest, stop_on_signals
 from kourou.spark.pipelines.written_rows import WrittenRows
@@ -61,15 +69,18 @@ class PipelineWatch:
         progress: TotalProgress,
         written: Mapping[str, WrittenRows] | None = None,
         steps: Sequence[StepSpec] = (),
+        *,
+        bad_records_to: str = "",
     ) -> None:
-        """`starts` start the queries; `beside` names those whose rows are not counted: those of bad records.
-        `written` has the counts of sinks that count their own rows. A failure names the step in `steps` that
-        caused it."""
+        """`starts` start the queries; `beside` names those of bad records, which go to `bad_records_to` and
+        are counted separately. `written` has the counts of sinks that count their own rows. A failure names
+        the step in `steps` that caused it."""
         self._starts = starts
         self._beside = beside
         self._progress = progress
         self._written = written or {}
         self._steps = steps
+        self._bad_records_to = bad_records_to
         self._queries: dict[str, StreamingQuery] = {}
         self._parts: dict[str, _Part] = {}
         self._watches: dict[str, QueryWatch] = {}
@@ -129,7 +140,14 @@ class PipelineWatch:
     def _look(self) -> None:
         for watch in self._watches.values():
             watch.look()
-        total = together([part.reading for name, part in self._parts.items() if name not in self._beside])
+        readings = {name: part.reading for name, part in self._parts.items() if name not in self._beside}
+        bad = [_written(self._parts[name].reading) for name in self._parts if name in self._beside]
+        self._progress.breakdown = Breakdown(
+            [SinkRows(name, reading.rows, _written(reading)) for name, reading in readings.items()],
+            None if None in bad else sum(filter(None, bad)),
+            self._bad_records_to,
+        )
+        total = together(list(readings.values()))
         if total != self._shown:
             self._shown = total
             self._progress.show(total)
@@ -172,6 +190,11 @@ def together(readings: list[Reading]) -> Reading:
         lag_seconds=max(seconds, default=None),
         rows_written=sum(written) if is_known else None,
     )
+
+
+def _written(reading: Reading) -> int | None:
+    """The rows written; none if nothing was read yet."""
+    return 0 if reading.rows_written is None and not reading.rows else reading.rows_written
 
 
 def _pause(query: StreamingQuery) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TextIO
@@ -62,6 +62,50 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkRows:
+    """The rows of one sink of a pipeline. Unknown values are None."""
+
+    name: str
+    rows: int | None
+    """Rows read for it: each sink reads its sources itself."""
+    rows_written: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The rows of a pipeline by sink, and its bad records."""
+
+    sinks: Sequence[SinkRows]
+    bad_records: int | None = None
+    bad_records_to: str = ""
+    """Where bad records go, such as `topic orders-bad`; empty if they fail the pipeline."""
+
+    def rows_words(self) -> str | None:
+        """The rows by sink as text; None for one sink, which the total describes."""
+        if len(self.sinks) < 2:
+            return None
+        read = {sink.rows for sink in self.sinks}
+        (same,) = read if len(read) == 1 else (None,)
+        parts: list[str] = []
+        for sink in self.sinks:
+            of = "" if sink.rows is None or same is not None else f" of {sink.rows:,}"
+            noun = "" if parts else " rows" if same is None else ""
+            verb = "" if parts else " written"
+            written = "an unknown number" if sink.rows_written is None else f"{sink.rows_written:,}"
+            parts.append(f"{written}{of}{noun}{verb} to {sink.name}")
+        begin = "" if same is None else f"{_count(same, 'row', 'rows')} read; "
+        return begin + ", ".join(parts)
+
+    def bad_words(self) -> str:
+        """The end of the text about bad records."""
+        if not self.bad_records_to:
+            return ""
+        if not self.bad_records:
+            return "; no bad records" if self.bad_records == 0 else ""
+        return f"; {_count(self.bad_records, 'bad record', 'bad records')} to {self.bad_records_to}"
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The result of a job."""
 
@@ -74,10 +118,13 @@ class Summary:
     lag_messages: int | None
     lag_seconds: float | None
     rows_written: int | None = None
+    breakdown: Breakdown | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The last line of `--json`."""
-        return {"type": "summary", **asdict(self)}
+        fields = asdict(self)
+        breakdown = fields.pop("breakdown") or {}
+        return {"type": "summary", **fields, **breakdown}
 
     def words(self) -> str:
         batches = f" in {_count(self.batches, 'batch', 'batches')}" if self.batches else ""
@@ -89,7 +136,12 @@ class Summary:
         rows = _count(written, "row", "rows")
         if not is_all:
             rows = f"{rows} written, {self.rows:,} read"
-        return f"{self.title}: {rows}{batches}, {self.seconds:.1f} s{rate}{lag}{ended}"
+        bad = ""
+        if self.breakdown is not None:
+            bad = self.breakdown.bad_words()
+            if (by_sink := self.breakdown.rows_words()) is not None:
+                rows, rate = by_sink, ""  # a sum over sinks counts a message once for each
+        return f"{self.title}: {rows}{batches}, {self.seconds:.1f} s{rate}{bad}{lag}{ended}"
 
 
 class PipelineProgress:
@@ -105,6 +157,8 @@ class PipelineProgress:
         self._output = output
         self._clock = clock
         self._began = self._printed_at = clock()
+        self.breakdown: Breakdown | None = None
+        """For the summary, if the job has several destinations."""
         self._reading = Reading()
         self._live: Live | None = None
 
@@ -171,6 +225,7 @@ class PipelineProgress:
             lag_messages=last.lag_messages,
             lag_seconds=last.lag_seconds,
             rows_written=last.rows_written,
+            breakdown=self.breakdown,
         )
         words = f"{summary.words()}; {note}" if note else summary.words()
         self._write(json.dumps(summary.to_json()) if self._output.as_json else words)

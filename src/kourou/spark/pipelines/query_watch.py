@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S: Final = 0.25
+OBSERVED_ROWS: Final = "kourou_rows"
+"""The observation that counts the rows of a stream whose sink does not report them."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -94,7 +96,9 @@ class QueryWatch:
     def _rows_written(self, progress: Any) -> int | None:
         if self._written is not None:
             return self._written.total
-        before, written = self._reading.rows_written, int(progress.sink.numOutputRows)
+        observed = (getattr(progress, "observedMetrics", None) or {}).get(OBSERVED_ROWS)
+        rows = progress.sink.numOutputRows if observed is None else observed["rows"]
+        before, written = self._reading.rows_written, int(rows)
         # -1: this sink does not report it.
         return before if written < 0 else (before or 0) + written
 

@@ -30,8 +30,9 @@ from kourou.spark.pipelines.jdbc import describe_java_error
 from kourou.spark.pipelines.pipeline_errors import PipelineError, short_reason
 from kourou.spark.pipelines.pipeline_session import pipeline_session
 from kourou.spark.pipelines.pipeline_watch import PipelineWatch, TotalProgress
-from kourou.spark.pipelines.progress import ProgressOutput, Summary
-from kourou.spark.pipelines.sinks import SinkRun, stream_writer
+from kourou.spark.pipelines.progress import Breakdown, ProgressOutput, SinkRows, Summary
+from kourou.spark.pipelines.query_watch import OBSERVED_ROWS
+from kourou.spark.pipelines.sinks import SinkRun, observed, stream_writer
 from kourou.spark.pipelines.sources import read_source
 from kourou.spark.pipelines.step_functions import import_steps, run_step
 from kourou.spark.source.source_client import close_shared_clients
@@ -66,8 +67,7 @@ class RunRequest:
 def run_pipeline(request: RunRequest) -> None:
     """Run a pipeline to its end. KourouError for mistakes in the file, or a failed run."""
     try:
-        spec = load_pipeline(request.file)
-        check_servers(spec, str(request.file))
+        spec = load_pipeline(request.file, check=check_servers)
         if request.check_only:
             _print_valid(request, spec)
             return
@@ -205,7 +205,11 @@ class PipelineRun:
         for sink, spec in zip(self._sinks, self._spec.sinks, strict=True):
             starts[sink.name] = partial(self._started, spec.rows.line, f"sink {sink.name}", sink.start)
         written = {sink.name: sink.written for sink in self._sinks if sink.written is not None}
-        with PipelineWatch(starts, beside, progress, written, self._spec.steps) as watch:
+        bad_to = self._spec.bad_records.destination
+        watching = PipelineWatch(
+            starts, beside, progress, written, self._spec.steps, bad_records_to=bad_to if beside else ""
+        )
+        with watching as watch:
             watch.start()
             return watch.wait()
 
@@ -214,38 +218,50 @@ class PipelineRun:
             return start()
 
     def _start_bad(self, name: str, bad: DataFrame) -> StreamingQuery:
+        from pyspark.sql import functions as F
+
         options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder
         if options is not None:
             messages = bad_record_messages(bad)
             return stream_writer(messages, self._spec, name).format("rocketmq").options(**options).start()
-        lines = bad_record_lines(bad)
+        lines = bad_record_lines(bad).observe(OBSERVED_ROWS, F.count(F.lit(1)).alias("rows"))
         return stream_writer(lines, self._spec, name).format("json").option("path", folder).start()
 
     def batch(self, progress: TotalProgress) -> Summary:
         """Write all sinks once, one after the other, and bad records last."""
+        rows = []
         for sink, spec in zip(self._sinks, self._spec.sinks, strict=True):
             with self._at(spec.rows.line, f"sink {sink.name}"):
-                progress.add(self._counted(sink), note=sink.name)
+                written = self._written(sink)
+                rows.append(SinkRows(sink.name, None, written))
+                progress.add(written or 0, note=sink.name)
+        counts = []
         for name, bad in self._bad.items():
             with self._at(self._spec.bad_records.line, f"badRecords of {name}"):
-                self._write_bad(bad)
+                counts.append(self._write_bad(bad))
+        bad_records = None if None in counts else sum(filter(None, counts))
+        bad_to = self._spec.bad_records.destination if self._bad else ""
+        progress.breakdown = Breakdown(rows, bad_records, bad_to)
         return progress.finish()
 
-    def _counted(self, sink: SinkRun) -> int:
+    def _written(self, sink: SinkRun) -> int | None:
         from pyspark.errors import PySparkException
 
         try:
-            return sink.write() or 0
+            return sink.write()
         except PySparkException as error:
             raise PipelineError(describe_failure(str(error), self._spec.steps)) from error
 
-    def _write_bad(self, bad: DataFrame) -> None:
+    def _write_bad(self, bad: DataFrame) -> int | None:
+        """Write bad records; returns their number, if Spark reports it."""
         options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder
+        counted, count = observed(bad)
         if options is not None:
-            messages = bad_record_messages(bad)
+            messages = bad_record_messages(counted)
             messages.write.format("rocketmq").options(**options).mode("append").save()
         else:
-            bad_record_lines(bad).write.mode("append").json(folder)
+            bad_record_lines(counted).write.mode("append").json(folder)
+        return count()
 
 
 def name_bad_records(bad: DataFrame, *, pipeline: str, source: str) -> DataFrame:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kourou.clock import seconds_hint
 from kourou.errors import ConfigError
-from kourou.spark.option_reader import OptionReader
-from kourou.spark.source.offset_spec import read_offset_spec
+from kourou.spark.source.offset_spec import SecondsError, milliseconds_of
 
 A_TIME: Final = (
     "a time such as 2026-01-31T08:00:00+00:00 (without a zone: UTC), or milliseconds since 1970 such as "
@@ -22,12 +20,12 @@ _TIMESTAMP: Final = "startingTimestamp"
 
 def parse_time_ms(option: str, text: str, accepted: str = A_TIME) -> int:
     """Milliseconds since 1970. ConfigError if it is not a time; `accepted` describes valid values."""
-    reader = OptionReader("source", {_TIMESTAMP: text}, (), {})
-    point = read_offset_spec(reader, "starting", None)
-    if point is None:
-        hint = seconds_hint(int(text)) if text.isascii() and text.isdigit() else None
-        raise ConfigError(f"{option} {text}: must be {accepted}{f'; {hint}' if hint else ''}")
-    return point.timestamp_ms
+    try:
+        return milliseconds_of(text.strip())
+    except SecondsError as error:
+        raise ConfigError(f"{option} {text}: must be {accepted}; {error.hint}") from None
+    except ValueError:
+        raise ConfigError(f"{option} {text}: must be {accepted}") from None
 
 
 def start_option(option: str, text: str) -> dict[str, str]:

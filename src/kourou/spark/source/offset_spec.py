@@ -108,32 +108,37 @@ def _parse_offsets(text: str) -> OffsetSpec:
 
 
 def _parse_timestamp(text: str) -> OffsetSpec:
-    return OffsetSpec("timestamp", _milliseconds(text))
+    return OffsetSpec("timestamp", milliseconds_of(text))
 
 
 def _parse_timestamps(text: str) -> OffsetSpec:
     return OffsetSpec("timestamps", timestamps_ms=parse_by_queue(text, _queue_time, _TIMES_FORM))
 
 
-class _SecondsError(ValueError):
-    """A time that was probably given in seconds."""
+class SecondsError(ValueError):
+    """A time that was probably given in seconds; `hint` says so."""
+
+    def __init__(self, hint: str) -> None:
+        super().__init__(f"it is in milliseconds since 1970: {hint}")
+        self.hint = hint
 
 
 def _queue_time(value: Any, where: str) -> int:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     try:
-        return _milliseconds(str(value) if is_number or isinstance(value, str) else "")
-    except _SecondsError as error:
+        return milliseconds_of(str(value) if is_number or isinstance(value, str) else "")
+    except SecondsError as error:
         raise ValueError(f"{where}: {error}") from None
     except ValueError:
         raise ValueError(f"{where}: {value!r:.80} is not a time; it is {_TIME}") from None
 
 
-def _milliseconds(text: str) -> int:
-    """Milliseconds since 1970, or a time in ISO 8601; without a zone it is UTC."""
+def milliseconds_of(text: str) -> int:
+    """Milliseconds since 1970 of such a number, or of a time in ISO 8601; without a zone it is UTC.
+    ValueError for anything else, SecondsError for a time in seconds."""
     if text.isascii() and text.isdigit():
         if hint := seconds_hint(int(text)):
-            raise _SecondsError(f"it is in milliseconds since 1970: {hint}")
+            raise SecondsError(hint)
         return int(text)
     try:
         when = datetime.fromisoformat(text)

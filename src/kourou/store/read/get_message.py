@@ -66,7 +66,7 @@ class MessageReader:
     ) -> None:
         self._log = log
         self._limits = TransferLimits.of_bytes(max_transfer_bytes)
-        self._max_filter_units = max_filter_units
+        self.max_filter_units = max_filter_units
         self._kernel = kernel
 
     def units_wanted(self, max_messages: int, *, is_filtered: bool) -> int:
@@ -74,7 +74,7 @@ class MessageReader:
         many are asked for: it may let none of them pass."""
         if not is_filtered and 0 < max_messages <= MAX_MESSAGES:
             return max_messages
-        return max(1, self._max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
+        return max(1, self.max_filter_units if is_filtered else min(max_messages, MAX_MESSAGES))
 
     def is_old(self, units: bytes) -> bool:
         """Whether the first of some units points to what is no longer among the newest bytes of the log."""

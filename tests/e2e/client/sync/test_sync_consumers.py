@@ -163,19 +163,19 @@ def test_a_block_that_ends_by_an_exception_commits_only_what_is_done(running: Cl
         assert polled(consumer, 10) == numbered(10, 10)
 
 
-def test_a_listener_may_assign_what_it_hears_of(running: ClusterThread) -> None:
+def test_a_listener_may_assign_the_new_queues(running: ClusterThread) -> None:
     running.put([b"x"])
-    heard = threading.Event()
+    received = threading.Event()
     with LitePullConsumer("pollers", namesrv=running.namesrv_addr, topic_check_interval_ms=20) as consumer:
 
         def listener(topic: str, queues: list[MessageQueue]) -> None:
             consumer.assign(queues)
-            heard.set()
+            received.set()
 
         consumer.on_topic_change(TOPIC, listener)
         known = consumer.fetch_queues(TOPIC)
         running.run(_grow)
-        assert heard.wait(10)
+        assert received.wait(10)
         assert len(consumer.assignment()) > len(known)
 
 

@@ -284,7 +284,7 @@ class OnlyTheFirst:
         return list(queues[:1])
 
 
-async def test_queues_that_nobody_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queues_without_an_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cluster(tmp_path) as running:
         await make_topic(running, TOPIC, queues=2)
         notes = Notes()

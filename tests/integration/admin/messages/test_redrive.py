@@ -104,7 +104,7 @@ async def test_each_goes_once_to_its_group_only_and_looks_like_new(tmp_path: Pat
         assert "DELAY" not in red.properties
 
 
-async def test_a_second_run_sends_nothing_unless_it_is_told_to(tmp_path: Path) -> None:
+async def test_a_second_run_sends_nothing_unless_requested(tmp_path: Path) -> None:
     async with with_dead_letters(tmp_path, order(1), order(2)) as running:
         assert (await redrive(running, "-k", "o1")).lines[-1] == "1 sent"
         assert (await redrive(running)).lines[-1] == "1 sent, 1 redriven before"
@@ -197,7 +197,7 @@ async def test_a_group_whose_locks_outlive_it_gets_it_once(tmp_path: Path) -> No
         assert (await redrive(running)).lines[-1] == "2 redriven before"
 
 
-async def test_why_one_failed_is_told_and_it_can_be_sent_later(tmp_path: Path) -> None:
+async def test_the_reason_of_a_failure_is_reported_and_it_can_be_sent_later(tmp_path: Path) -> None:
     async with with_dead_letters(tmp_path, order(1), order(2)) as running:
         change = ("updateTopic", "-t", f"%RETRY%{GROUP}", "-b", running.broker.address, "-r", "1", "-w", "1")
         assert (await run_line(running.namesrv_addr, *change, "-p", "4")).exit_code == 0
@@ -215,7 +215,7 @@ async def test_why_one_failed_is_told_and_it_can_be_sent_later(tmp_path: Path) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo terminals")
 @pytest.mark.parametrize(
-    ("typed", "exit_code", "told", "after"),
+    ("typed", "exit_code", "reported", "after"),
     [
         (b"n\n", 1, "nothing was sent; --yes skips the question", "1 would be sent"),
         (b"\x03", 130, "interrupted", "1 would be sent"),
@@ -223,14 +223,14 @@ async def test_why_one_failed_is_told_and_it_can_be_sent_later(tmp_path: Path) -
     ],
 )
 async def test_on_a_terminal_it_shows_and_asks(
-    tmp_path: Path, typed: bytes, exit_code: int, told: str, after: str
+    tmp_path: Path, typed: bytes, exit_code: int, reported: str, after: str
 ) -> None:
     async with with_dead_letters(tmp_path, order(1)) as running:
         line = ("redrive", "-n", running.namesrv_addr, "-g", GROUP)
         shown, ended = await asyncio.to_thread(
             run_on_terminal, line, lambda shown: "again? [y/N]" in shown, typed
         )
-        assert (ended, told in shown) == (exit_code, True), shown
+        assert (ended, reported in shown) == (exit_code, True), shown
         assert "would be sent   order 1" in shown
         assert (await redrive(running, "--dry-run")).lines[-1] == after
 

@@ -197,7 +197,7 @@ async def test_two_ends_in_one_read_are_one(tmp_path: Path) -> None:
         assert (broker.visible(), broker.ops()) == ([b"half"], [b"0"])
 
 
-async def test_who_does_not_know_leaves_the_half_at_hand(tmp_path: Path) -> None:
+async def test_an_unknown_outcome_leaves_the_half_open(tmp_path: Path) -> None:
     async with running(tmp_path, HalfMessageCache()) as broker:
         stored = broker.half()
         assert broker.feed(end(stored, UNKNOWN)) == []

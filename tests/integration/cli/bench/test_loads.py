@@ -198,7 +198,7 @@ def test_workers_end_when_one_fails() -> None:
         workers.finish()
 
 
-def test_a_worker_that_fails_before_it_is_ready_is_heard() -> None:
+def test_the_error_of_a_worker_that_fails_before_it_is_ready_is_raised() -> None:
     def work(number: int) -> None:
         raise KeyError("broken")
 

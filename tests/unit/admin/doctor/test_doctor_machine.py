@@ -96,7 +96,7 @@ def test_schedulers(
     assert len(folder_findings(broker(), tmp_path, proc=proc, sys=sys)) == findings
 
 
-def test_a_machine_that_tells_nothing_has_no_findings(tmp_path: Path) -> None:
+def test_a_machine_that_reports_nothing_has_no_findings(tmp_path: Path) -> None:
     assert folder_findings(broker(), tmp_path, proc=tmp_path, sys=tmp_path) == []
     assert list(limit_findings(broker(), 1, tmp_path)) == []
     assert listening_pid(10911, tmp_path) is None
@@ -175,11 +175,11 @@ def test_what_a_brokers_clock_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "skew"),
+    ("reported", "skew"),
     [(10_000, 0), (10_500, 0), (9_001, 0), (13_000, 2_500), (5_000, -4_000)],
 )
-def test_only_what_cannot_be_rounding_or_travel_is_skew(told: int, skew: int) -> None:
-    assert clock_skew_ms(told, 10_000, 10_500) == skew
+def test_only_what_cannot_be_rounding_or_travel_is_skew(reported: int, skew: int) -> None:
+    assert clock_skew_ms(reported, 10_000, 10_500) == skew
 
 
 def test_a_broker_without_the_compiled_kernel_is_a_hint() -> None:

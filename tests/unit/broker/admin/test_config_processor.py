@@ -70,7 +70,7 @@ async def test_bad_values_are_refused(tmp_path: Path, body: bytes) -> None:
         assert code == 1 and remark
 
 
-async def test_a_key_that_nobody_knows_is_refused_with_the_nearest(
+async def test_an_unknown_key_is_rejected_with_the_nearest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with admin_broker(tmp_path) as broker:
@@ -122,7 +122,7 @@ def _without_path(key: str) -> str:
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_runtime_info_tells_what_is(tmp_path: Path, is_cold: bool) -> None:
+async def test_runtime_info_reports_the_state(tmp_path: Path, is_cold: bool) -> None:
     async with admin_broker(tmp_path) as broker:
         stats = broker.stats
         broker.put(b"x", b"y")
@@ -137,7 +137,7 @@ async def test_runtime_info_tells_what_is(tmp_path: Path, is_cold: bool) -> None
         if is_cold:
             broker.go_cold()
         info = await _info(broker)
-        told = {
+        reported = {
             "brokerActive": "true",
             "brokerVersionDesc": "V5_3_3",
             "bootTimestamp": str(NOW_MS),
@@ -167,7 +167,7 @@ async def test_runtime_info_tells_what_is(tmp_path: Path, is_cold: bool) -> None
             "queryThreadPoolQueueCapacity": "20000",
             "EndTransactionThreadPoolQueueCapacity": "100000",
         }
-        assert {key: info[key] for key in told} == told
+        assert {key: info[key] for key in reported} == reported
         assert "[0~10ms]:2 " in info["putMessageDistributeTime"]
         assert 7 < float(info["putLatency99"]) <= 8
 
@@ -182,7 +182,7 @@ async def test_ratios_of_every_folder(tmp_path: Path) -> None:
         assert "iB, Free : " in info["commitLogDirCapacity"]
 
 
-async def test_what_waits_for_the_disk_is_told(tmp_path: Path) -> None:
+async def test_what_waits_for_the_disk_is_reported(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         broker.put(b"x" * 3000)
         info = await _info(broker)
@@ -191,7 +191,7 @@ async def test_what_waits_for_the_disk_is_told(tmp_path: Path) -> None:
         assert (await _info(broker))["remainHowManyDataToFlush"] == "0 B"
 
 
-async def test_delay_levels_tell_delivered_and_stored(tmp_path: Path) -> None:
+async def test_delay_levels_report_delivered_and_stored(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{3:1}}')
     async with admin_broker(tmp_path) as broker:

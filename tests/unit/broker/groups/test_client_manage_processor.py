@@ -127,7 +127,7 @@ async def test_members_are_notified_when_one_comes_goes_breaks_off_or_expires(br
     assert ids(broker) == []
 
 
-async def test_members_that_break_off_together_are_told_of_once(broker: MemoryBroker) -> None:
+async def test_members_that_disconnect_together_cause_one_notification(broker: MemoryBroker) -> None:
     peers = [broker.connect(port) for port in range(5)]
     for peer in peers:
         await peer.heartbeat(consumer())
@@ -138,7 +138,7 @@ async def test_members_that_break_off_together_are_told_of_once(broker: MemoryBr
 
 
 @pytest.mark.parametrize("by", ["group", "broker"])
-async def test_nobody_is_notified_where_it_is_switched_off(broker: MemoryBroker, by: str) -> None:
+async def test_no_member_is_notified_where_it_is_switched_off(broker: MemoryBroker, by: str) -> None:
     if by == "group":
         broker.groups.update(SubscriptionGroupConfig("CG", notify_consumer_ids_changed_enable=False))
     else:
@@ -187,7 +187,7 @@ async def test_pull_consumers_may_be_kept_out(broker: MemoryBroker) -> None:
     assert set(broker.consumers.groups) == {"CG"}
 
 
-async def test_producers_that_nobody_will_call_need_not_be_kept(broker: MemoryBroker) -> None:
+async def test_producers_that_are_never_called_need_not_be_kept(broker: MemoryBroker) -> None:
     peer = broker.connect()
     await peer.heartbeat(producer_data_set=[ProducerData("old")])
     broker.set_keys(enable_register_producer=False, reject_transaction_message=True)
@@ -227,7 +227,7 @@ async def test_a_broker_that_restarted_asks_for_the_subscriptions(broker: Memory
 # -- members that do not go together -------------------------------------------------------------
 
 
-async def test_members_that_do_not_go_together_are_taken_unless_the_key_says_otherwise(
+async def test_inconsistent_members_are_accepted_unless_the_key_says_otherwise(
     broker: MemoryBroker,
 ) -> None:
     one, other = broker.connect(1), broker.connect(2)

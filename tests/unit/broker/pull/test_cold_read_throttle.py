@@ -25,7 +25,7 @@ async def an_iteration() -> None:
     await asyncio.sleep(0)
 
 
-async def test_when_nobody_sends_nobody_waits() -> None:
+async def test_without_sends_no_pull_waits() -> None:
     turns = ColdReadThrottle(Log())
     assert all(turns.take_nowait() for _ in range(5))
     await asyncio.wait_for(turns.wait(), 1)
@@ -63,7 +63,7 @@ async def test_who_reads_much_waits_the_longer(monkeypatch: pytest.MonkeyPatch) 
     assert turns.take_nowait()
 
 
-async def test_what_is_read_while_nobody_sends_costs_no_turn() -> None:
+async def test_reads_without_concurrent_sends_take_no_turn() -> None:
     turns = ColdReadThrottle(Log())
     turns.spend(1 << 30)
     assert turns.take_nowait()
@@ -99,7 +99,7 @@ async def test_those_who_wait_all_go_on_when_sending_ends(monkeypatch: pytest.Mo
     assert turns.take_nowait() and turns.take_nowait()
 
 
-async def test_one_who_gave_up_takes_nobodys_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_waiter_takes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
     log = Log()
     turns = ColdReadThrottle(log)

@@ -36,7 +36,7 @@ def matcher_of(store: MessageStore, expression: str) -> RecordMatcher:
 
 
 @pytest.mark.parametrize("window", [2**20, 0])
-def test_records_are_judged_by_their_properties(kit: StoreKit, window: int) -> None:
+def test_records_are_matched_by_their_properties(kit: StoreKit, window: int) -> None:
     store = kit.open(read_window_bytes=window)
     places = fill(store, 100)
     matcher = matcher_of(store, "n BETWEEN 30 AND 32")
@@ -52,7 +52,7 @@ def test_a_block_from_the_page_cache_has_no_bytes_that_are_still_to_be_written(k
         assert matcher(*place)
 
 
-def test_records_over_several_files_are_judged(kit: StoreKit) -> None:
+def test_records_over_several_files_are_matched(kit: StoreKit) -> None:
     store = kit.open(read_window_bytes=0)
     places = fill(store, 100, body=bytes(3_000))
     assert len(store.log.log_files) > 3
@@ -62,7 +62,7 @@ def test_records_over_several_files_are_judged(kit: StoreKit) -> None:
         assert matcher(*place)
 
 
-def test_after_some_work_it_judges_none_until_it_is_renewed(kit: StoreKit) -> None:
+def test_after_some_work_it_matches_none_until_it_is_renewed(kit: StoreKit) -> None:
     store = kit.open()
     places = fill(store, 400)
     matcher = matcher_of(store, "n < 0")
@@ -74,14 +74,14 @@ def test_after_some_work_it_judges_none_until_it_is_renewed(kit: StoreKit) -> No
     assert matcher(*places[judged]) is False
 
 
-def test_a_large_program_judges_one_record_at_a_time(kit: StoreKit) -> None:
+def test_a_large_program_matches_one_record_at_a_time(kit: StoreKit) -> None:
     store = kit.open()
     places = fill(store, 3)
     matcher = matcher_of(store, " OR ".join(f"n = {number}" for number in range(2_000, 5_000)))
     assert [matcher(*place) for place in places] == [False, None, None]
 
 
-def test_what_is_on_disk_only_is_judged_when_it_was_loaded(kit: StoreKit) -> None:
+def test_a_record_on_disk_is_matched_after_loading(kit: StoreKit) -> None:
     store = kit.open(read_window_bytes=0)
     places = fill(store, 10)
     faulty(kit).chill()
@@ -109,7 +109,7 @@ def test_a_place_without_a_record_matches_nothing(kit: StoreKit) -> None:
     assert matcher(end - 10, 100) is False
 
 
-def test_a_reader_stops_where_the_judge_does(kit: StoreKit) -> None:
+def test_a_reader_stops_where_the_matcher_does(kit: StoreKit) -> None:
     store = kit.open()
     fill(store, 400)
     queue = store.queues.find("orders", 0)

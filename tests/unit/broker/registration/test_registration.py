@@ -25,7 +25,7 @@ class NamesrvsDouble:
 
     def __init__(self, missed: int) -> None:
         self.missed = missed
-        self.told: list[frozenset[str] | None] = []
+        self.reported: list[frozenset[str] | None] = []
         self.registered = asyncio.Event()
         self.failing = frozenset({"late:9876"})
         self.namesrvs = SimpleNamespace(current=["there:9876", "late:9876"], refresh=self._refresh)
@@ -34,8 +34,8 @@ class NamesrvsDouble:
         """The list stays."""
 
     async def register_all(self, topics: object, *, only: frozenset[str] | None = None) -> list[Any]:
-        self.told.append(only)
-        if len(self.told) > self.missed:
+        self.reported.append(only)
+        if len(self.reported) > self.missed:
             self.failing = frozenset()
             self.registered.set()
         return []
@@ -88,7 +88,7 @@ async def test_a_name_server_that_starts_after_the_broker_is_tried_again_at_once
     assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.7, 12.8, 17.2, 30])
     # Name servers that have the registration get it again in the usual rounds only.
     late = frozenset({"late:9876"})
-    assert out_api.told == [None, *[late] * 6, None, late, None, None]
+    assert out_api.reported == [None, *[late] * 6, None, late, None, None]
 
 
 async def test_a_name_server_that_hangs_does_not_make_the_others_forget_the_broker(
@@ -97,7 +97,7 @@ async def test_a_name_server_that_hangs_does_not_make_the_others_forget_the_brok
     out_api = NamesrvsDouble(missed=12)
     waits = await waits_of(monkeypatch, out_api, 60_000, attempt_ms=3_000)
     rounds_s, now_s = [], 0.0
-    for wait_s, only in zip(waits, out_api.told[1:], strict=True):
+    for wait_s, only in zip(waits, out_api.reported[1:], strict=True):
         now_s += wait_s + 3
         if only is None:
             rounds_s.append(now_s)
@@ -106,7 +106,7 @@ async def test_a_name_server_that_hangs_does_not_make_the_others_forget_the_brok
     assert max(later - earlier for earlier, later in itertools.pairwise([0.0, *rounds_s])) <= 63
 
 
-async def test_a_change_at_the_moment_of_a_retry_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_at_the_moment_of_a_retry_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait_change(changed: asyncio.Event) -> None:
         # As when both happen in one turn of the loop: the change is set, and the wait ends by its timeout.
         changed.set()
@@ -114,4 +114,4 @@ async def test_a_change_at_the_moment_of_a_retry_is_told_to_all(monkeypatch: pyt
 
     out_api = NamesrvsDouble(missed=2)
     await waits_of(monkeypatch, out_api, 30_000, wait_change=wait_change)
-    assert out_api.told == [None, None, None]
+    assert out_api.reported == [None, None, None]

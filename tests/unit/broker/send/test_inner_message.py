@@ -30,13 +30,13 @@ def stored(broker: AdminBroker, topic: str, queue_id: int) -> list[MessageExt]:
 
 async def test_a_message_is_stored_as_it_is(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
-        heard: list[tuple[PutStatus, int, int]] = []
+        received: list[tuple[PutStatus, int, int]] = []
         properties = "TAGS\x01A\x02KEYS\x01k\x02DELAY\x013\x02"
         inner = message(properties, flag=3, reconsume_times=2, prepared_phy_offset=77)
-        broker.writer.put_now(inner, lambda *told: heard.append(told))
-        assert not heard
+        broker.writer.put_now(inner, lambda *reported: received.append(reported))
+        assert not received
         (record,) = stored(broker, "T", 1)
-        assert heard == [(PutStatus.PUT_OK, record.phy_offset, 0)]
+        assert received == [(PutStatus.PUT_OK, record.phy_offset, 0)]
         assert (record.body, record.flag, record.reconsume_times) == (b"body", 3, 2)
         assert record.prepared_transaction_offset == 77
         assert record.raw_properties == properties.encode()

@@ -62,7 +62,7 @@ def test_no_properties_at_all(rewriter: PropertyRewriter) -> None:
         ({}, False),
     ],
 )
-def test_delays_are_told_from_names_that_look_like_them(
+def test_delays_are_distinguished_from_names_that_look_like_them(
     rewriter: PropertyRewriter, properties: dict[str, str], expected: bool
 ) -> None:
     text = encode_properties(properties)

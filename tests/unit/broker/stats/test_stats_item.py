@@ -11,7 +11,7 @@ def _count(item: StatsItem, nums: int, size_bytes: int = 0) -> None:
     item.size_bytes += size_bytes
 
 
-def test_before_the_first_sample_nothing_is_told() -> None:
+def test_before_the_first_sample_nothing_is_reported() -> None:
     item = StatsItem()
     _count(item, 5)
     assert item.data(Column.NUMS).stats_minute.sum == 0
@@ -28,7 +28,7 @@ def test_first_sample_counts_from_one_step_before() -> None:
     assert item.data(Column.NUMS).stats_hour.sum == 0
 
 
-def test_minute_tells_the_last_sixty_seconds_only() -> None:
+def test_minute_covers_the_last_sixty_seconds_only() -> None:
     item = StatsItem()
     for step in range(1, 21):
         _count(item, 10)
@@ -39,7 +39,7 @@ def test_minute_tells_the_last_sixty_seconds_only() -> None:
     assert abs(minute.tps - 1.0) < 0.01
 
 
-def test_idle_item_tells_zero_and_keeps_one_sample() -> None:
+def test_idle_item_reports_zero_and_keeps_one_sample() -> None:
     item = StatsItem()
     _count(item, 10)
     for step in range(1, 30):

@@ -96,7 +96,7 @@ async def test_groups_of_a_topic_are_those_online_and_those_with_offsets(tmp_pat
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_time_spans_tell_how_long_messages_have_been_waiting(tmp_path: Path, is_cold: bool) -> None:
+async def test_time_spans_show_how_long_messages_have_been_waiting(tmp_path: Path, is_cold: bool) -> None:
     async with admin_broker(tmp_path) as broker:
         _fill(broker)  # the clock is at NOW_MS + 10 s now
         if is_cold:
@@ -117,7 +117,7 @@ async def test_time_spans_tell_how_long_messages_have_been_waiting(tmp_path: Pat
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_consume_stats_tell_lag_and_time(tmp_path: Path, is_cold: bool) -> None:
+async def test_consume_stats_report_lag_and_time(tmp_path: Path, is_cold: bool) -> None:
     async with admin_broker(tmp_path) as broker:
         _fill(broker)
         broker.offsets.commit_pull("CG", "T", 0, 6)
@@ -260,7 +260,7 @@ async def test_consumer_connections(tmp_path: Path) -> None:
         assert answer.remark is None
 
 
-async def test_language_that_nobody_knows_is_other(tmp_path: Path) -> None:
+async def test_an_unknown_language_is_other(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         peer = broker.connect(40_001)
         await peer.heartbeat(consumer("CG", T="*"))
@@ -273,7 +273,7 @@ async def test_language_that_nobody_knows_is_other(tmp_path: Path) -> None:
         assert [connection.language for connection in body.connection_set] == ["OTHER"]
 
 
-async def test_remark_tells_that_members_do_not_go_together(tmp_path: Path) -> None:
+async def test_the_remark_reports_inconsistent_members(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         await broker.connect(40_001).heartbeat(consumer("CG", T="a"))
         await broker.connect(40_002).heartbeat(consumer("CG", T="b"))
@@ -354,7 +354,7 @@ async def test_units_of_a_queue(tmp_path: Path, is_cold: bool) -> None:
         assert (body.subscription_data, body.filter_data) == (None, None)
 
 
-async def test_units_tell_which_messages_a_group_would_get(tmp_path: Path) -> None:
+async def test_units_show_which_messages_a_group_would_get(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         broker.put(b"x", properties="TAGS\x01a\x02")
         broker.put(b"x", properties="TAGS\x01b\x02")

@@ -35,10 +35,10 @@ class Senders:
     def __init__(self, store: MessageStore, commit_cycle: CommitCycle) -> None:
         self._store = store
         self._commit_cycle = commit_cycle
-        self.told: list[PutStatus] = []
+        self.reported: list[PutStatus] = []
 
     def put(self, *, wait: bool = True) -> None:
-        self._store.put(
+        self._store.appender.put(
             self._store.queue("T", 0), b"body", b"", 0, (), NOW_MS, BORN_HOST, done=self._done, wait=wait
         )
 
@@ -48,7 +48,7 @@ class Senders:
         self._commit_cycle.end()
 
     def _done(self, status: PutStatus, phy_offset: int, queue_offset: int) -> None:
-        self.told.append(status)
+        self.reported.append(status)
 
     @property
     def visible(self) -> int:
@@ -65,27 +65,27 @@ def commit_cycle(store: MessageStore, *, sync: bool) -> CommitCycle:
     return CommitCycle(store, sync_flush_timeout_ms=5_000, waits_for_flush=sync, monotonic_ms=lambda: 700)
 
 
-def test_without_waiting_for_the_disk_senders_are_told_after_the_write(kit: StoreKit) -> None:
+def test_without_waiting_for_the_disk_sends_are_acknowledged_after_the_write(kit: StoreKit) -> None:
     store = kit.open()
     end = commit_cycle(store, sync=False)
     senders = Senders(store, end)
     end.begin()
     senders.put()
-    assert senders.told == [] and senders.visible == 0
+    assert senders.reported == [] and senders.visible == 0
     end.end()
-    assert senders.told == [PutStatus.PUT_OK] and senders.visible == 1
+    assert senders.reported == [PutStatus.PUT_OK] and senders.visible == 1
 
 
-def test_with_sync_flush_nothing_is_told_or_seen_before_the_sync(kit: StoreKit) -> None:
+def test_with_sync_flush_nothing_is_acknowledged_or_visible_before_the_sync(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
     senders = Senders(store, end)
     senders.send()
-    assert (senders.told, senders.visible, flusher.asked) == ([], 0, 1)
+    assert (senders.reported, senders.visible, flusher.asked) == ([], 0, 1)
     assert end.is_waiting and end.waiting_bytes > 0
     flusher.sync(end)
-    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK], 1)
+    assert (senders.reported, senders.visible) == ([PutStatus.PUT_OK], 1)
     assert not end.is_waiting and end.waiting_bytes == 0
 
 
@@ -97,39 +97,39 @@ def test_when_sync_flush_is_switched_off_newer_messages_still_wait_for_older_one
     senders.send()
     end.waits_for_flush = False
     senders.send()
-    assert (senders.told, senders.visible) == ([], 0)
+    assert (senders.reported, senders.visible) == ([], 0)
     flusher.sync(end)
-    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK] * 2, 2)
+    assert (senders.reported, senders.visible) == ([PutStatus.PUT_OK] * 2, 2)
     senders.send()
-    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK] * 3, 3)
+    assert (senders.reported, senders.visible) == ([PutStatus.PUT_OK] * 3, 3)
 
 
-def test_a_sender_that_does_not_wait_is_told_at_once(kit: StoreKit) -> None:
+def test_a_send_that_does_not_wait_is_acknowledged_at_once(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
     senders = Senders(store, end)
     senders.send(wait=False)
-    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK], 0)
+    assert (senders.reported, senders.visible) == ([PutStatus.PUT_OK], 0)
     flusher.sync(end)
-    assert (senders.told, senders.visible) == ([PutStatus.PUT_OK], 1)
+    assert (senders.reported, senders.visible) == ([PutStatus.PUT_OK], 1)
 
 
-def test_a_sync_that_takes_too_long_is_told_and_still_counts(kit: StoreKit) -> None:
+def test_a_sync_that_takes_too_long_is_reported_and_still_counts(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
     senders = Senders(store, end)
     senders.send()
     end.expire(700 + 4_999)
-    assert senders.told == []
+    assert senders.reported == []
     end.expire(700 + 5_000)
-    assert senders.told == [PutStatus.FLUSH_DISK_TIMEOUT]
+    assert senders.reported == [PutStatus.FLUSH_DISK_TIMEOUT]
     flusher.sync(end)
-    assert senders.told == [PutStatus.FLUSH_DISK_TIMEOUT] and senders.visible == 1
+    assert senders.reported == [PutStatus.FLUSH_DISK_TIMEOUT] and senders.visible == 1
 
 
-def test_a_write_that_fails_is_told_to_all_of_its_pass_and_leaves_nothing(kit: StoreKit) -> None:
+def test_a_write_that_fails_fails_its_whole_commit_cycle_and_leaves_nothing(kit: StoreKit) -> None:
     store = kit.open()
     end = commit_cycle(store, sync=False)
     senders = Senders(store, end)
@@ -140,10 +140,10 @@ def test_a_write_that_fails_is_told_to_all_of_its_pass_and_leaves_nothing(kit: S
     senders.put()
     senders.put()
     end.end()
-    assert senders.told[1:] == [PutStatus.SERVICE_NOT_AVAILABLE] * 2 and senders.visible == 1
+    assert senders.reported[1:] == [PutStatus.SERVICE_NOT_AVAILABLE] * 2 and senders.visible == 1
 
 
-def test_a_sync_that_fails_is_told_and_its_messages_are_never_seen(kit: StoreKit) -> None:
+def test_a_sync_that_fails_is_reported_and_its_messages_are_never_visible(kit: StoreKit) -> None:
     store = kit.open()
     end, flusher = commit_cycle(store, sync=True), HandFlusher(store)
     end.attach(flusher)  # type: ignore[arg-type]
@@ -153,5 +153,5 @@ def test_a_sync_that_fails_is_told_and_its_messages_are_never_seen(kit: StoreKit
     kit.files.fail("sync", 1)
     flusher.sync(end)
     assert store.appender.is_fenced
-    assert (senders.told, senders.visible) == ([PutStatus.SERVICE_NOT_AVAILABLE], 0)
+    assert (senders.reported, senders.visible) == ([PutStatus.SERVICE_NOT_AVAILABLE], 0)
     assert not end.is_waiting

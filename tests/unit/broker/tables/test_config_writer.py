@@ -77,7 +77,7 @@ async def test_changes_are_written_without_a_stop(
     assert stored.offsets.query("CG", "T", 0) == 7
 
 
-async def test_a_disk_that_fails_is_told_of_and_tried_again(
+async def test_a_disk_that_fails_is_reported_and_tried_again(
     broker: WriterBroker, disk: WatchedDisk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk.is_failing = True

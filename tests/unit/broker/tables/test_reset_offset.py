@@ -63,7 +63,7 @@ async def test_server_notes_the_offsets_of_a_time(tmp_path: Path, is_cold: bool)
         assert broker.offsets.reset_pending("T", "CG", 1) == 0
 
 
-async def test_pulls_that_wait_hear_of_a_reset_at_once(tmp_path: Path) -> None:
+async def test_held_pulls_learn_of_a_reset_at_once(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         _fill(broker)
         pull = _held_pull(broker)
@@ -138,7 +138,7 @@ async def test_slave_refuses(tmp_path: Path) -> None:
 # -- by the clients --------------------------------------------------------------------------------
 
 
-async def test_members_are_told_the_offsets(tmp_path: Path) -> None:
+async def test_members_are_sent_the_offsets(tmp_path: Path) -> None:
     async with admin_broker(tmp_path, use_server_side_reset_offset=False) as broker:
         _fill(broker)
         java, cpp = broker.connect(40_001), await _cpp_member(broker)
@@ -147,17 +147,17 @@ async def test_members_are_told_the_offsets(tmp_path: Path) -> None:
         body = await broker.tool().ask(RESET, ResetOffsetBody, _reset(NOW_MS + 6000))
         assert body.offset_table == {_queue(0): 6, _queue(1): 0}
         assert broker.offsets.reset_pending("T", "CG", 0) is None
-        (told,) = java.received()
-        assert (told.code, told.is_oneway) == (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, True)
-        assert told.header(ResetOffsetRequestHeader) == _reset(NOW_MS + 6000)
-        assert decode_body(told.body, ResetOffsetBody) == body
-        assert told.body.startswith(b'{"offsetTable":{{')
+        (reported,) = java.received()
+        assert (reported.code, reported.is_oneway) == (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, True)
+        assert reported.header(ResetOffsetRequestHeader) == _reset(NOW_MS + 6000)
+        assert decode_body(reported.body, ResetOffsetBody) == body
+        assert reported.body.startswith(b'{"offsetTable":{{')
         (told_cpp,) = cpp.received()
         assert told_cpp.body.startswith(b'{"offsetTable":[{')
         assert decode_body(told_cpp.body, ResetOffsetBody) == body
 
 
-async def test_nobody_online_is_206_in_apaches_words(tmp_path: Path) -> None:
+async def test_no_online_member_is_206_in_apaches_wording(tmp_path: Path) -> None:
     async with admin_broker(tmp_path, use_server_side_reset_offset=False) as broker:
         _fill(broker)
         assert await broker.tool().refused(RESET, _reset(NOW_MS)) == (
@@ -188,7 +188,7 @@ async def _cpp_member(broker: AdminBroker) -> Peer:
 STATUS = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
 
 
-async def test_members_tell_their_offsets(tmp_path: Path) -> None:
+async def test_members_report_their_offsets(tmp_path: Path) -> None:
     async with admin_broker(tmp_path) as broker:
         one, other, tool = broker.connect(40_001), broker.connect(40_002), broker.tool()
         await one.heartbeat(consumer())

@@ -126,7 +126,7 @@ async def test_a_list_of_topics_is_made_whole_or_not_at_all(broker: MemoryBroker
     assert len(broker.registered) == 2
 
 
-async def test_all_topics_are_shown_to_whoever_does_not_ask_for_pages(broker: MemoryBroker) -> None:
+async def test_requests_without_pages_get_all_topics(broker: MemoryBroker) -> None:
     answer = await broker.connect().call(RequestCode.GET_ALL_TOPIC_CONFIG)
     assert answer.ext_fields == {"totalTopicNum": str(len(broker.topics.table))}
     wrapper = decode_body(answer.body, TopicConfigSerializeWrapper)

@@ -264,7 +264,7 @@ def test_good_names_pass(tmp_path: Path, topic: str) -> None:
 
 
 @pytest.mark.parametrize("queue_nums", [65_537, 2_000_000_000, -1])
-def test_a_topic_has_no_more_queues_than_anybody_needs(tmp_path: Path, queue_nums: int) -> None:
+def test_a_topic_has_no_more_queues_than_needed(tmp_path: Path, queue_nums: int) -> None:
     topics = make(tmp_path).topics
     with pytest.raises(RequestError, match=r"The topic\[%RETRY%CG\] cannot have -?\d+ queues") as caught:
         topics.create_in_send_back("%RETRY%CG", queue_nums, 6)

@@ -195,6 +195,9 @@ def transactions_of(root: Path, store: MessageStore) -> Transactions:
     )
     return Transactions(
         store=store,
+        log=store.log,
+        queues=store.queues,
+        appender=store.appender,
         cycles=cycles,
         writer=writer,
         topics=tables.topics,

@@ -37,7 +37,7 @@ async def test_all_that_are_due_are_asked_for_in_one_round_and_once(tmp_path: Pa
         assert not questions[0].body.count(b"__KOUROU")
 
 
-async def test_nobody_is_asked_for_what_cannot_be_stored(tmp_path: Path) -> None:
+async def test_no_producer_is_asked_about_what_cannot_be_stored(tmp_path: Path) -> None:
     async with half_broker(tmp_path) as broker:
         producer = await broker.producer().join()
         half = broker.put_half(b"half")
@@ -111,7 +111,7 @@ async def test_an_end_that_meets_a_copy_being_stored_waits_and_ends_the_copy(tmp
         assert (broker.op_bodies(), broker.open_halves()) == ([b"0", b"1"], [])
 
 
-async def test_a_half_that_is_damaged_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_damaged_half_delays_no_other(tmp_path: Path) -> None:
     async with half_broker(tmp_path) as broker:
         broker.store_kit.is_checked = False
         producer = await broker.producer().join()
@@ -186,7 +186,7 @@ async def test_half_messages_of_a_group_without_producers_take_one_line_of_the_l
         assert [r.getMessage() for r in caplog.records if "no producer" in r.getMessage()] == [line] * 2
 
 
-async def test_a_half_that_has_become_too_large_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_half_that_has_become_too_large_delays_no_other(tmp_path: Path) -> None:
     async with half_broker(tmp_path) as broker:
         producer = await broker.producer().join()
         large = broker.put_half(b"x" * 200, "TX1")

@@ -46,7 +46,7 @@ async def test_without_any_the_error_names_the_ways() -> None:
         await found(ClientSettings())
 
 
-async def test_what_cannot_be_read_is_said() -> None:
+async def test_what_cannot_be_read_is_reported() -> None:
     with pytest.raises(NoNameServerError, match="'nonsense' is not an address"):
         await found(ClientSettings(), {"NAMESRV_ADDR": "nonsense"})
 

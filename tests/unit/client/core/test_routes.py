@@ -97,7 +97,7 @@ async def test_a_producer_that_asks_beside_a_consumer_gets_the_queues_of_a_new_t
     await consumer
 
 
-async def test_a_failure_that_nobody_waits_for_any_more_is_silent(
+async def test_a_failure_without_a_waiter_is_silent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     routes = routes_of(cast(NamesrvDouble, FailingNamesrv()))
@@ -143,7 +143,7 @@ async def test_a_program_that_tries_again_and_again_does_not_ask_for_all_topics_
     assert namesrv.lists == 1
 
 
-async def test_a_topic_that_nobody_may_write_to_has_no_route_for_a_producer() -> None:
+async def test_a_topic_without_write_permission_has_no_route_for_a_producer() -> None:
     routes = routes_of(NamesrvDouble(T=route_data(QueueData("a", 1, 1, 4))))
     assert ids((await routes.get("T")).subscribe_queues) == ["a0"]
     with pytest.raises(NoRouteError, match="write permission"):

@@ -11,7 +11,7 @@ from kourou.client.core.stop_once import StopOnce, is_handler_of, mark_handlers_
 from kourou.client.push.handler_threads import HandlerThreads
 
 
-async def test_who_is_cancelled_leaves_the_end_running_and_who_asks_again_waits_for_it() -> None:
+async def test_a_cancelled_stop_leaves_the_end_running_and_the_next_stop_waits_for_it() -> None:
     go_on, ends = asyncio.Event(), list[str]()
 
     async def end() -> None:
@@ -32,7 +32,7 @@ async def test_who_is_cancelled_leaves_the_end_running_and_who_asks_again_waits_
     assert ends == ["begun", "over"]
 
 
-async def test_all_who_wait_hear_what_it_raised() -> None:
+async def test_all_waiters_get_what_it_raised() -> None:
     async def end() -> None:
         raise OSError("the file is gone")
 

@@ -10,7 +10,7 @@ from kourou.client.core.unique_id import UniqueIds, shared_unique_ids
 from kourou.protocol.message_id import parse_unique_id
 
 
-def test_an_id_tells_address_process_and_time() -> None:
+def test_an_id_contains_address_process_and_time() -> None:
     before_ms = int(time.time() * 1000)
     parsed = parse_unique_id(UniqueIds(ip="10.1.2.3").next_id())
     after_ms = int(time.time() * 1000)

@@ -195,7 +195,7 @@ def test_the_unique_id_only_when_asked_for_and_with_a_warning(store: Idempotence
         handle(Message("Orders", b"{}", keys=["order-1"]))
 
 
-def test_long_keys_are_told_apart(store: IdempotenceStore) -> None:
+def test_long_keys_are_distinct(store: IdempotenceStore) -> None:
     handler = Recorder()
     handle = idempotent(store=store)(handler)
     for ending in ("a", "b", "a"):

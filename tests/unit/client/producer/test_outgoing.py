@@ -10,7 +10,7 @@ from kourou.protocol.batch import batch_problem, encode_batch
 from kourou.protocol.message import Message
 
 
-def test_each_topic_and_each_wish_to_wait_has_batches_of_its_own() -> None:
+def test_each_topic_and_each_waiting_mode_has_batches_of_its_own() -> None:
     messages = [
         Message("A", b"1"),
         Message("B", b"2"),

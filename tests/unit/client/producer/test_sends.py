@@ -195,7 +195,7 @@ def test_a_topic_is_checked_every_time_its_name_is_new() -> None:
 # -- choices -------------------------------------------------------------------------------------------
 
 
-def test_a_choice_is_told_in_the_senders_names() -> None:
+def test_a_selector_sees_the_users_names() -> None:
     wire = [MessageQueue("shop%T", "broker-a", number) for number in range(4)]
     choice = QueueChoice(Namespace("shop"))
     message = Message("T", b"x")

@@ -84,14 +84,14 @@ async def test_so_it_does_for_one_whose_caller_was_cancelled() -> None:
     assert broker.stored == [3, 6] and periodic.cancelled()
 
 
-async def test_what_a_broker_did_not_take_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rejected_offset_commit_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     broker = SlowBroker()
     broker.is_failing = True
     offsets = offsets_at(broker)
     offsets.update(QUEUES[0], 3)
     for _ in range(2):
-        telling = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
-        while not telling.done():
+        reporting = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+        while not reporting.done():
             await broker.let_all()
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
     assert "group CG: cannot store offset 3 of" in caplog.text

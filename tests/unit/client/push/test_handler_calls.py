@@ -62,7 +62,7 @@ async def test_a_message_in_progress_elsewhere_takes_one_line(
 
 
 @pytest.mark.parametrize(
-    ("ack_index", "told"),
+    ("ack_index", "reported"),
     [(None, "and 2 more"), (0, "offset 2 and 1 more"), (1, "offset 3:"), (2, "its 3 messages are consumed")],
 )
 async def test_only_those_that_come_again_are_named(
@@ -70,11 +70,11 @@ async def test_only_those_that_come_again_are_named(
     handler: Handler,
     caplog: pytest.LogCaptureFixture,
     ack_index: int | None,
-    told: str,
+    reported: str,
 ) -> None:
     context = ConsumeContext(QUEUE, ack_index=ack_index)
     calls.outcome(handler, QUEUE, messages(1, 2, 3), context, None, KeyError("x"))
-    assert told in caplog.records[0].getMessage()
+    assert reported in caplog.records[0].getMessage()
 
 
 async def test_a_retry_that_fails_is_not_logged_with_the_offset_of_the_retry_topic_in_its_own_topic(

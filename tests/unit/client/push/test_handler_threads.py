@@ -20,9 +20,9 @@ async def test_results_and_errors_come_back() -> None:
     assert await threads.run(lambda a, b: a + b, 1, 2) == 3
     with pytest.raises(ValueError, match="no"):
         await threads.run(int, "no")
-    with pytest.raises(RuntimeError, match="SystemExit") as told:
+    with pytest.raises(RuntimeError, match="SystemExit") as reported:
         await threads.run(exit_now)
-    assert isinstance(told.value.__cause__, SystemExit)
+    assert isinstance(reported.value.__cause__, SystemExit)
     assert await threads.stop() == 0
     assert ours() == []
 

@@ -234,7 +234,7 @@ def test_defaults_are_javas() -> None:
     assert ConsumerOptions(orderly=True, max_reconsume_times=0).max_attempts == 0
 
 
-def test_what_brokers_are_told_of_options() -> None:
+def test_the_options_in_requests_to_brokers() -> None:
     assert ConsumerOptions().consume_from_where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     assert ConsumerOptions(consume_from="first").consume_from_where is (
         ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -316,9 +316,11 @@ async def test_rates_are_those_of_the_last_minute(monkeypatch: pytest.MonkeyPatc
         (ResponseCode.SYSTEM_ERROR, "enablePropertyFilter=true at the broker allows SQL92"),
     ],
 )
-def test_a_refused_expression_tells_what_to_do_about_it(code: ResponseCode, next_step: str) -> None:
+def test_a_rejected_expression_says_how_to_fix_it(code: ResponseCode, next_step: str) -> None:
     data = subscription_data("TopicTest", "a >", "SQL92")
-    told = str(subscription_refused(data, "127.0.0.1:10911", ResponseError(code, "no", "127.0.0.1:10911")))
-    assert told == (
+    reported = str(
+        subscription_refused(data, "127.0.0.1:10911", ResponseError(code, "no", "127.0.0.1:10911"))
+    )
+    assert reported == (
         f"topic 'TopicTest': broker 127.0.0.1:10911 rejects SQL92 'a >': no (code {code.value}); {next_step}"
     )

@@ -64,7 +64,7 @@ async def test_the_loop_turns_while_there_is_endless_work() -> None:
     assert await pool.stop(5)
 
 
-async def test_a_failure_of_work_is_told() -> None:
+async def test_a_failure_of_work_is_reported() -> None:
     failures: list[BaseException] = []
 
     async def work(worker: Worker[Item], item: Item) -> None:
@@ -98,7 +98,7 @@ async def test_stop_drops_what_waits_and_cancels_what_does_not_end() -> None:
     assert pool.waiting == 0
 
 
-async def test_cancellable_tasks_tell_apart_who_cancelled() -> None:
+async def test_cancellable_tasks_distinguish_their_cancellations() -> None:
     failures: list[BaseException] = []
     tasks = CancellableTasks(failures.append)
 

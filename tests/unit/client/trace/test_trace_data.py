@@ -106,7 +106,7 @@ def test_kinds_of_other_versions_are_left_out() -> None:
         "EndTransaction\x01" + "1\x01" * 9,
     ],
 )
-def test_what_is_cut_or_wrong_is_said(text: str) -> None:
+def test_truncated_and_wrong_data_is_reported(text: str) -> None:
     with pytest.raises(ProtocolError, match=r"trace record \w+ with \d+ fields cannot be read"):
         decode_trace(text)
 

@@ -31,7 +31,7 @@ def test_an_archive_is_what_it_was_made_as(tmp_path: Path) -> None:
     assert ensure_archive(folder).topics == ("a", "b")
 
 
-def test_no_folder_and_no_archive_are_told(tmp_path: Path) -> None:
+def test_a_missing_folder_and_a_missing_archive_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="missing: no such folder"):
         open_archive(tmp_path / "missing")
     with pytest.raises(ConfigError, match=r"is not an archive: it has no _kourou/archive\.json"):
@@ -49,7 +49,7 @@ def test_no_folder_and_no_archive_are_told(tmp_path: Path) -> None:
         ('{"version": 1, "format": "delta", "topics": [], "what": 1}', "cannot read it"),
     ],
 )
-def test_a_damaged_mark_is_told(tmp_path: Path, content: str, words: str) -> None:
+def test_a_damaged_mark_is_reported(tmp_path: Path, content: str, words: str) -> None:
     mark = tmp_path / "_kourou" / "archive.json"
     mark.parent.mkdir()
     mark.write_text(content)
@@ -74,7 +74,7 @@ def test_another_kind_of_archive_is_refused(tmp_path: Path) -> None:
         ensure_archive(tmp_path / "b", topics=["a"])
 
 
-def test_mistakes_of_a_request_are_told_at_once(tmp_path: Path) -> None:
+def test_mistakes_of_a_request_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give the archive's folder with --to"):
         ArchiveRequest(to="").archive()
     with pytest.raises(ConfigError, match="nothing to archive"):
@@ -94,7 +94,7 @@ def test_mistakes_of_a_request_are_told_at_once(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_source_is_told(tmp_path: Path) -> None:
+def test_the_options_of_the_source(tmp_path: Path) -> None:
     request = ArchiveRequest(
         to=str(tmp_path / "a"),
         topics=("b", "a"),
@@ -116,7 +116,7 @@ def test_what_the_source_is_told(tmp_path: Path) -> None:
     assert (options["subscribePattern"], options["startingOffsets"]) == ("a.*", "latest")
 
 
-def test_mistakes_of_a_replay_are_told_at_once() -> None:
+def test_mistakes_of_a_replay_are_reported_together() -> None:
     request = ReplayRequest(archive="a", from_ms=5_000, until_ms=5_000, rate=0.0, options={"topic": "x"})
     with pytest.raises(ConfigError) as error:
         request.check()
@@ -131,7 +131,7 @@ def test_mistakes_of_a_replay_are_told_at_once() -> None:
         ReplayRequest(archive="a", to="b", same_topics=True).check()
 
 
-def test_an_archive_without_messages_is_told(tmp_path: Path) -> None:
+def test_an_archive_without_messages_is_reported(tmp_path: Path) -> None:
     archive = ensure_archive(tmp_path / "a", topics=["a"])
     archive.save()
     with pytest.raises(ConfigError, match="the archive has no messages yet"):

@@ -111,7 +111,7 @@ def test_messages_are_news(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert news(monkeypatch, checkpoint, Client({FIRST: 4, SECOND: 2, THIRD: 1}))
 
 
-def test_what_is_wrong_is_news_so_that_the_run_tells_it(
+def test_problems_are_news_so_that_the_run_reports_them(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = Client({FIRST: 3, SECOND: 2})
@@ -122,7 +122,7 @@ def test_what_is_wrong_is_news_so_that_the_run_tells_it(
     assert news(monkeypatch, checkpoint, away)
 
 
-def test_a_stream_that_was_never_run_begins_where_it_is_told(
+def test_a_stream_that_was_never_run_begins_where_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert news(monkeypatch, tmp_path, Client({FIRST: 4}))

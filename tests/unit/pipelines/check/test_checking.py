@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kourou.spark.pipelines.check.document import PipelineFileError
+from kourou.spark.pipelines.check.document import Mistakes, PipelineFileError
 from tests.needed import need_module
 
 need_module("yaml")
@@ -26,6 +27,8 @@ from kourou.spark.pipelines.check.spec import (  # noqa: E402
     SqlStep,
     TopicSink,
 )
+
+Check = Callable[[PipelineSpec, Mistakes], None]
 
 RIGHT = """\
 name: orders
@@ -70,15 +73,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def load(folder: Path, text: str, **environ: str) -> PipelineSpec:
+def load(folder: Path, text: str, check: Check | None = None, **environ: str) -> PipelineSpec:
     file = folder / "p.yaml"
     file.write_text(textwrap.dedent(text))
-    return load_pipeline(file, environ)
+    return load_pipeline(file, environ, check=check)
 
 
-def mistakes(folder: Path, text: str, **environ: str) -> list[tuple[int, str]]:
+def mistakes(folder: Path, text: str, check: Check | None = None, **environ: str) -> list[tuple[int, str]]:
     with pytest.raises(PipelineFileError) as caught:
-        load(folder, text, **environ)
+        load(folder, text, check, **environ)
     assert all(line.startswith(str(folder / "p.yaml")) for line in str(caught.value).splitlines())
     return caught.value.mistakes
 
@@ -132,7 +135,7 @@ def test_a_file_that_is_right(folder: Path) -> None:
     assert spec.settings == {"spark.sql.shuffle.partitions": "4"}
 
 
-def test_streams_begin_at_the_first_message_unless_told_otherwise(folder: Path) -> None:
+def test_streams_begin_at_the_first_message_by_default(folder: Path) -> None:
     assert load(folder, small()).topics[0].options["startingOffsets"] == "earliest"
     spec = load(folder, small(sources="{orders: {topic: orders, startingOffsets: latest}}"))
     assert spec.topics[0].options["startingOffsets"] == "latest"
@@ -153,7 +156,7 @@ def test_the_name_server_may_be_in_the_environment(folder: Path) -> None:
     assert spec.topics[0].options["namesrv"] == "e:1"
 
 
-def test_every_mistake_is_told_at_once_with_its_line(folder: Path) -> None:
+def test_all_mistakes_are_reported_together_with_their_lines(folder: Path) -> None:
     found = mistakes(
         folder,
         """\
@@ -200,13 +203,44 @@ def test_every_mistake_is_told_at_once_with_its_line(folder: Path) -> None:
     ]
 
 
+def test_mistakes_that_make_others_hard_to_see_do_not_hide_them(folder: Path) -> None:
+    text = """\
+        namesrv: n:1
+        sources:
+          orders: {parquet: customers}
+        steps: []
+        sinks:
+          - {from: ordres, kind: topic}
+          - {from: ordres, name: both, topic: a, console: true}
+        trigger: once
+        """
+
+    def check(spec: PipelineSpec, found: Mistakes) -> None:
+        assert [source.name for source in spec.sources] == ["orders"]
+        found.add(3, "source orders: not there")
+
+    assert mistakes(folder, text, check=check) == [
+        (3, "source orders: not there"),
+        (4, "steps: the list is empty; remove the key"),
+        (
+            6,
+            "sink 1: nowhere to write: give one of topic, topicColumn, parquet, delta, iceberg, jdbc, "
+            "console",
+        ),
+        (6, "sink 1: from: unknown source or step ordres; did you mean orders?"),
+        (7, "sink both: console: topic and console are mutually exclusive: a sink is one of them"),
+        (7, "sink both: from: unknown source or step ordres; did you mean orders?"),
+        (8, "trigger: it requires a stream, and no source is one"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
         ({"sources": None}, "sources is missing"),
         ({"sinks": None}, "sinks is missing"),
         ({"sinks": "{console: true}"}, "sinks: must be a list (- …), not a mapping"),
-        ({"sinks": "[]"}, "sinks: it is empty"),
+        ({"sinks": "[]"}, "sinks: the list is empty"),
         ({"namesrv": None}, "the option namesrv is missing"),
         ({"sources": "{a-b: {topic: t}}"}, "a name may only have letters, digits and _"),
         ({"sources": "{a: {topic: t, parquet: x}}"}, "topic and parquet are mutually exclusive"),

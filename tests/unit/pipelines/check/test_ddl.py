@@ -44,7 +44,7 @@ def test_nested_types() -> None:
         ("a int NOT", "NOT must be followed by NULL"),
     ],
 )
-def test_mistakes_are_told(text: str, words: str) -> None:
+def test_mistakes_are_reported(text: str, words: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_ddl(text)
     assert words in str(caught.value)

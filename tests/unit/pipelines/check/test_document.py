@@ -103,7 +103,7 @@ def test_a_large_file_is_refused(tmp_path: Path) -> None:
     assert "is not a pipeline" in str(refused(tmp_path, "a: " + "x" * (1 << 20)))
 
 
-def test_mistakes_are_sorted_and_told_once() -> None:
+def test_mistakes_are_sorted_and_reported_once() -> None:
     mistakes = Mistakes("f")
     mistakes.add(9, "b")
     mistakes.add(2, "a")

@@ -150,7 +150,7 @@ def test_any_reader_of_parquet_sees_the_rows(parquet: LakeTable) -> None:
     assert shown(parquet) == [0, 1, 2, 3, 4]
 
 
-def test_what_others_see_is_mended_after_a_crash(parquet: LakeTable) -> None:
+def test_what_readers_see_is_repaired_after_a_crash(parquet: LakeTable) -> None:
     for number in range(2):
         put(parquet, number, [number])
     gone = next(parquet.folder.glob("topic=*/date=*/*.parquet"))
@@ -160,7 +160,7 @@ def test_what_others_see_is_mended_after_a_crash(parquet: LakeTable) -> None:
     assert not gone.with_name("kourou-that-nobody-committed.parquet").exists()
 
 
-def test_files_without_a_commit_are_nobodys_and_removed_later(parquet: LakeTable) -> None:
+def test_files_without_a_commit_are_unowned_and_removed_later(parquet: LakeTable) -> None:
     put(parquet, 0, [0])
     folder = open_backend(parquet).data_folder
     lost = folder / "topic=orders" / "kourou-lost.parquet"
@@ -208,7 +208,7 @@ def test_a_folder_with_files_of_others_is_not_written_to(parquet: LakeTable) -> 
 # -- mistakes ------------------------------------------------------------------------------------
 
 
-def test_mistakes_in_a_table_are_told() -> None:
+def test_mistakes_in_a_table_are_reported() -> None:
     with pytest.raises(ConfigError, match="unknown format 'detla'; did you mean delta"):
         LakeTable("detla", "out")
     with pytest.raises(ConfigError, match="s3:// is not supported"):
@@ -222,13 +222,13 @@ def test_mistakes_in_a_table_are_told() -> None:
     assert LakeTable("parquet", "file:/out/a%20b").folder == Path("/out/a b")
 
 
-def test_partition_columns_that_rows_do_not_have_are_told(tmp_path: Path) -> None:
+def test_missing_partition_columns_are_reported(tmp_path: Path) -> None:
     table = LakeTable("delta", str(tmp_path / "t"), ("day",))
     with pytest.raises(ConfigError, match="column day: a partition column is missing"):
         put(table, 0, [0])
 
 
-def test_a_damaged_delta_log_is_told(tmp_path: Path) -> None:
+def test_a_damaged_delta_log_is_reported(tmp_path: Path) -> None:
     table = table_of("delta", tmp_path / "t")
     put(table, 0, [0])
     for path in (table.folder / "_delta_log").glob("*.json"):

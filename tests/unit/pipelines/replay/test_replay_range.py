@@ -44,7 +44,7 @@ def test_a_range_that_has_a_day_is_left_to_spark(
     # The last are microseconds, a mistake that is often made.
     [(BEGIN_MS + DAY_MS, None), (None, BEGIN_MS - 1), (0, 1_000), (BEGIN_MS * 1000, None)],
 )
-def test_a_range_without_a_day_is_told(tmp_path: Path, from_ms: int | None, until_ms: int | None) -> None:
+def test_a_range_without_a_day_is_reported(tmp_path: Path, from_ms: int | None, until_ms: int | None) -> None:
     archive = archive_of(tmp_path)
     with pytest.raises(ConfigError) as error:
         check_range(archive, ["orders"], from_ms, until_ms)
@@ -54,7 +54,7 @@ def test_a_range_without_a_day_is_told(tmp_path: Path, from_ms: int | None, unti
     )
 
 
-def test_what_files_do_not_tell_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_files_do_not_specify_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = archive_of(tmp_path)
     monkeypatch.setattr("kourou.spark.pipelines.replay.replay_range.DATE", "another")
     assert archived_days(archive, ["orders"]) == set()

@@ -77,7 +77,7 @@ def test_a_replay_remembers_how_far_it_is(tmp_path: Path) -> None:
     assert not ReplayState.of(archive, what).is_resumed
 
 
-def test_a_damaged_state_is_told(tmp_path: Path) -> None:
+def test_a_damaged_state_is_reported(tmp_path: Path) -> None:
     archive = ArchiveFolder(str(tmp_path), "parquet")
     state = ReplayState.of(archive, {})
     state.save()

@@ -54,14 +54,14 @@ def test_a_topic_may_have_a_name_that_looks_like_a_side() -> None:
     assert names.topic_of("a__live__live") == "a__live"
 
 
-def test_topics_that_differ_in_case_only_are_told_apart() -> None:
+def test_topics_that_differ_in_case_only_are_distinct() -> None:
     names = TableNames(frozenset({"orders", "Orders"}))
     assert names.topic_of("Orders") == "Orders"
     with pytest.raises(ConfigError, match="there is no topic 'ORDERS'"):
         names.topic_of("ORDERS")
 
 
-def test_a_misspelt_topic_has_its_nearest_and_all_are_told_at_once() -> None:
+def test_a_misspelt_topic_has_its_nearest_and_all_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         check_names("SELECT * FROM ordres o JOIN payment p ON o.key = p.key JOIN orders x ON 1 = 1", NAMES)
     assert caught.value.problems == (
@@ -79,7 +79,7 @@ def test_where_nothing_is_near_topics_are_listed_without_those_of_rocketmq() -> 
         TableNames().topic_of("zzz")
 
 
-def test_a_name_that_needs_backquotes_is_told() -> None:
+def test_a_name_that_needs_backquotes_is_reported() -> None:
     names = TableNames(frozenset({"pay-eu"}))
     with pytest.raises(
         ConfigError, match="^there is no topic 'pay'; did you mean `pay-eu`[?] Quote such names in"
@@ -171,7 +171,7 @@ def test_forms_of_values() -> None:
     assert form_of("orders", {}) == ValueForm("string")
 
 
-def test_all_mistakes_of_forms_are_told_at_once() -> None:
+def test_all_mistakes_of_forms_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_value_forms(["jsno", "json:id strin", "string:id string", "orders=avro"])
     first, second, third, fourth = caught.value.problems
@@ -215,11 +215,11 @@ def test_a_queue_is_read_behind_what_is_archived() -> None:
 
 
 @pytest.mark.parametrize("span", [(4, 9, 6), (0, 9, 7)], ids=["begins late", "has gaps"])
-def test_where_offsets_do_not_tell_messages_are_compared(span: tuple[int, int, int]) -> None:
+def test_where_offsets_do_not_decide_messages_are_compared(span: tuple[int, int, int]) -> None:
     assert live_begins({Q0: span}, {Q0: 0}, {Q0: 20}) is None
 
 
-def test_a_topic_that_was_made_anew_is_told() -> None:
+def test_a_topic_that_was_created_again_is_reported() -> None:
     with pytest.raises(
         ConfigError, match=r"ends at offset 5, but offset 9 of it is archived.*`orders__live`"
     ):

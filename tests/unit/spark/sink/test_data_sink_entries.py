@@ -68,7 +68,7 @@ def content(entry: BatchEntry) -> tuple[bytes, dict[str, str]]:
 
 
 @given(many, st.booleans())
-def test_rows_that_are_not_odd_are_what_a_message_of_them_is(rows: list[dict[str, Any]], drop: bool) -> None:
+def test_ordinary_rows_are_encoded_like_their_messages(rows: list[dict[str, Any]], drop: bool) -> None:
     arrays = columns(rows)
     ids = [f"{number:032d}" for number in range(len(rows))]
     properties = encode_properties(arrays, pa.array(ids).cast(pa.large_binary()), drop_reserved=drop)
@@ -86,7 +86,7 @@ def test_rows_that_are_not_odd_are_what_a_message_of_them_is(rows: list[dict[str
 
 
 @given(st.lists(many, min_size=1, max_size=3))
-def test_every_row_is_in_one_parcel_and_no_parcel_is_too_large(batches: list[list[dict[str, Any]]]) -> None:
+def test_every_row_is_in_one_batch_and_no_batch_is_too_large(batches: list[list[dict[str, Any]]]) -> None:
     plan = BatchPlan(OPTIONS, lambda topic: [], RowIds())
     first_row = 0
     for rows in batches:

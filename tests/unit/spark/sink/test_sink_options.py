@@ -155,7 +155,7 @@ def test_all_mistakes_in_columns_at_once() -> None:
         assert piece in text
 
 
-def test_a_value_that_is_no_text_is_told_how_to_become_one() -> None:
+def test_a_value_that_is_no_text_has_an_error_that_says_how_to_convert_it() -> None:
     schema = schema_of(["value"], {"value": types.StructType([types.StructField("a", INT)])})
     with pytest.raises(ConfigError, match=r"column value: its type is struct<a:int>.*to_json"):
         SinkColumns.of(schema, "Orders")

@@ -135,7 +135,7 @@ def test_an_unknown_option_names_the_nearest_right_one() -> None:
     assert "unknown option 'path'; use load() without a path" in problem(path="orders")
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     text = problem(
         startingOffsets='{"orders": {"broker-a": {"0": "soon"}}}',
         endingTimestamp="tomorrow",

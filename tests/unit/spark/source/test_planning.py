@@ -43,7 +43,7 @@ def test_tasks_read_every_offset_once_and_in_order(
 
 
 @given(tables, st.integers(1, 40))
-def test_there_are_as_many_tasks_as_wished_where_there_are_rows(table: Tables, wanted: int) -> None:
+def test_there_are_as_many_tasks_as_requested_where_there_are_rows(table: Tables, wanted: int) -> None:
     ranges = ranges_between(*table)
     tasks = plan_tasks(ranges, wanted)
     assert len(tasks) >= min(wanted, sum(each.rows for each in ranges))
@@ -74,7 +74,7 @@ def test_small_ranges_share_a_task() -> None:
 
 
 @given(tables, st.integers(1, 400))
-def test_rows_are_limited_and_nobody_goes_back(table: Tables, limit: int) -> None:
+def test_rows_are_limited_and_no_offset_goes_back(table: Tables, limit: int) -> None:
     begin, available = table
     end = limited_end(begin, available, max_rows=limit)
     rows = {queue: end[queue] - begin[queue] for queue in end}

@@ -212,12 +212,12 @@ def test_a_fault_is_named_where_it_is(
         "index missing",
     ],
 )
-def test_one_cause_is_not_told_many_times(fault: Break, count: int, root: Path) -> None:
+def test_one_cause_is_not_reported_many_times(fault: Break, count: int, root: Path) -> None:
     fault(root)
     assert len(check(root).violations) == count
 
 
-def test_a_wrong_queue_offset_in_a_record_is_told_at_its_unit(root: Path) -> None:
+def test_a_wrong_queue_offset_in_a_record_is_reported_at_its_unit(root: Path) -> None:
     record = next(
         message for message in manifest(VERSION)["messages"] if message["commitLogOffset"] > LOG_START
     )
@@ -231,7 +231,7 @@ def test_a_wrong_queue_offset_in_a_record_is_told_at_its_unit(root: Path) -> Non
     )
 
 
-def test_a_wrong_queue_in_a_record_is_told_at_the_unit_that_points_at_it(root: Path) -> None:
+def test_a_wrong_queue_in_a_record_is_reported_at_the_unit_that_points_at_it(root: Path) -> None:
     record = next(message for message in manifest(VERSION)["messages"] if message["topic"] == "BulkTopic")
     name = f"commitlog/{record['commitLogOffset'] // 262_144 * 262_144:020d}"
     flip(name, record["commitLogOffset"] % 262_144 + 15)(root)

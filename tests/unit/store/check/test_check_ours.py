@@ -226,7 +226,9 @@ def test_a_damaged_snapshot_of_the_queues_is_named(closed: Path) -> None:
     assert named(check(closed)) == [(Invariant.SNAPSHOT, "consumequeue.snapshot", None)]
 
 
-def test_a_cut_queue_file_is_mended_after_a_kill_as_far_as_the_log_is_dispatched_again(killed: Path) -> None:
+def test_a_cut_queue_file_is_repaired_after_a_kill_as_far_as_the_log_is_dispatched_again(
+    killed: Path,
+) -> None:
     name = "consumequeue/topic-0/0/00000000000000000400"
     cut(name, 300)(killed)
     report = check(killed)

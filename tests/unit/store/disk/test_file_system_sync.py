@@ -32,7 +32,7 @@ def test_the_real_one_says_whether_it_was_done(tmp_path: Path) -> None:
     assert Files().sync_all(tmp_path) is (file_system_sync._syncfs is not None)
 
 
-def test_a_failure_is_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_system_sync, "_syncfs", lambda fd: -1)
     monkeypatch.setattr("ctypes.get_errno", lambda: errno.EIO)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):

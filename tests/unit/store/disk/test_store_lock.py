@@ -71,7 +71,7 @@ def test_abort_may_lie_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
-def test_a_folder_that_cannot_be_written_is_told_in_words(tmp_path: Path, code: int) -> None:
+def test_a_folder_that_cannot_be_written_is_explained(tmp_path: Path, code: int) -> None:
     files = FaultyFiles()
     files.fail("lock", error=code)
     with pytest.raises(StorageError, match="lock: cannot be locked: .*; check owner and permissions"):

@@ -303,7 +303,7 @@ def test_a_file_that_cannot_get_its_length_is_not_left_behind(files: FaultyFiles
 
 
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_sync_that_fails_is_told(files: FaultyFiles, path: Path, nth: int) -> None:
+def test_a_sync_that_fails_is_reported(files: FaultyFiles, path: Path, nth: int) -> None:
     index_file = created(files, path)
     files.fail("sync", nth)
     with pytest.raises(StorageError, match="cannot be synced"):

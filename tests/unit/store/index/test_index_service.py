@@ -460,7 +460,7 @@ def test_an_interrupted_repair_is_done_again(tmp_path: Path) -> None:
         index.close()
 
 
-def test_the_checkpoint_is_told_of_full_files_only(index: IndexService) -> None:
+def test_the_checkpoint_covers_full_files_only(index: IndexService) -> None:
     collect(index, records(0, 4))
     index.flush()
     assert index.full_end_timestamp == 0

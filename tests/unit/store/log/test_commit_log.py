@@ -398,7 +398,7 @@ def test_a_pinned_file_is_closed_when_all_have_let_go(logs: Logs) -> None:
         oldest.file.length()
 
 
-def test_a_file_whose_removal_nobody_waited_for_is_gone_all_the_same(logs: Logs) -> None:
+def test_a_file_whose_removal_was_not_awaited_is_gone_all_the_same(logs: Logs) -> None:
     log = logs.open()
     fill(log, b"a" * FILE + b"b" * FILE + b"c")
     steps = log.delete_first_steps()

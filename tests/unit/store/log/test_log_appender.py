@@ -58,7 +58,7 @@ def put_one(
     """Leave one message pending; its answers come into the list."""
     answers: Answers = []
     queue = store.queue(topic, queue_id)
-    store.put(
+    store.appender.put(
         queue,
         body,
         rest.pop("properties", b""),
@@ -312,7 +312,9 @@ def test_refusals_of_several_sources_do_not_lift_each_other(store: MessageStore)
     assert error.response_code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "93%" in str(error)
     with pytest.raises(PutRefusedError):
-        store.put_many(store.queue("orders", 0), entries(b"x"), born_timestamp=NOW_MS, born_host=BORN_HOST)
+        store.appender.put_many(
+            store.queue("orders", 0), entries(b"x"), born_timestamp=NOW_MS, born_host=BORN_HOST
+        )
     store.appender.refuse("retention", None)
     put(store, b"taken again")
 
@@ -445,7 +447,7 @@ def test_a_pass_that_is_pending_when_the_store_is_fenced_fails(store: MessageSto
     assert (queue.next_queue_offset, store.log.max_phy_offset) == (0, 0)
 
 
-def test_a_failed_sync_answers_no_sender_with_ok_and_shows_the_message_to_nobody(kit: StoreKit) -> None:
+def test_a_failed_sync_acknowledges_no_send_and_makes_no_message_visible(kit: StoreKit) -> None:
     store = kit.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
     assert put(store, b"good").status is PutStatus.PUT_OK
     faulty(kit).fail("sync", part_of_path="commitlog")

@@ -206,7 +206,7 @@ def test_an_old_file_that_was_removed_is_reported_once_and_new_messages_are_take
     assert put(store) == [PutStatus.PUT_OK]
 
 
-def test_a_file_that_somebody_else_removed_does_not_keep_retention_from_its_work(kit: StoreKit) -> None:
+def test_a_file_that_was_removed_by_another_process_does_not_stop_retention(kit: StoreKit) -> None:
     store = kit.open()
     put(store, 3 * LOG_FILE_BYTES // len(BODY))
     store.flush()

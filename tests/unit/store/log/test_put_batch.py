@@ -46,7 +46,7 @@ def store(kit: StoreKit) -> MessageStore:
 def put_batch(store: MessageStore, batch: list[Any], **rest: Any) -> list[tuple[Any, ...]]:
     answers: list[tuple[Any, ...]] = []
     store.begin_cycle()
-    store.put_many(
+    store.appender.put_many(
         store.queue("orders", 0),
         batch,
         born_timestamp=NOW_MS,
@@ -107,7 +107,7 @@ def test_a_batch_whose_last_message_is_refused_leaves_nothing_pending(store: Mes
     answers = put_batch(store, entries(b"pending"))
     bad = [*entries(b"good"), entries(b"bad")[0]._replace(flag=1 << 40)]
     with pytest.raises(PutRefusedError, match="does not fit"):
-        store.put_many(store.queue("orders", 0), bad, born_timestamp=NOW_MS, born_host=BORN_HOST)
+        store.appender.put_many(store.queue("orders", 0), bad, born_timestamp=NOW_MS, born_host=BORN_HOST)
     store.write_and_publish()
     assert len(answers) == 1
     assert [len(body) for body in bodies(store)] == [len(body_for(3900)), 7]
@@ -138,7 +138,7 @@ def test_a_batch_refused_after_a_file_was_ended_leaves_the_pass_as_it_was(
     store.begin_cycle()
     one = {"tags_code": 0, "born_timestamp": NOW_MS, "born_host": BORN_HOST}
     first = store.queue("orders", first_queue_id)
-    store.put(first, body_for(200), b"", keys=("k",), **one)
+    store.appender.put(first, body_for(200), b"", keys=("k",), **one)
     before = pending(store)
     bad = entries(body_for(200), body_for(200), properties=b"KEYS\x01lost\x02")
     bad[1] = bad[1]._replace(flag=1 << 40)
@@ -146,7 +146,7 @@ def test_a_batch_refused_after_a_file_was_ended_leaves_the_pass_as_it_was(
         put_batch(store, bad)
     assert pending(store) == before
     # The file has room for one more: the blank that the refused batch asked for is gone as well.
-    store.put(first, body_for(LARGEST - 3900), b"", keys=(), **one)
+    store.appender.put(first, body_for(LARGEST - 3900), b"", keys=(), **one)
     store.write_and_publish()
     assert store.log.max_phy_offset == LARGEST
     assert [len(body) for body in bodies(store, queue_id=first_queue_id)][-1] == len(body_for(LARGEST - 3900))
@@ -171,7 +171,7 @@ def test_a_pass_leaves_what_single_appends_would(tmp_path: Path) -> None:
         for queue_id, body, properties, sys_flag in messages:
             tags, keys = properties[:-1].split("\x02")[1][5:], properties.split("\x02")[0][5:].split(" ")
             queue = at_once.queue("orders", queue_id)
-            at_once.put(
+            at_once.appender.put(
                 queue,
                 body,
                 properties.encode(),

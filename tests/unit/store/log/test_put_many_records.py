@@ -68,7 +68,7 @@ def left_pending(store: MessageStore) -> dict[str, Any]:
 def put_each(store: MessageStore, entries: list[BatchEntry], **rest: Any) -> None:
     for flag, body, properties in entries:
         tags, keys, uniq_key = scan(properties_from_bytes(properties))
-        store.put(
+        store.appender.put(
             store.queue("orders", 1),
             body,
             properties,
@@ -91,20 +91,20 @@ def test_as_one_by_one(batches: list[list[BatchEntry]], born_host: bytes, recons
             store.begin_cycle()
             for entries in batches:
                 if is_batch:
-                    store.put_many(
+                    store.appender.put_many(
                         store.queue("orders", 1),
                         entries,
                         done=lambda status, offsets, first: answers.append((status, list(offsets), first)),
                         **rest,
                     )
                 else:
-                    put_each(store, entries, done=lambda *told: told_singly.append(told), **rest)
+                    put_each(store, entries, done=lambda *reported: told_singly.append(reported), **rest)
             pending.append(left_pending(store))
             store.write_and_publish()
     assert pending[0] == pending[1]
-    told = [
+    reported = [
         (status, phy_offset, first + index)
         for status, offsets, first in answers
         for index, phy_offset in enumerate(offsets)
     ]
-    assert told == told_singly
+    assert reported == told_singly

@@ -423,7 +423,7 @@ def test_the_last_file_stays_even_when_it_is_full(queue: ConsumeQueue, tmp_path:
     assert reopen(tmp_path).max_queue_offset == 10
 
 
-def test_what_a_search_cannot_tell_counts_as_the_next_that_can(queue: ConsumeQueue) -> None:
+def test_a_unit_that_was_never_written_counts_as_the_next_written_one(queue: ConsumeQueue) -> None:
     append(queue, 4)
     queue.put(40, *message(40))
     append(queue, 3, first=41)

@@ -133,7 +133,7 @@ def test_a_short_last_file_is_cut_to_whole_units(folder: Path, tmp_path: Path, l
     assert_cut(tmp_path, 15 + length // 20)
 
 
-def test_a_file_that_is_made_longer_is_told(
+def test_a_file_that_is_made_longer_is_reported(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be whole, and the configuration another than that it was written with."""

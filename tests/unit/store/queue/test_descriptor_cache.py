@@ -104,7 +104,7 @@ def test_other_failures_are_the_callers(folder: Path) -> None:
     assert len(cache) == 0
 
 
-def test_close_closes_what_nobody_uses(folder: Path) -> None:
+def test_close_closes_what_is_unused(folder: Path) -> None:
     cache = DescriptorCache(Files(), 10)
     used, idle = take(cache, folder, "a"), take(cache, folder, "b")
     cache.give_back(idle)

@@ -48,7 +48,7 @@ def fill(store: MessageStore) -> None:
             put(store, b"long", "%RETRY%" + "g" * 150, 0, properties="KEYS\x01k\x02")
             put(store, b"odd", "t0", 0, properties="note\x01a\0b\x02KEYS\x01k\x02")
     store.begin_cycle()
-    store.put_many(
+    store.appender.put_many(
         store.queue("t1", 0), entries(b"a", b"b", b"c"), born_timestamp=NOW_MS, born_host=BORN_HOST
     )
     store.write_and_publish()

@@ -207,7 +207,7 @@ def test_a_single_lost_message_is_reported_in_the_singular(
     assert store.damages.lost_messages == 3
 
 
-def test_damage_that_was_mended_is_forgotten(
+def test_repaired_damage_is_forgotten(
     kit: StoreKit, store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     durable_store(kit, store)

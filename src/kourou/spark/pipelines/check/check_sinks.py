@@ -67,11 +67,15 @@ def check_sink(
     section: Section, number: int, before: list[str], around: Surroundings, *, is_stream: bool
 ) -> SinkSpec | None:
     """One sink; None if not even its kind is clear. `before` are the names of sources and steps."""
+    name = section.text("name")
+    section.what = f"sink {name or number}"
     kind = _kind(section)
+    if name is None and kind is not None:
+        section.what = f"sink {number} ({kind})"
+    origin = _origin(section, before)
     if kind is None:
         return None
-    section.what = f"sink {section.text('name') or f'{number} ({kind})'}"
-    rows = _rows(section, kind, before, is_stream=is_stream)
+    rows = _rows(section, kind, origin, is_stream=is_stream)
     if kind == "topic":
         return _topic(section, rows, around)
     if kind == "jdbc":
@@ -100,18 +104,23 @@ def _kind(section: Section) -> str | None:
     return None
 
 
-def _rows(section: Section, kind: str, before: list[str], *, is_stream: bool) -> Rows:
-    origin = section.text("from")
+def _origin(section: Section, before: list[str]) -> str:
+    """The source or step that a sink writes: by default the last one."""
     if not section.has("from"):
-        origin = before[-1] if before else ""
+        return before[-1] if before else ""
+    origin = section.text("from") or ""
     if origin and origin not in before:
         section.mistake("from", f"unknown source or step {origin}; {nearest(origin, before)}")
+    return origin
+
+
+def _rows(section: Section, kind: str, origin: str, *, is_stream: bool) -> Rows:
     modes = (_STREAM_MODES if is_stream else _BATCH_MODES)[kind]
     mode = section.text("mode") or "append"
     if mode not in modes:
         what = "a stream" if is_stream else "a pipeline without a stream"
         section.mistake("mode", f"{mode!r}: for {kind} in {what} it must be {' or '.join(modes)}")
-    return Rows(section.text("name") or _name(section, kind), section.begin, origin or "", mode)
+    return Rows(section.text("name") or _name(section, kind), section.begin, origin, mode)
 
 
 def _name(section: Section, kind: str) -> str:

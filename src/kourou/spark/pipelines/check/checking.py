@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -48,11 +48,19 @@ _PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _PYTHON_FORM: Final = "the format is package.module:function"
 
 
-def load_pipeline(path: Path, environ: Mapping[str, str] = os.environ) -> PipelineSpec:
-    """The pipeline declared in a file. PipelineFileError lists every mistake."""
+def load_pipeline(
+    path: Path,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    check: Callable[[PipelineSpec, Mistakes], None] | None = None,
+) -> PipelineSpec:
+    """The pipeline declared in a file. PipelineFileError lists every mistake, including those that `check`
+    adds."""
     mistakes = Mistakes(str(path))
     document = read_document(path, environ, mistakes)
     spec = _Checker(path, document, environ, mistakes).spec()
+    if check is not None:
+        check(spec, mistakes)
     mistakes.finish()
     return spec
 
@@ -148,7 +156,8 @@ class _Checker:
             self._mistakes.add(value.line, f"{key}: must be a list (- …), not {value.kind}")
             return []
         if not value.content:
-            self._mistakes.add(value.line, f"{key}: it is empty")
+            remedy = "; remove the key" if key == "steps" else ""
+            self._mistakes.add(value.line, f"{key}: the list is empty{remedy}")
         return value.content
 
     # -- the rest --------------------------------------------------------------------------------
@@ -202,9 +211,10 @@ class _Checker:
             self._mistakes.add(1, "checkpoint is missing: the folder for the progress of streams")
         if spec.is_stream and spec.checkpoint is not None and "://" in (top.text("checkpoint") or ""):
             top.mistake("checkpoint", "must be a folder that this machine can access")
+        are_clear = bool(spec.sources) and len(spec.sources) == len(self._declared_sources())
         has_topics = any(isinstance(source, TopicSource) for source in spec.sources)
         for key in ("trigger", "checkpoint"):
-            if top.has(key) and spec.sources and not spec.is_stream and not self._mistakes.found:
+            if top.has(key) and are_clear and not spec.is_stream:
                 top.mistake(key, "it requires a stream, and no source is one")
         if top.has("badRecords") and spec.sources and not any(source.value for source in spec.topics):
             what = "no source declares its value" if has_topics else "no source is a topic"

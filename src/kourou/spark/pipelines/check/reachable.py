@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kourou import wording
-from kourou.errors import KourouError, NoNameServerError, NoRouteError
+from kourou.errors import ConfigError, KourouError, NoNameServerError, NoRouteError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import is_inner_topic
 from kourou.spark.pipelines.check.document import Mistakes, nearest
@@ -21,9 +21,8 @@ from kourou.spark.source.queue_lookup import QueueLookup
 from kourou.spark.source.source_client import SourceClient, shared_client
 
 
-def check_servers(spec: PipelineSpec, shown_file: str) -> None:
-    """PipelineFileError lists the name servers and topics that cannot be reached."""
-    mistakes = Mistakes(shown_file)
+def check_servers(spec: PipelineSpec, mistakes: Mistakes) -> None:
+    """Add the name servers and topics that cannot be reached; parts with other mistakes are skipped."""
     away: set[str] = set()
     for source in spec.topics:
         if "store" not in source.options:
@@ -34,7 +33,6 @@ def check_servers(spec: PipelineSpec, shown_file: str) -> None:
     bad = spec.bad_records
     if bad.topic_options is not None:
         _check(bad.line, "badRecords", _sink_problem, bad.topic_options, away, mistakes)
-    mistakes.finish()
 
 
 def find_queues(client: SourceClient, options: SourceOptions) -> list[MessageQueue]:
@@ -74,7 +72,10 @@ def _check(
 
 
 def _source_problem(options: Mapping[str, str]) -> str | None:
-    parsed = SourceOptions.parse(options)
+    try:
+        parsed = SourceOptions.parse(options)
+    except ConfigError:
+        return None  # reported with the mistakes of the file
     queues = find_queues(shared_client(parsed.connection), parsed)
     if not queues and parsed.topic_pattern is None:
         return "its topics have no queues to read"
@@ -82,5 +83,9 @@ def _source_problem(options: Mapping[str, str]) -> str | None:
 
 
 def _sink_problem(options: Mapping[str, str]) -> str | None:
-    check_reachable(SinkOptions.parse(options))
+    try:
+        parsed = SinkOptions.parse(options)
+    except ConfigError:
+        return None
+    check_reachable(parsed)
     return None

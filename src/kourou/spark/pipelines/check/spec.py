@@ -198,6 +198,13 @@ class BadRecords:
     folder: str | None = None
 
     @property
+    def destination(self) -> str:
+        """The destination as text: `topic orders-bad`; empty if a bad record fails the pipeline."""
+        if self.topic_options is not None:
+            return f"topic {self.topic_options['topic']}"
+        return f"folder {self.folder}" if self.folder is not None else ""
+
+    @property
     def fail(self) -> bool:
         """Whether a bad record fails the pipeline."""
         return self.topic_options is None and self.folder is None
