@@ -49,7 +49,7 @@ class DelayOffsetManager(ConfigTable):
     ) -> None:
         super().__init__(JsonConfigFile(files, root / "config" / "delayOffset.json"), now_ms)
         self._config = config
-        self._log_end = log_end
+        self.log_end = log_end
         self._updates = 0
         self.table: dict[int, int] = {}
         self.noted_phy_offset: int | None = 0
@@ -64,7 +64,7 @@ class DelayOffsetManager(ConfigTable):
 
     def snapshot(self) -> NotedDelayOffsetTable:
         if not self._config().is_slave:
-            self.noted_phy_offset = self._log_end()
+            self.noted_phy_offset = self.log_end()
         return NotedDelayOffsetTable(dict(self.table), self.data_version, self.noted_phy_offset)
 
     def follow(self, wrapper: DelayOffsetSerializeWrapper, noted_phy_offset: int | None) -> None:

@@ -145,7 +145,7 @@ class OffsetProcessor:
         offsets = self._delay_offsets
         table = DelayOffsetSerializeWrapper(offsets.table, offsets.data_version)
         is_asked = request.header(GetAllDelayOffsetHeader).kourou_log_end is not None
-        log_end = self._store.log.max_phy_offset if is_asked else None
+        log_end = offsets.log_end() if is_asked else None
         request.reply(GetAllDelayOffsetHeader(kourou_log_end=log_end), encode_body(table))
 
     def query_correction_offset(self, request: Request) -> None:
