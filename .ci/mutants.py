@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(CYCLE, "            self.waiting_bytes -= batch.size_bytes\n", "", CYCLES),
     Mutant(
         CYCLE,
-        "        if self._store.appender.is_fenced:\n            self._give_up()\n",
+        "        if self._store.is_fenced:\n            self._give_up()\n",
         "",
         CYCLES,
     ),
