@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kourou.client.core import api
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
@@ -21,7 +22,6 @@ from kourou.client.pull.pull_consumer import AsyncPullConsumer
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.sync.producer import Producer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
