@@ -94,7 +94,7 @@ async def test_every_call_ends_in_its_time_over_a_broken_link(tmp_path: Path, fa
             one_way = await ends_within(seconds, producer.send_oneway(message()))
             assert one_way is None or isinstance(one_way, KourouError)
             began = time.monotonic()
-        # Goodbyes, which nobody hears.
+        # Unregistrations, which do not arrive.
         assert time.monotonic() - began < 2 * TIMEOUT_MS / 1000 + SLACK_S
 
 

@@ -218,7 +218,7 @@ async def test_those_up_to_the_ack_index_do_not_come_again_when_the_next_one_fai
         assert await stored_offset(running) == 6
 
 
-# -- what is told --------------------------------------------------------------------------------
+# -- what is reported ----------------------------------------------------------------------------
 
 
 async def test_a_failure_in_the_background_is_logged_counted_and_raised_at_the_end(

@@ -306,7 +306,7 @@ def test_a_request_with_an_unknown_key_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnknownKeyError) as caught:
         BrokerConfig().updated({"brokerPermission": "4", "flushDiskTyp": "SYNC_FLUSH"})
     assert caught.value.problems == ("unknown key flushDiskTyp; did you mean flushDiskType?",)
-    # One that the file has is kept in step with the file, whoever it is for.
+    # One that the file has is kept in step with the file.
     config, _ = load(tmp_path, "site=north")
     assert config.updated({"site": "south"}).extra == {"site": "south"}
 

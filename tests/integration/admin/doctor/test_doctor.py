@@ -274,7 +274,7 @@ async def test_members_that_subscribe_differently(tmp_path: Path, monkeypatch: p
 
 
 class OnlyTheFirst:
-    """Leaves all queues but one to nobody."""
+    """Leaves all queues but one unassigned."""
 
     name = "FIRST"
 

@@ -36,7 +36,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[MemoryBroker]:
 
 
 async def notified(peer: Peer) -> list[str]:
-    """The groups that the client was told of."""
+    """The groups that the client was notified of."""
     await asyncio.sleep(0)
     commands = peer.received()
     assert all(each.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and each.is_oneway for each in commands)
