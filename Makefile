@@ -71,7 +71,7 @@ interop: $(READY) ## tests with Apache RocketMQ from Maven (needs Java 17 and Ma
 
 docs: $(READY)   ## the pages of keys and options, from the code
 	@$(BIN)/python -m kourou.config.reference docs/configuration.md
-	@$(BIN)/python -m kourou.client.core.reference docs/client-options.md
+	@$(BIN)/python -m kourou.client.reference docs/client-options.md
 
 layout: $(READY) ## the kernel's header of byte layouts, from the table in the code
 	@$(BIN)/python -m kourou.protocol.layout_header src/kourou/store/_layout.h

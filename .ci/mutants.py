@@ -93,15 +93,19 @@ MUTANTS = (
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
     # -- the commit cycle ------------------------------------------------------------------------
     Mutant(CYCLE, "            failed.batch.answer(failed.status)\n", "", CYCLES),
-    Mutant(
-        CYCLE, "if not self.waits_for_flush and not self._flushing:", "if not self.waits_for_flush:", CYCLES
-    ),
-    Mutant(CYCLE, "        batch.answer_unwaited(PutStatus.PUT_OK)\n", "", CYCLES),
-    Mutant(CYCLE, "        self._flusher.request_nowait()\n", "", CYCLES),
-    Mutant(CYCLE, "            self.waiting_bytes -= batch.size_bytes\n", "", CYCLES),
+    Mutant(CYCLE, "if self.waits_for_flush or self._flushing:", "if self.waits_for_flush:", CYCLES),
     Mutant(
         CYCLE,
-        "        if self._store.appender.is_fenced:\n            self._give_up()\n",
+        "if self.replicas is None and not self._replicating:",
+        "if self.replicas is None:",
+        CYCLES,
+    ),
+    Mutant(CYCLE, "        batch.answer_unwaited(PutStatus.PUT_OK)\n", "", CYCLES),
+    Mutant(CYCLE, "            self._flusher.request_nowait()\n", "", CYCLES),
+    Mutant(CYCLE, "        self.waiting_bytes -= batch.size_bytes\n", "", CYCLES),
+    Mutant(
+        CYCLE,
+        "        if self._store.is_fenced:\n            self._give_up()\n",
         "",
         CYCLES,
     ),

@@ -262,7 +262,8 @@ def nightly_tasks() -> list[Task]:
         Task("mutants", (PYTHON, ".ci/mutants.py"), after=after, expected_s=400),
         Task(
             "kernel, with sanitizers",
-            (*_WITH_ASAN, *_PYTEST, *found("tests/integration/kernel")),
+            # The report of a sanitizer goes to the file descriptor; pytest must not capture that.
+            (*_WITH_ASAN, *_PYTEST, "--capture=sys", *found("tests/integration/kernel")),
             env=_SANITIZERS,
             after=after,
             limit_s=2_700,

@@ -13,6 +13,7 @@ from kourou.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from kourou.client.core.credentials import Credentials
+    from kourou.client.core.transaction_state import TransactionState
     from kourou.client.idempotence.idempotence import idempotent
     from kourou.client.producer.producer import AsyncProducer
     from kourou.client.producer.send_result import SendResult, SendStatus
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kourou.client.sync.push_consumer import PushConsumer
     from kourou.client.sync.transaction_producer import TransactionProducer
     from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-    from kourou.client.transactions.transaction_state import TransactionState
     from kourou.embed import Broker
     from kourou.errors import KourouError
     from kourou.namesrv.server import NameServer
@@ -52,7 +52,7 @@ else:
             "kourou.client.sync.push_consumer": ("PushConsumer",),
             "kourou.client.sync.transaction_producer": ("TransactionProducer",),
             "kourou.client.transactions.transaction_producer": ("AsyncTransactionProducer",),
-            "kourou.client.transactions.transaction_state": ("TransactionState",),
+            "kourou.client.core.transaction_state": ("TransactionState",),
             "kourou.embed": ("Broker",),
             "kourou.errors": ("KourouError",),
             "kourou.namesrv.server": ("NameServer",),

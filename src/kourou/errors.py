@@ -5,7 +5,7 @@
     │   └── UnknownKeyError
     ├── MessageRefusedError        what the application wants to send, and no broker accepts
     ├── NameRefusedError           a topic or group of the application's that no broker accepts
-    ├── NoBusinessKeyError         a message that cannot be told from a repetition of it
+    ├── NoBusinessKeyError         a message without a key, whose repetition cannot be detected
     ├── MessageInProgressError     a message that another handler is at work on
     ├── ProtocolError              what the peer sent: bytes that are not a frame, a header, a body
     │   ├── FrameTooLargeError
@@ -68,7 +68,7 @@ class ConfigError(KourouError):
 
 
 class UnknownKeyError(ConfigError):
-    """A request would change keys of the configuration that nobody knows; nothing was changed."""
+    """A request would change unknown configuration keys; nothing was changed."""
 
     response_code = INVALID_PARAMETER
 
@@ -82,7 +82,7 @@ class NameRefusedError(KourouError, ValueError):
 
 
 class NoBusinessKeyError(KourouError):
-    """An idempotent handler got a message without the key that it is told apart by."""
+    """An idempotent handler got a message without the key that identifies it."""
 
     def __init__(self, topic: str, msg_id: str) -> None:
         super().__init__(
@@ -343,7 +343,7 @@ class PartlySentError(SendFailedError):
 
 
 class NoReplyError(ClientError):
-    """A request was stored, but nobody replied in time."""
+    """A request was stored, but there was no reply in time."""
 
     retriable = True
 

@@ -2,7 +2,7 @@
 
 One process of such lives (`Lives`) forks a child for each of them (`live`), and ends well if each was killed.
 A journal is a file of words, one line per deed, in the order of the deeds. It stands for what a client
-keeps outside of the broker, such as its database: a line that is written stays, whoever is killed next.
+keeps outside of the broker, such as its database: a written line survives any kill.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Journal:
             yield line.split()
 
     def wait_longer(self, timeout_s: float = 30) -> None:
-        """Wait until somebody adds to it."""
+        """Wait until a line is added."""
         size_bytes, deadline = self._path.stat().st_size, time.monotonic() + timeout_s
         while self._path.stat().st_size == size_bytes:
             assert time.monotonic() < deadline, f"nothing happens in {self._path}"
@@ -93,7 +93,7 @@ def live(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
 
 
 def wait_killed(child: int, what: str) -> None:
-    """Wait for the end of a life, and end this process with words if nobody killed it."""
+    """Wait for the end of a life, and end this process with an error if it was not killed."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code != -signal.SIGKILL:
         sys.exit(f"{what} ended with {code} and was not killed")

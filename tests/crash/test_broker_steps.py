@@ -1,7 +1,7 @@
 """kill -9 of a broker at every step that it does with its files, of transactions, delays and retries.
 
-The broker kills itself (dying_broker.py): before a write, in the middle of it, or when it is done but nobody
-knows yet. The first writes to the log are, in some order, the halves, the ends with their op records, the
+The broker kills itself (dying_broker.py): before a write, in the middle of it, or when it is done but not yet
+acknowledged. The first writes to the log are, in some order, the halves, the ends with their op records, the
 copies of halves that were asked for; the messages that wait and the deliveries; the messages sent back. The
 other steps are those in which progress is noted. Round after round on one store, each recovers from the one
 before; what has to hold in the end is said in the tests whose parts are used here.

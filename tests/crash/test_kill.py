@@ -59,7 +59,7 @@ class Writer:
         self._process.stdout.close()
 
     def _take(self, line: bytes) -> None:
-        # The last line may be cut off: nobody has heard that one.
+        # The last line may be cut off: it was not acknowledged.
         if line.endswith(b"\n") and line[:1].isdigit():
             number, _, queue_id, queue_offset, _ = line.split()
             self.acknowledged.append((int(queue_id), int(queue_offset), int(number)))

@@ -163,7 +163,7 @@ class ConsumerKills:
             assert line[0] != "ok" or int(line[2]) == failures(int(line[1])), line
 
     def _check_backs(self, records: list[MessageExt]) -> None:
-        """What was taken back is there once for each time; what nobody answered may be there once."""
+        """What was taken back is there once for each time; what was not acknowledged may be there once."""
         lines = list(self.journal.lines())
         asked = Counter((int(line[1]), int(line[2]) + 1) for line in lines if line[0] == "back")
         taken = Counter((int(line[1]), int(line[2]) + 1) for line in lines if line[0] == "backed")
@@ -179,7 +179,7 @@ class ConsumerKills:
 
 
 def check_progress(lines: list[list[str]]) -> None:
-    """While the broker lives, what was committed does not come again, whoever consumes next."""
+    """While the broker lives, what was committed is not delivered again to any consumer."""
     committed: dict[str, int] = {}
     is_whole = True
     for line in lines:

@@ -89,7 +89,7 @@ class ProducerKills:
             while not wanted <= seen:
                 seen = {numbered.number_of(message) for message in await visible(producer)}
                 await asyncio.sleep(0.1)
-            with suppress(TimeoutError):  # as long as somebody is asked, something is open
+            with suppress(TimeoutError):  # as long as there are checks, something is open
                 while True:
                     await producer.next_check(timeout_s=1)
         self._compare(await visible(producer), wanted)

@@ -103,7 +103,7 @@ async def consume(producer: TransactionProducer) -> list[bytes]:
 
 
 async def _until_nobody_is_asked(producer: TransactionProducer) -> None:
-    """As long as somebody is asked, something is open: a half is looked at twenty times a second."""
+    """As long as there are checks, something is open: a half is checked twenty times a second."""
     with suppress(TimeoutError):
         while True:
             await producer.next_check(timeout_s=1)

@@ -50,7 +50,7 @@ def printed_config(command: list[str], home: Path) -> dict[str, str]:
 
 
 def understood(check: list[str]) -> bool:
-    """Whether `kourou ready` takes the options of a health check; nobody answers it."""
+    """Whether `kourou ready` accepts the options of a health check; no server responds."""
     ran = subprocess.run([*KOUROU, *check[1:]], capture_output=True, text=True, timeout=60)
     return check[:2] == ["kourou", "ready"] and ran.returncode == 1 and "cannot connect" in ran.stderr
 
@@ -82,7 +82,7 @@ def test_what_the_compose_file_checks_is_readiness() -> None:
         assert check == ["CMD", "kourou", "ready", "--http", "127.0.0.1:8080"]
         command = services[name]["command"]
         assert command[command.index("--http-port") + 1] == "8080"
-    assert understood(["kourou", "ready", "--http", "127.0.0.1:1"])  # a port that nobody has
+    assert understood(["kourou", "ready", "--http", "127.0.0.1:1"])  # an unused port
 
 
 def test_servers_in_containers_can_do_little() -> None:

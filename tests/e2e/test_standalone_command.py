@@ -235,12 +235,13 @@ def test_brokers_of_one_that_does_not_start_are_ended_without_a_word(spawn: Spaw
 def test_the_brokers_file_is_read_and_what_has_no_effect_is_noted(spawn: Spawn, tmp_path: Path) -> None:
     path = tmp_path / "store" / "broker-a.properties"
     path.parent.mkdir()
-    path.write_text("brokerRole=SYNC_MASTER\ncompiledKernelEnable=false\n")
+    path.write_text("enableDLegerCommitLog=true\ncompiledKernelEnable=false\n")
     server = spawn("standalone", "--store", str(path.parent), *FREE)
     ready(server)
     assert server.stop() == 0
     assert server.errors == (
-        f"note: {path}:1: brokerRole=SYNC_MASTER works as ASYNC_MASTER: replication is not in this version\n"
+        f"note: {path}:1: enableDLegerCommitLog has no effect: there is no DLedger log; use a master with "
+        "slaves\n"
     )
     assert server.output.splitlines()[2] == str(choose_kernel(is_enabled=False))
 

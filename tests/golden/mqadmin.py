@@ -1,6 +1,6 @@
 """What Apache's mqadmin printed, and the answers that it got: to be replayed to ours.
 
-Each recording has the arguments and stdout of one command. `ReplayedAdmin` asks nobody: it is answered with
+Each recording has the arguments and stdout of one command. `ReplayedAdmin` has no connection: it gets
 what Apache's name server and broker answered then, so that the state is the same for both.
 """
 

@@ -248,7 +248,7 @@ def test_stats_of_a_topic(pair: BrokerPair) -> None:
     """With messages of its own: until there are figures of an hour, the last minute stands for all."""
     for side in pair.sides:
         _count_messages(pair, side)
-    # Counted every ten seconds, and told by the group every five.
+    # Counted every ten seconds, and reported by the group every five.
     counted = re.compile(rf"^Counted counters 0 N N {MESSAGES} {MESSAGES} *$", re.MULTILINE)
     wait_until(
         lambda: all(counted.search(_stats(pair, side)) for side in pair.sides),

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import pytest
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.queue_choice import select_by_hash
 from kourou.client.producer.send_result import SendStatus
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.client.push.push_consumer import AsyncPushConsumer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import ClientError, NoReplyError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import MessageSysFlag, ResponseCode

@@ -32,7 +32,7 @@ from tests.interop.kit.messaging_session import Messaging, bodies
 pytestmark = pytest.mark.interop
 
 JAVA: Final = "5.5.0"
-# So many that a ring of hashes leaves nobody without one.
+# So many that consistent hashing leaves no member without one.
 QUEUES: Final = 16
 _WAIT_S: Final = 60
 _SENDER: Final = "client-consumer-sender"

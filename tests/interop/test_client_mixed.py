@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.queue_choice import select_by_hash
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.message import Message, MessageExt
 from tests.interop.kit.client_kit import ClientKit, Inbox, kits_at, together, until

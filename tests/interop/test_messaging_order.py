@@ -162,8 +162,8 @@ def by_queue(messages: Sequence[Fields]) -> dict[tuple[str, int], list[Fields]]:
 def first_times(calls: list[Fields]) -> list[str]:
     """The messages in the order in which each came for the first time.
 
-    A member that loses a queue, or whose broker is gone, may not have told yet what it has consumed: the next
-    owner begins with that again.
+    A member that loses a queue, or whose broker is gone, may not have committed yet what it has consumed:
+    the next owner begins with that again.
     """
     return list(dict.fromkeys(bodies(calls)))
 

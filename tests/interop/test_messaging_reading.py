@@ -98,7 +98,7 @@ def test_a_new_group_begins_with_the_first_message_of_a_young_queue(
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A group that has got everything and was told to begin again with the message of `first`."""
+    """A group that has got everything and was reset to the message of `first`."""
 
     lane: Lane
     topic: str

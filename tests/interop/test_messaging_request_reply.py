@@ -23,7 +23,7 @@ def lane(request: pytest.FixtureRequest, lanes: dict[str, Lane]) -> Lane:
 
 @pytest.fixture
 def requester(lane: Lane) -> Iterator[str]:
-    """A producer that asks, with no other attempt when nobody answers."""
+    """A producer that sends requests, without a retry."""
     name = start_requester(lane)
     yield name
     lane.client.ask("stop", name=name)
@@ -31,7 +31,7 @@ def requester(lane: Lane) -> Iterator[str]:
 
 def start_requester(lane: Lane) -> str:
     """Start a producer that the broker knows: a client under load may ask before its first heartbeat is
-    through, and the reply then finds nobody."""
+    through, and the reply then finds no client."""
     name, topic = lane.start_producer(), lane.new_topic("known")
     responder = start_responder(lane, topic)
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_a_reply_reaches_the_requester(lane: Lane, requester: str) -> None:
 
 
 def test_a_large_reply_comes_whole(lane: Lane, requester: str) -> None:
-    """Compressed by the client that answers, told by a flag to the one that asked."""
+    """Compressed by the responder, with a flag for the requester."""
     topic = lane.new_topic("asked-large")
     responder = start_responder(lane, topic, size=100_000)
     reply = request(lane, requester, topic, "large")["reply"]

@@ -241,7 +241,7 @@ def test_what_goes_to_brokers_and_name_servers(pair: BrokerPair, side: Side) -> 
 
 
 def test_offsets_are_moved(pair: BrokerPair, side: Side) -> None:
-    """Java's consumer is busy with that for 10 s, and answers nobody meanwhile."""
+    """Java's consumer is busy with that for 10 s, and does not respond meanwhile."""
     for words in (
         ("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "1000000000000"),
         ("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "now"),

@@ -90,7 +90,7 @@ def test_a_killed_broker_leaves_the_routes_at_once(
 def test_a_broker_that_unregisters_leaves_the_routes(
     cluster: Cluster, survivor: ServerProcess, admins: dict[str, AdminSession]
 ) -> None:
-    """A broker of 5.5.0 that is told to stop unregisters first and lives on for seconds."""
+    """A broker of 5.5.0 that is stopped unregisters first and runs for some seconds more."""
     admin, broker = admins["5.5.0"], cluster.brokers["broker-b"]
     assert "broker-b" in route_brokers(admin, survivor.address, "TBW102")
     broker.request_stop()

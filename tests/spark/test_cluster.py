@@ -183,7 +183,7 @@ def kill_paused_executor(folder: Path) -> None:
     worker, executor = json.loads((folder / "paused").read_text())
     assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_bytes()
     os.kill(executor, signal.SIGKILL)
-    # Its Python hears of it by the end of its input.
+    # Its Python process notices by the end of its input.
     wait_for(lambda: not Path(f"/proc/{worker}").exists(), "the end of the worker's Python")
 
 

@@ -1,4 +1,4 @@
-"""Java is found where it is, told why it is not taken, and led around the module that some lack."""
+"""Java is located, rejected with a reason, or wrapped where it lacks a module."""
 
 from __future__ import annotations
 

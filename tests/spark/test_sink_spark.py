@@ -270,7 +270,7 @@ def test_a_stream_with_bad_options_ends_with_a_clear_word(
 
 
 def test_tasks_know_query_and_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """Names private to Spark, which `write` is told neither of: this fails when they change."""
+    """Names private to Spark, which `write` does not get: this fails when they change."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
     class Probe(DataSourceStreamArrowWriter):

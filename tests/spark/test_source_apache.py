@@ -68,14 +68,14 @@ async def make_topic(namesrv: str, broker: str, topic: str) -> None:
         config = TopicConfig(topic_name=topic, read_queue_nums=2, write_queue_nums=2, perm=6)
         await create_topic(admin, broker, config)
         async with asyncio.timeout(ROUTE_TIMEOUT_S):
-            while topic not in await topic_names(admin):  # noqa: ASYNC110 (the name server tells nobody)
+            while topic not in await topic_names(admin):  # noqa: ASYNC110 (the name server does not notify)
                 await asyncio.sleep(0.05)
 
 
 async def wait_listed(broker: str) -> None:
     """Apache's acknowledges a message first, and lists it in its queue a moment later."""
     async with Admin() as admin, asyncio.timeout(QUERY_TIMEOUT_S):
-        while await is_behind(admin, broker):  # noqa: ASYNC110 (it tells nobody)
+        while await is_behind(admin, broker):  # noqa: ASYNC110 (there is no notification)
             await asyncio.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""The store source over stores that Apache wrote gives what their manifests list; damage is told."""
+"""The store source over stores that Apache wrote gives what their manifests list; damage is reported."""
 
 from __future__ import annotations
 

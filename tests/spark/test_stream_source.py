@@ -422,7 +422,7 @@ async def create_on_the_first(mq: LocalCluster, topic: str) -> None:
     async with Admin(namesrv=mq.namesrv) as admin:
         await create_topic(admin, mq.broker_addresses[0], TopicConfig(topic, 1, 1))
         async with asyncio.timeout(TIMEOUT_S):
-            while topic not in await topic_names(admin):  # noqa: ASYNC110 (the name server tells nobody)
+            while topic not in await topic_names(admin):  # noqa: ASYNC110 (the name server does not notify)
                 await asyncio.sleep(0.01)
 
 

@@ -57,7 +57,7 @@ class RunningBroker:
         client = RemotingClient(client_settings(config, config.connect_timeout_millis))
         epochs = EpochFile(setup.files, store.config.root)
         handlers = (*handlers, wiring.master_part(services, epochs))
-        master_found: Callable[[str | None, str | None], None] = _ignore_master
+        master_found: Callable[[str | None, str | None], None] | None = None
         if config.is_slave:
             slave = wiring.slave_part(services, epochs, client)
             handlers, master_found = (*handlers, slave), slave.master_found
@@ -187,7 +187,3 @@ class RunningBroker:
             out_api=self._out_api,
             now_ms=services.now_ms,
         ).why_not_ready()
-
-
-def _ignore_master(ha_address: str | None, address: str | None) -> None:
-    """A master has none."""

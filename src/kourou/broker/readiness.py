@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, MessageWriter
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RequestError
 from kourou.protocol.message_id import encode_host
 from kourou.store.log.put_status import PutRefusedError, PutStatus

@@ -24,12 +24,12 @@ from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.registration.registration import ChangeSignal
-from kourou.broker.send.inner_message import MessageWriter
 from kourou.broker.settings import KernelStatus, LiveConfig, free_port, store_root
 from kourou.broker.stats.broker_stats import BrokerStatsManager
 from kourou.broker.stats.part import StoreStats
 from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
+from kourou.broker.storage.inner_message import MessageWriter
 from kourou.broker.storage.record_reads import RecordReader
 from kourou.broker.tables.offsets import ConsumerOffsetManager
 from kourou.broker.tables.subscription_groups import SubscriptionGroupManager

@@ -424,7 +424,7 @@ def master_part(services: BrokerServices, epochs: EpochFile) -> MasterPart:
         log=services.store.log,
         epochs=epochs,
         offsets=services.offsets,
-        queue_end=services.store.max_offset_in_queue,
+        queue_end=services.store.lookup.max_offset_in_queue,
         disk=services.disk,
         cycles=services.cycles,
         commit_cycle=services.commit_cycle,
@@ -437,6 +437,9 @@ def slave_part(services: BrokerServices, epochs: EpochFile, client: RemotingClie
     return SlavePart(
         config=services.live_config,
         store=services.store,
+        log=services.store.log,
+        appender=services.store.appender,
+        dispatcher=services.store.dispatcher,
         epochs=epochs,
         cycles=services.cycles,
         client=client,

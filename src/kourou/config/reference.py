@@ -18,6 +18,7 @@ from kourou.config.keys import Key, KeyTable, ValueType, format_value, settings_
 from kourou.config.namesrv import NamesrvConfig
 from kourou.config.other_keys import OTHER_KEYS
 from kourou.config.remoting import RemotingServerSettings, TlsSettings
+from kourou.config.replication_settings import ReplicationSettings
 from kourou.config.store_settings import StoreSettings
 
 _INTRODUCTION: Final = """\
@@ -69,7 +70,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
 def reference() -> str:
     broker, namesrv = BrokerConfig.known_keys(), NamesrvConfig.known_keys()
     parts = [_INTRODUCTION]
-    parts += ["## Broker\n", *_sections(BrokerSettings, StoreSettings)]
+    parts += ["## Broker\n", *_sections(BrokerSettings, StoreSettings, ReplicationSettings)]
     parts += ["## Name server\n", _rows(_honoured(NamesrvConfig))]
     parts += ["## Both\n", *_sections(ComponentConfig, RemotingServerSettings, TlsSettings)]
     parts += ["## Clients\n", _CLIENTS, _names("key", _CLIENT_KEYS)]

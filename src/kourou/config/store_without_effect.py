@@ -18,7 +18,9 @@ _NO_LMQ: Final = "light message queues are not in this version"
 _NO_COMPACTION: Final = "compaction topics are not in this version"
 _NO_EXT: Final = "filters are evaluated on the message; the queues have no bitmaps"
 _PULL_LIMITS: Final = "maxTransferCountOnMessageInMemory and related keys limit a pull"
-_NO_REPLICATION: Final = "replication goes by haTransferBatchSize, inSyncReplicas and slaveTimeout"
+_NO_REPLICATION: Final = (
+    "there is no controller in this version: roles are configured, and a slave copies everything"
+)
 _NO_DLEDGER: Final = "there is no DLedger log; use a master with slaves"
 _NO_ROCKSDB: Final = "queues, indexes and timers are RocketMQ's files; there is no RocksDB"
 _NO_WRITABLE_MAPS: Final = "files are written with pwrite, not through memory maps"

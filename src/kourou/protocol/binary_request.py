@@ -1,9 +1,9 @@
-"""Binary headers of requests that come by the million, read in one go: head and fields.
+"""Binary headers of the most frequent requests, decoded in one step: head and fields.
 
-A client writes the fields of a request in one order, always. So one pattern finds them all, where a loop
-would go from entry to entry. It takes what nearly all are, texts in ASCII that are not empty and hold no
-zero byte, and compares what it found with the lengths that are written before them. Whatever is otherwise
-(another order, other fields, a length that is wrong) is left to header_binary.py.
+A client always writes the fields of a request in the same order. So one pattern finds them all, instead of a
+loop over the entries. It matches the usual values, non-empty ASCII text without a zero byte, and compares
+them with the lengths written before them. Anything else (another order, other fields, a wrong length) is left
+to header_binary.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Fields:
         self._pack_lengths = Struct(f">{len(names)}H").pack
 
     def read(self, text: str) -> msgspec.Struct | None:
-        """The typed header; None if that cannot be told so easily. `text` has a character for each byte."""
+        """The typed header; None if it takes the slow path. `text` has a character for each byte."""
         found = self._match(text, _HEAD_BYTES)
         if found is None:
             return None
@@ -78,7 +78,7 @@ _by_code: Final = dict(
 
 
 def decode_hot_head(header: bytes) -> CommandHead | None:
-    """The head with a typed header in it; None when that has to be found out the general way."""
+    """The head with a typed header in it; None if it takes the slow path."""
     kinds = _by_code.get(header[:_CODE_BYTES])
     if kinds is None or len(header) <= _HEAD_BYTES:
         return None

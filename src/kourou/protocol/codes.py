@@ -1,7 +1,7 @@
 """Number spaces of the remoting protocol: request, response, language and serialize codes, flag bits.
 
-Only names and numbers live here. What a request carries is in `headers`, what answers it is the
-business of the server that handles it. Names are RocketMQ's, spelling included.
+Only names and numbers live here. What a request carries is in `headers`, its handler is in the
+server. Names are RocketMQ's, spelling included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LanguageCode(IntEnum):
 
 
 class RequestCode(IntEnum):
-    """What a request asks for. Codes without a handler in any RocketMQ are answered as unknown."""
+    """The operation of a request. Codes without a handler get the response for unknown codes."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -227,7 +227,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. 209 to 211 mean different things in 4.9 and 5.x: the 4.9 names are aliases."""
+    """The result of a request. 209 to 211 mean different things in 4.9 and 5.x: the 4.9 names are aliases."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

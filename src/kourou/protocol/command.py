@@ -1,7 +1,7 @@
 """RemotingCommand: one request or response, as an object and as a frame.
 
-A server's hot path reads `decode_head` and `decode_ext` instead, which leave out what it does not
-look at. Not here: cutting the stream into frames (`frame`), the typed headers (`headers`).
+A server's hot path uses `decode_head` and `decode_ext` instead, which skip unused
+fields. Not here: cutting the stream into frames (`frame`), the typed headers (`headers`).
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """Whether this is the response to a request."""
         return self.flag & _RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no answer."""
+        """Whether the sender expects no response."""
         return self.flag & _ONEWAY != 0
 
     def header(self, header_type: type[T]) -> T:
@@ -100,7 +100,7 @@ def decode_command(raw_frame: RawFrame) -> RemotingCommand:
 
 
 def command_of(serialize_type: int, head: CommandHead, body: bytes) -> RemotingCommand:
-    """The command whose head is read already."""
+    """The command of a decoded head."""
     return RemotingCommand(
         code=head.code,
         language=head.language_code,

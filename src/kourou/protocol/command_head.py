@@ -1,4 +1,4 @@
-"""CommandHead: a command's header as read from the wire, its extFields not looked into yet.
+"""CommandHead: a command's header as read from the wire, with undecoded extFields.
 
 Not here: reading the bytes (`header_json`, `header_binary`), reading the fields (`ext_fields`).
 """
@@ -27,8 +27,8 @@ class CommandHead(msgspec.Struct, gc=False):
     """The fixed fields of a command, and its extFields as sent.
 
     `ext_fields` is undecoded JSON, so that a hot path decodes it straight into a typed header, or the
-    dict that the binary form yields, or None where the peer sent none; in a request that comes by the
-    million it is that typed header already (request_head.py).
+    dict that the binary form yields, or None if the peer sent none; in the most frequent requests it is
+    the typed header already (request_head.py).
     """
 
     code: _Int
@@ -41,17 +41,17 @@ class CommandHead(msgspec.Struct, gc=False):
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request of ours (else it is a request)."""
+        """Whether this is the response to a request of ours, not a request."""
         return self.flag & 1 == 1
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no answer."""
+        """Whether the sender expects no response."""
         return self.flag & 2 == 2
 
     @property
     def language_code(self) -> int:
-        """The sender's language as a number: JAVA when not said, OTHER when not known."""
+        """The sender's language as a number: JAVA if missing, OTHER if unknown."""
         sent = self.language
         if sent is None:
             return LanguageCode.JAVA

@@ -1,4 +1,4 @@
-"""Compressed message bodies: a producer deflates them, brokers store them so, consumers inflate.
+"""Compressed message bodies: a producer compresses them, brokers store them so, consumers decompress.
 
 The message's sysFlag says whether (0x1) and how (0x700; nothing there means zlib, from older
 clients). Zlib is always there, LZ4 (frame format) and Zstandard need `kourou[compression]`.
@@ -18,8 +18,8 @@ from kourou.protocol.codes import MessageSysFlag
 
 # Java's default, `rocketmq.message.compressLevel`.
 DEFAULT_LEVEL: Final = 5
-# 16 times RocketMQ's largest message: no honest body comes near, and a few kilobytes that
-# inflate to gigabytes stop here.
+# 16 times RocketMQ's largest message: no legitimate body comes near, and a few kilobytes that
+# inflate to gigabytes are rejected here.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 
 # Plain numbers: operations on IntFlag members cost a microsecond each.
@@ -68,7 +68,7 @@ def decompress(
 ) -> bytes:
     """`body` as it was; ProtocolError where it is damaged, cut off, or larger than the limit.
 
-    Bytes after the end of the compressed stream are passed over, as Java does.
+    Bytes after the end of the compressed stream are ignored, like in Java.
     """
     try:
         inflated = _DECOMPRESSORS[kind](body, max_body_bytes)
@@ -91,7 +91,7 @@ def inflate_body(body: bytes, sys_flag: int, max_body_bytes: int = MAX_BODY_BYTE
 def inflate_reply_body(body: bytes, sys_flag: int, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
     """As `inflate_body`, for replies: a body that does not inflate is taken as it is.
 
-    The Go client marks replies of 4096 bytes and more as compressed and sends them plain.
+    The Go client marks replies of 4096 bytes and more as compressed and sends them uncompressed.
     """
     try:
         return inflate_body(body, sys_flag, max_body_bytes)

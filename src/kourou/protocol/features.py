@@ -1,10 +1,10 @@
 """Extensions of RocketMQ's protocol that only Kourou has, and how peers learn of them.
 
-A broker announces those that it offers in the answer to HEART_BEAT, and to GET_KOUROU_FEATURES for those who
-are not clients, in the field `kourouFeatures`: their names, separated by commas. A peer uses one only where
-it was announced; other brokers never see one. Request codes of extensions are 29000 to 29999, properties
-begin with `__KOUROU_`, header fields with `kourou`. A name keeps its meaning for ever; an extension that
-changes gets another name.
+A broker announces its extensions in the response to HEART_BEAT, and to GET_KOUROU_FEATURES for peers that are
+not clients, in the field `kourouFeatures`: their names, separated by commas. A peer uses one only where it
+was announced; other brokers never see one. Request codes of extensions are 29000 to 29999, properties begin with
+`__KOUROU_`, header fields with `kourou`. A name keeps its meaning forever; an extension that changes gets
+another name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Feature(enum.StrEnum):
     """The extensions by their names on the wire."""
 
     LARGE_PULL = "largePull"
-    """A pull with `kourouLargePull` true gets as much as it asks for by `maxMsgNums` and `maxMsgBytes`, up to
+    """A pull with `kourouLargePull` true gets as much as requested by `maxMsgNums` and `maxMsgBytes`, up to
     16,384 messages and the broker's `maxTransferBytesPerPull`, wherever they lie."""
 
     HA_HELLO = "haHello"

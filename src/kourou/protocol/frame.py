@@ -87,7 +87,7 @@ class FrameDecoder:
 
     def complete(self, data: bytes) -> tuple[bytes, int]:
         """Complete the frame that is pending: all its bytes, none while some are missing, and how many of
-        `data` are part of it. For whoever cuts frames by other means; errors are as with `feed`."""
+        `data` are part of it. For callers that cut frames by other means; errors are as with `feed`."""
         self._check_alive()
         try:
             position = self._fill(data)
@@ -161,8 +161,8 @@ class FrameDecoder:
         end = len(data)
         last_start = end - _PREFIX_BYTES
         max_length = self._max_frame_bytes - _LENGTH_BYTES
-        # Every frame comes through here: one unpack and no call for a good one. What is odd about
-        # one that ends the loop is found out by `_keep`.
+        # Every frame comes through here: one unpack and no call for a good one. The reason
+        # why another one ends the loop is found by `_keep`.
         while position <= last_start:
             length, mark = _unpack_prefix(data, position)
             frame_end = position + _LENGTH_BYTES + length

@@ -226,8 +226,8 @@ BINARY_VALUE_LENGTH: Final = I4
 class SendField(NamedTuple):
     """A header field of SEND_MESSAGE_V2, under its letter.
 
-    The kernel takes a number from `low` to `high`, and a topic of so many bytes; what lies outside is for the
-    slow path to judge. `is_needed`: without the field a send takes the slow path.
+    The kernel accepts a number from `low` to `high`, and a topic of so many bytes; others take the slow path.
+    `is_needed`: without the field a send takes the slow path.
     """
 
     letter: str

@@ -50,7 +50,7 @@ _NUMBERS = (
 def c_header() -> str:
     return "\n".join(
         (
-            "/* Made from kourou/protocol/layout.py by `make layout`: change the table, not this file. */",
+            "/* Generated from kourou/protocol/layout.py by `make layout`. Edit the table, not this file. */",
             "",
             "#ifndef KOUROU_LAYOUT_H",
             "#define KOUROU_LAYOUT_H",
@@ -81,7 +81,7 @@ def _lines() -> Iterator[str]:
     for serialize_type in SerializeType:
         yield _define(f"SERIALIZE_{serialize_type.name}", serialize_type.value)
     yield ""
-    yield "/* The fields of SEND_MESSAGE_V2: their letters, and what the kernel takes. */"
+    yield "/* The fields of SEND_MESSAGE_V2: their letters, and the values that the kernel accepts. */"
     yield from _send_fields()
 
 
@@ -103,7 +103,7 @@ def _send_fields() -> Iterator[str]:
         needed |= field.is_needed << index
     yield f"#define SEND_FIRST '{layout.SEND_FIELDS[0].letter}'"
     yield f"#define SEND_LAST '{layout.SEND_FIELDS[-1].letter}'"
-    yield f"#define SEND_NEEDED {needed:#x} /* a bit for each letter, that of the first the lowest */"
+    yield f"#define SEND_NEEDED {needed:#x} /* one bit per letter, the lowest for the first */"
 
 
 def _define(name: str, number: int) -> str:

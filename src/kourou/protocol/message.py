@@ -204,7 +204,7 @@ class MessageExt(msgspec.Struct, eq=False):
     raw_properties: bytes
     broker_name: str = ""
     queue_max_offset: int = -1
-    """Where its queue ended when it was pulled: the offset of the next message; -1 when nobody knows."""
+    """Where its queue ended when it was pulled: the offset of the next message; -1 if unknown."""
     _properties: dict[str, str] | None = None
     _body: bytes | None = None
 

@@ -1,19 +1,19 @@
-/* kourou.store._kernel: the hot path of a broker, compiled. Optional: without it the same is done in Python.
+/* kourou.store._kernel: the fast path of a broker, compiled. Optional: without it Python code does the same.
    kernel.py beside this file imports it; setup.py builds it.
 
-   sends_end      how far bytes that a connection has read are whole frames with sends
-   encode_sends   ordinary sends of the connections of a pass: records, units, hashed keys, answers
-   gather         the records of a pull, one after the other
-   units_fit      whether units of a queue fit their records
-   checksum       of a body, as records have it
+   sends_end      the end of the complete frames with sends in the bytes that a connection has read
+   encode_sends   ordinary sends of a commit cycle: records, units, index entries, responses
+   gather         the records of a pull, concatenated
+   units_fit      whether units of a queue match their records
+   checksum       CRC of a body, as records store it
 
-   What is not quite ordinary is left alone: the caller goes its own way from there on. So nothing here
-   reports what is wrong with a request, and nothing here changes an object of the caller's. All that comes
-   from a peer is looked at with its length; a field that the general way might take otherwise is not taken.
-   The bytes are those that the general way makes: tests/integration/kernel compares both.
+   Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
+   wrong with a request, and no object of the caller is modified. Everything a peer has sent is read within its
+   length; a field that the slow path might interpret differently is not accepted. The bytes are those that the
+   slow path produces: tests/integration/kernel compares the two. Positions, sizes and bounds come from _layout.h.
 
-   Only the stable ABI of Python 3.11 is used, so that one binary serves every later version. It has no macros
-   that look into objects, only functions: what is needed for each message is looked up once and kept. */
+   Only the stable ABI of Python 3.11 is used, so that one binary serves every later version. It has functions
+   in place of the macros that access objects directly: what every message needs is looked up once and kept. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -36,9 +36,9 @@
 
 enum { JSON = SERIALIZE_JSON, BINARY = SERIALIZE_ROCKETMQ, ONEWAY = 2 };
 enum { HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
-enum { MAX_QUEUES = 256, MAX_NOTED = 64 };
+enum { MAX_QUEUES = 256, MAX_SLOW_PATH_NAMES = 64 };
 
-/* The number in a field of a layout that begins at `begin`, without its sign; and the field set to a number. */
+/* Read a field of a layout that begins at `begin` as an unsigned number; write a number, or bytes, to it. */
 #define GET(begin, FIELD) get_be((const unsigned char *)(begin) + FIELD##_AT, FIELD##_BYTES)
 #define PUT(begin, FIELD, number) put_be((begin) + FIELD##_AT, (uint64_t)(number), FIELD##_BYTES)
 #define PUT_SPAN(begin, FIELD, span) memcpy((begin) + FIELD##_AT, (span).at, FIELD##_BYTES)
@@ -52,7 +52,7 @@ struct span {
     Py_ssize_t size;
 };
 
-/* The bytes of an object; with an error set if it has none. */
+/* The contents of a bytes object; sets an error for any other object. */
 static struct span span_of(PyObject *bytes)
 {
     char *at = NULL;
@@ -120,17 +120,24 @@ static int is_ascii(struct span span)
     return !(found & 0x8080808080808080u);
 }
 
-/* A buffer that grows. */
+/* Buffers grow to twice their size, except under the address sanitizer, which finds every byte beyond the end. */
+#ifdef __SANITIZE_ADDRESS__
+#define GROWN(bytes) (bytes)
+#else
+#define GROWN(bytes) (2 * (bytes))
+#endif
+
+/* A growing buffer. */
 struct buf {
     char *at;
     size_t size, room;
 };
 
-/* Lengthen the buffer by `more` bytes: where these begin; NULL with an error set. */
+/* Extend the buffer by `more` bytes; returns their start, or NULL with an error set. */
 static char *reserve(struct buf *buf, size_t more)
 {
     if (buf->room - buf->size < more) {
-        size_t room = 2 * (buf->size + more);
+        size_t room = GROWN(buf->size + more);
         char *at = PyMem_Realloc(buf->at, room);
         if (at == NULL) {
             PyErr_NoMemory();
@@ -144,8 +151,8 @@ static char *reserve(struct buf *buf, size_t more)
     return begin;
 }
 
-/* The same from its beginning: nothing of what it had is kept. */
-static char *reserve_anew(struct buf *buf, size_t size)
+/* Discard the contents of the buffer, then reserve `size` bytes. */
+static char *reserve_fresh(struct buf *buf, size_t size)
 {
     buf->size = 0;
     return reserve(buf, size);
@@ -156,9 +163,9 @@ static PyObject *bytes_of(const struct buf *buf)
     return PyBytes_FromStringAndSize(buf->at, (Py_ssize_t)buf->size);
 }
 
-/* -- checksums: CRC-32 as zlib has it ----------------------------------------------------------------- */
+/* -- checksums: CRC-32 as in zlib ----------------------------------------------------------------- */
 
-static PyObject *crc32_function; /* zlib's own, for other processors */
+static PyObject *crc32_function; /* of zlib, for other processors */
 static int can_fold;
 static uint32_t crc_table[256];
 
@@ -180,15 +187,15 @@ static uint32_t crc_bytes(uint32_t crc, const unsigned char *at, Py_ssize_t size
 }
 
 #ifdef FOLDS
-/* A block of 16 bytes, multiplied by the powers of x that bring it `by` bits further, joins the one there. */
+/* Fold: advance a block of 16 bytes by a distance, given by the constants in `by`, and add it to `other`. */
 FOLDS static __m128i folded(__m128i block, __m128i by, __m128i other)
 {
     return _mm_xor_si128(
         other, _mm_xor_si128(_mm_clmulepi64_si128(block, by, 0x00), _mm_clmulepi64_si128(block, by, 0x11)));
 }
 
-/* The same for 64 bytes and more, four blocks side by side: what is left is a block that has the remainder of
-   all before it. */
+/* The CRC of 64 bytes or more, four blocks in parallel. In the end one block has the same remainder as all the
+   data before it. */
 FOLDS static uint32_t crc_folded(uint32_t crc, const unsigned char *at, Py_ssize_t size)
 {
     const __m128i by_512 = _mm_set_epi64x(0x1C6E41596, 0x154442BD4);
@@ -216,7 +223,7 @@ static uint32_t crc_folded(uint32_t crc, const unsigned char *at, Py_ssize_t siz
 }
 #endif
 
-/* The checksum that a record has of its body. False with an error set. */
+/* The checksum of a body, as its record stores it. False with an error set. */
 static int checksum(struct span body, uint32_t *crc)
 {
     if (can_fold) {
@@ -234,14 +241,17 @@ static int checksum(struct span body, uint32_t *crc)
     return 1;
 }
 
-PyDoc_STRVAR(checksum_doc, "checksum(data)\n\nThe checksum that a record has of a body: zlib's CRC-32 without its highest bit.");
+PyDoc_STRVAR(checksum_doc,
+"checksum(data)\n"
+"\n"
+"The checksum of a body, as its record stores it: zlib's CRC-32 without the top bit.");
 
 static PyObject *checksum_of(PyObject *module, PyObject *data)
 {
     uint32_t crc;
     (void)module;
     if (!PyBytes_Check(data)) {
-        PyErr_SetString(PyExc_TypeError, "data has to be bytes");
+        PyErr_SetString(PyExc_TypeError, "data must be bytes");
         return NULL;
     }
     return checksum(span_of(data), &crc) ? PyLong_FromUnsignedLong(crc) : NULL;
@@ -249,9 +259,9 @@ static PyObject *checksum_of(PyObject *module, PyObject *data)
 
 /* -- frames ------------------------------------------------------------------------------------------ */
 
-/* Behind the prefix come header and body. The mark has the serialize type, and in the lower 24 bits the length of
+/* Header and body follow the prefix. The mark holds the serialization type and, in the lower 24 bits, the length of
    the header. */
-enum { MAX_NUMBERS_BYTES = 4 * 24 }; /* of an answer: three of them, with their lengths */
+enum { MAX_NUMBERS_BYTES = 4 * 24 }; /* in a response: three of them, with their lengths */
 
 struct frame {
     unsigned type;
@@ -259,7 +269,7 @@ struct frame {
     Py_ssize_t size;
 };
 
-/* Read the frame at the beginning of `rest`; false where there is none, or not all of it. */
+/* Read the frame at the start of `rest`; false if it is incomplete or malformed. */
 static int read_frame(struct span rest, struct frame *frame)
 {
     if (rest.size < FRAME_BYTES)
@@ -275,31 +285,35 @@ static int read_frame(struct span rest, struct frame *frame)
     return 1;
 }
 
-/* The field `m` says whether it is a batch; the code does not. */
+/* Both codes may carry a batch: the field `m` decides. */
 static int is_send(int64_t code)
 {
     return code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE;
 }
+
+#define TEXT_OF(number) #number
+#define JSON_CODE(code) "{\"code\":" TEXT_OF(code) ","
 
 static int starts_with(struct span span, const char *start)
 {
     return span.size >= (Py_ssize_t)strlen(start) && memcmp(span.at, start, strlen(start)) == 0;
 }
 
-/* Whether it is a send by its first bytes. Clients write the code first; in the binary form it cannot be
-   elsewhere. */
+/* Whether a frame is a send, by its first bytes. Clients write the code first; in a binary header it is always
+   first. */
 static int looks_like_send(const struct frame *frame)
 {
     struct span header = frame->header;
     if (frame->type == BINARY)
         return header.size >= BINARY_COMMAND_CODE_BYTES && is_send((int64_t)GET(header.at, BINARY_COMMAND_CODE));
-    return frame->type == JSON && (starts_with(header, "{\"code\":310,") || starts_with(header, "{\"code\":320,"));
+    return frame->type == JSON
+           && (starts_with(header, JSON_CODE(SEND_MESSAGE_V2)) || starts_with(header, JSON_CODE(SEND_BATCH_MESSAGE)));
 }
 
 PyDoc_STRVAR(sends_end_doc,
 "sends_end(data, position, max_frame_bytes)\n"
 "\n"
-"The end of the sends that `data` has from `position` on, one whole frame after the other.");
+"The end of the sends in `data` from `position` on, as complete frames without a gap.");
 
 static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -315,7 +329,7 @@ static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t c
     if (PyErr_Occurred())
         return NULL;
     if (position < 0 || position > rest.size) {
-        PyErr_SetString(PyExc_ValueError, "the position is not in the data");
+        PyErr_SetString(PyExc_ValueError, "the position is outside the data");
         return NULL;
     }
     rest = (struct span){rest.at + position, rest.size - position};
@@ -324,7 +338,7 @@ static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t c
     return PyLong_FromSsize_t(data.size - rest.size);
 }
 
-/* -- JSON: one object of plain values ------------------------------------------------------------------ */
+/* -- JSON: one object of strings, numbers and words ---------------------------------------------------- */
 
 struct cursor {
     const char *at, *end;
@@ -341,7 +355,7 @@ static void skip_blanks(struct cursor *c)
         c->at++;
 }
 
-static int take(struct cursor *c, char wanted)
+static int accept(struct cursor *c, char wanted)
 {
     skip_blanks(c);
     if (c->at >= c->end || *c->at != wanted)
@@ -352,7 +366,7 @@ static int take(struct cursor *c, char wanted)
 
 static int read_string(struct cursor *c, struct value *value)
 {
-    if (!take(c, '"'))
+    if (!accept(c, '"'))
         return 0;
     const unsigned char *at = (const unsigned char *)c->at, *end = (const unsigned char *)c->end;
     value->span.at = c->at;
@@ -369,7 +383,7 @@ static int read_string(struct cursor *c, struct value *value)
             value->is_ascii = 0;
         } else {
             value->has_escape = 1;
-            at++; /* what follows is looked at when the text is read */
+            at++; /* `unescape` checks what follows */
         }
     }
     value->span.size = (const char *)at - value->span.at;
@@ -377,7 +391,7 @@ static int read_string(struct cursor *c, struct value *value)
     return 1;
 }
 
-/* A string, or a bare word such as a number; no object, no array. */
+/* A string, number or bare word; no object, no array. */
 static int read_value(struct cursor *c, struct value *value)
 {
     skip_blanks(c);
@@ -398,7 +412,7 @@ static int is_number(const struct value *value, int64_t low, int64_t high, int64
     int is_negative = at < end && *at == '-';
     if (is_negative)
         at++;
-    /* 18 digits fit whatever they are; a zero in front is no number in JSON. */
+    /* Any 18 digits fit. JSON has no leading zeros. */
     if (at >= end || end - at > 18 || (*at == '0' && (end - at > 1 || is_negative)))
         return 0;
     int64_t found = 0;
@@ -430,7 +444,7 @@ static int hex_digit(char sign)
     return sign >= 'a' && sign <= 'f' ? sign - 'a' + 10 : -1;
 }
 
-/* The text of a string value, at most as long as it; its length, or -1. */
+/* Write the text of a string value, which is no longer than the value; returns its length, or -1. */
 static Py_ssize_t unescape(const struct value *value, char *out)
 {
     const char *at = value->span.at, *end = at + value->span.size;
@@ -473,7 +487,7 @@ struct send {
     struct span topic;
     struct value properties;
     int is_batch;
-    unsigned seen; /* a bit for each field, that of the first letter the lowest */
+    unsigned seen; /* one bit per field, the lowest for the first letter */
 };
 
 #define FIELD(letter) (1u << ((letter) - SEND_FIRST))
@@ -513,8 +527,8 @@ static int read_field(char letter, const struct value *value, struct send *send)
     }
 }
 
-/* A field that is there twice is not taken: which of both counts is for others to say. */
-static int note_field(struct span name, const struct value *value, struct send *send)
+/* A duplicate field is not accepted: the slow path decides which one counts. */
+static int set_field(struct span name, const struct value *value, struct send *send)
 {
     char letter = name.size == 1 ? *name.at : 0;
     if (!read_field(letter, value, send))
@@ -530,15 +544,15 @@ static int note_field(struct span name, const struct value *value, struct send *
 static int read_fields(struct cursor *c, struct send *send)
 {
     struct value key, value;
-    if (send->seen || !take(c, '{'))
-        return 0; /* of two, the last one counts: let others find that out */
+    if (send->seen || !accept(c, '{'))
+        return 0; /* the slow path decides which of two counts */
     do {
-        if (!read_string(c, &key) || !is_plain_text(&key) || !take(c, ':') || !read_value(c, &value))
+        if (!read_string(c, &key) || !is_plain_text(&key) || !accept(c, ':') || !read_value(c, &value))
             return 0;
-        if (!note_field(key.span, &value, send))
+        if (!set_field(key.span, &value, send))
             return 0;
-    } while (take(c, ','));
-    return take(c, '}');
+    } while (accept(c, ','));
+    return accept(c, '}');
 }
 
 static int read_send(struct span header, struct send *send)
@@ -547,10 +561,10 @@ static int read_send(struct span header, struct send *send)
     struct value key, value;
     int64_t code = 0, version;
     memset(send, 0, sizeof *send);
-    if (!take(&c, '{'))
+    if (!accept(&c, '{'))
         return 0;
     do {
-        if (!read_string(&c, &key) || !is_plain_text(&key) || !take(&c, ':'))
+        if (!read_string(&c, &key) || !is_plain_text(&key) || !accept(&c, ':'))
             return 0;
         int is_fine;
         if (is_text(key.span, "extFields"))
@@ -571,8 +585,8 @@ static int read_send(struct span header, struct send *send)
             is_fine = value.is_string;
         if (!is_fine)
             return 0;
-    } while (take(&c, ','));
-    if (!take(&c, '}'))
+    } while (accept(&c, ','));
+    if (!accept(&c, '}'))
         return 0;
     skip_blanks(&c);
     return c.at == c.end && is_send(code) && (send->seen & SEND_NEEDED) == SEND_NEEDED;
@@ -580,15 +594,15 @@ static int read_send(struct span header, struct send *send)
 
 /* -- the same with a binary header --------------------------------------------------------------------- */
 
-/* Behind the head come the fields: the length of a name, the name, the length of its value, the value. */
+/* The fields follow the head: length of the name, name, length of the value, value. */
 
-/* Take the text at the beginning of `rest`, behind its length; false when it does not fit, is empty, or has a
-   zero in it, which one of JSON has not either. */
+/* Read a length and a text from the start of `rest`; false if it does not fit, is empty, or contains a zero,
+   which a text in JSON cannot contain either. */
 static int next_text(struct span *rest, int length_bytes, struct value *text)
 {
     if (rest->size < length_bytes)
         return 0;
-    /* Read without its sign, a negative length is longer than any header. */
+    /* Read as unsigned, a negative length exceeds any header. */
     uint64_t size = get_be((const unsigned char *)rest->at, length_bytes);
     if (size == 0 || size > (uint64_t)(rest->size - length_bytes))
         return 0;
@@ -616,7 +630,7 @@ static int read_binary_send(struct span header, struct send *send)
         return 0;
     while (rest.size > 0) {
         if (!next_text(&rest, BINARY_NAME_LENGTH_BYTES, &name) || name.span.size > INT16_MAX || !is_plain_text(&name)
-            || !next_text(&rest, BINARY_VALUE_LENGTH_BYTES, &value) || !note_field(name.span, &value, send))
+            || !next_text(&rest, BINARY_VALUE_LENGTH_BYTES, &value) || !set_field(name.span, &value, send))
             return 0;
     }
     return (send->seen & SEND_NEEDED) == SEND_NEEDED;
@@ -625,11 +639,11 @@ static int read_binary_send(struct span header, struct send *send)
 /* -- properties ---------------------------------------------------------------------------------------- */
 
 struct properties {
-    struct span text, own; /* what is stored: as it came, and the broker's own behind it */
+    struct span text, own; /* stored one after the other: as sent, and added by the broker */
     struct span uniq_key, tags, keys;
 };
 
-/* Take the next pair off properties; false when there is none. One without a value has an empty one. */
+/* Read the next pair of `rest`; false at the end. Without a separator the value is empty. */
 static int next_pair(struct span *rest, struct span *name, struct span *value)
 {
     const char *at = rest->at, *end = at + rest->size;
@@ -646,12 +660,12 @@ static int next_pair(struct span *rest, struct span *name, struct span *value)
     return 1;
 }
 
-/* Names of properties that are not for us: `source` is a tuple of bytes, which is read when the first property is
-   compared with them. */
+/* Names of properties that need the slow path. `source` is a tuple of bytes, read when the first property is
+   compared. */
 struct names {
     PyObject *source;
     Py_ssize_t count;
-    struct span all[MAX_NOTED];
+    struct span all[MAX_SLOW_PATH_NAMES];
 };
 enum { NAMES_UNREAD = -1 };
 
@@ -659,8 +673,8 @@ enum { NAMES_UNREAD = -1 };
 static int read_names(struct names *names)
 {
     Py_ssize_t count = PyTuple_Size(names->source);
-    if (count > MAX_NOTED) {
-        PyErr_SetString(PyExc_ValueError, "there are too many noted names");
+    if (count > MAX_SLOW_PATH_NAMES) {
+        PyErr_SetString(PyExc_ValueError, "too many names of properties that need the slow path");
         return 0;
     }
     for (Py_ssize_t i = 0; i < count; i++)
@@ -669,8 +683,8 @@ static int read_names(struct names *names)
     return !PyErr_Occurred();
 }
 
-/* Whether a name is one of them; true with an error set where they cannot be read. */
-static int is_noted(struct span name, struct names *names)
+/* Whether a property of this name needs the slow path; true with an error set if the names cannot be read. */
+static int needs_slow_path(struct span name, struct names *names)
 {
     if (names->count == NAMES_UNREAD && !read_names(names))
         return 1;
@@ -690,7 +704,7 @@ static int is_alphanumeric(struct span span)
     return span.size > 0;
 }
 
-/* Whether a text is what the general way takes for UTF-8: 1, 0, or -1 with an error set. */
+/* Whether Python decodes the text as UTF-8: 1, 0, or -1 with an error set. */
 static int is_utf8(struct span span)
 {
     PyObject *text = PyUnicode_DecodeUTF8(span.at, span.size, NULL);
@@ -704,9 +718,9 @@ static int is_utf8(struct span span)
     return 0;
 }
 
-/* False for a message that has to be looked at: with an odd id, with a delay, or that does not wait. What is
-   hashed, tags and keys, has to be ASCII. */
-static int read_properties(struct span text, struct span own, struct names *noted, struct properties *found)
+/* False for a message that needs the slow path: an unusual id, a delay, or no wait for the flush. Tags and keys are
+   hashed, and must be ASCII. */
+static int read_properties(struct span text, struct span own, struct names *slow_path_names, struct properties *found)
 {
     struct span rest = text, name, value;
     *found = (struct properties){.text = text, .own = own};
@@ -723,7 +737,7 @@ static int read_properties(struct span text, struct span own, struct names *note
         } else if (is_text(name, "WAIT")) {
             if (is_text(value, "false"))
                 return 0;
-        } else if (is_noted(name, noted)) {
+        } else if (needs_slow_path(name, slow_path_names)) {
             return 0;
         }
     }
@@ -731,7 +745,7 @@ static int read_properties(struct span text, struct span own, struct names *note
     return is_fine_id && is_ascii(found->tags) && is_ascii(found->keys);
 }
 
-/* Java's hash code of a text that goes on with `span`; `code` is that of what stands before. */
+/* Java's hash code of a text that ends with `span`; `code` is that of the text before it. */
 static uint32_t java_hash(uint32_t code, struct span span)
 {
     for (Py_ssize_t i = 0; i < span.size; i++)
@@ -748,32 +762,32 @@ static int64_t tags_code(const struct properties *found)
 
 struct queue {
     PyObject *queue, *topic_part;
-    struct span topic_bytes; /* those of topic_part */
+    struct span topic_bytes; /* the contents of topic_part */
     struct buf units;
     int64_t first, next;
     uint32_t magic, topic_code; /* the hash code of `topic#` */
 };
 
 struct run {
-    /* what does not change */
+    /* input */
     PyObject *new_queue, *targets, *configs, *broker_config, *topics;
     struct span own, store_host, born_host;
-    struct span templates[2][2]; /* of answers: by the serialize type, and by whether the message has an id */
+    struct span templates[2][2]; /* of responses: by serialization type, and whether the message has an id */
     int64_t last_phy_offset, now_ms, max_body, max_record;
-    /* the topic of the message before: most are of the same */
+    /* the topic of the last message: usually that of the next one, too */
     struct span topic;
     PyObject *target, *queues_of_topic;
     int64_t queue_nums, more_flags;
-    /* what comes out of it: a bytearray, where it begins, where the next one goes, where there is no more room */
+    /* output: a bytearray, its start, the place of the next record, its end */
     PyObject *records;
     char *first_record, *record, *records_end;
-    struct buf indexed, answers;
+    struct buf indexed, responses;
     int64_t phy_offset;
     Py_ssize_t messages;
     int queue_count;
-    /* of the send at hand: its properties, and where its records lie, 8 bytes each */
+    /* of the current send: its properties, and the phy_offsets of its records, 8 bytes each */
     struct buf text, phy_offsets;
-    struct names noted; /* from here on: filled as far as their counts say */
+    struct names slow_path_names; /* this and what follows: valid as far as the counts say */
     struct queue queues[MAX_QUEUES];
 };
 
@@ -783,13 +797,13 @@ static struct run *new_run(void)
     if (run == NULL)
         PyErr_NoMemory();
     else {
-        memset(run, 0, offsetof(struct run, noted));
-        run->noted.count = NAMES_UNREAD;
+        memset(run, 0, offsetof(struct run, slow_path_names));
+        run->slow_path_names.count = NAMES_UNREAD;
     }
     return run;
 }
 
-/* Hold another object; the reference is taken over. */
+/* Hold another object; takes over the reference. */
 static void replace(PyObject **held, PyObject *object)
 {
     PyObject *before = *held;
@@ -807,7 +821,7 @@ static int64_t int_attribute(PyObject *object, PyObject *name)
     return value;
 }
 
-/* Whether messages of the topic may be taken without a look: 1, 0, or -1 with an error set. */
+/* Whether messages of the topic may take the fast path: 1, 0, or -1 with an error set. */
 static int find_topic(struct run *run, struct span topic)
 {
     if (run->target != NULL && run->topic.size == topic.size
@@ -833,7 +847,7 @@ static int find_topic(struct run *run, struct span topic)
     int64_t more_flags = PyLong_AsLongLong(PyTuple_GetItem(target, 3));
     if (PyErr_Occurred())
         return -1;
-    /* Held: a checksum of a large body lets other threads run. */
+    /* Keep references: the checksum of a large body lets other threads run. */
     replace(&run->target, Py_NewRef(target));
     replace(&run->queues_of_topic, Py_NewRef(queues));
     run->topic = topic;
@@ -842,8 +856,8 @@ static int find_topic(struct run *run, struct span topic)
     return 1;
 }
 
-/* What encodes the records of the queue: it is made where there is none, and prepared where nothing was put into it
-   yet. NULL, with or without an error set, where it cannot be. */
+/* The encoder of the records of a queue. A missing queue is created, and one without messages prepared. NULL, with
+   or without an error set, if that is impossible. */
 static PyObject *encoder_of(struct run *run, PyObject *number, PyObject **queue)
 {
     PyObject *encoder = *queue == NULL ? NULL : PyObject_GetAttr(*queue, name_encoder);
@@ -858,7 +872,7 @@ static PyObject *encoder_of(struct run *run, PyObject *number, PyObject **queue)
     return *queue == NULL || *queue == Py_None ? NULL : PyObject_GetAttr(*queue, name_encoder);
 }
 
-/* What is needed of a queue; NULL, with or without an error set, where it cannot be used here. */
+/* Start to use a queue; NULL, with or without an error set, if the fast path cannot use it. */
 static struct queue *open_queue(struct run *run, PyObject *queue, PyObject *encoder)
 {
     struct queue *found = &run->queues[run->queue_count];
@@ -866,7 +880,7 @@ static struct queue *open_queue(struct run *run, PyObject *queue, PyObject *enco
     found->queue = Py_NewRef(queue);
     found->first = found->next = int_attribute(queue, name_next_queue_offset);
     found->magic = (uint32_t)int_attribute(encoder, name_magic);
-    run->queue_count++; /* from here on it is freed with the others */
+    run->queue_count++; /* so that `clear` releases it */
     PyObject *topic = PyErr_Occurred() ? NULL : PyObject_GetAttr(queue, name_topic);
     if (topic != NULL)
         found->topic_part = PyObject_GetAttr(encoder, name_topic_part);
@@ -883,7 +897,7 @@ static struct queue *open_queue(struct run *run, PyObject *queue, PyObject *enco
     return is_fine ? found : NULL;
 }
 
-/* The queue if the run has it already. */
+/* The queue, if the run uses it already. */
 static struct queue *opened_queue(struct run *run, PyObject *queue)
 {
     for (int i = 0; queue != NULL && i < run->queue_count; i++)
@@ -892,7 +906,7 @@ static struct queue *opened_queue(struct run *run, PyObject *queue)
     return NULL;
 }
 
-/* The queue of a message; NULL, with or without an error set, where it cannot be taken here. */
+/* The queue of a message; NULL, with or without an error set, if the fast path cannot use it. */
 static struct queue *find_queue(struct run *run, int64_t queue_id)
 {
     PyObject *number = PyLong_FromLongLong(queue_id);
@@ -911,14 +925,14 @@ static struct queue *find_queue(struct run *run, int64_t queue_id)
     return found;
 }
 
-/* Note one word that the record at hand is found by: its hash, where the record lies, and when it was stored. */
-static int note_word(struct run *run, const struct queue *queue, struct span word)
+/* Index the current record under a word: hash of the word, phy_offset and store time of the record. */
+static int add_index_key(struct run *run, const struct queue *queue, struct span word)
 {
     char *out = reserve(&run->indexed, INDEX_KEY_BYTES);
     if (out == NULL)
         return 0;
     int64_t code = (int32_t)java_hash(queue->topic_code, word);
-    /* Without its sign, and 0 where that is impossible. */
+    /* The absolute value, or 0 where there is none. */
     code = code == INT32_MIN ? 0 : code < 0 ? -code : code;
     PUT(out, INDEX_KEY_KEY_HASH, code);
     PUT(out, INDEX_KEY_PHY_OFFSET, run->phy_offset);
@@ -926,16 +940,16 @@ static int note_word(struct run *run, const struct queue *queue, struct span wor
     return 1;
 }
 
-/* Note the id of the record at hand, then each of its keys: words with blanks between them. */
-static int note_index(struct run *run, const struct queue *queue, const struct properties *found)
+/* Index the current record under its id, then under each of its keys, which spaces separate. */
+static int add_index_keys(struct run *run, const struct queue *queue, const struct properties *found)
 {
     struct span rest = found->keys;
-    if (found->uniq_key.size && !note_word(run, queue, found->uniq_key))
+    if (found->uniq_key.size && !add_index_key(run, queue, found->uniq_key))
         return 0;
     while (rest.size) {
         const char *blank = memchr(rest.at, ' ', (size_t)rest.size);
         struct span word = {rest.at, blank ? blank - rest.at : rest.size};
-        if (word.size && !note_word(run, queue, word))
+        if (word.size && !add_index_key(run, queue, word))
             return 0;
         Py_ssize_t gone = blank ? word.size + 1 : word.size;
         rest = (struct span){rest.at + gone, rest.size - gone};
@@ -943,7 +957,7 @@ static int note_index(struct run *run, const struct queue *queue, const struct p
     return 1;
 }
 
-static int note_unit(struct run *run, struct queue *queue, int64_t size, int64_t tags_code)
+static int add_unit(struct run *run, struct queue *queue, int64_t size, int64_t tags_code)
 {
     char *out = reserve(&queue->units, CQ_UNIT_BYTES);
     if (out == NULL)
@@ -954,7 +968,7 @@ static int note_unit(struct run *run, struct queue *queue, int64_t size, int64_t
     return 1;
 }
 
-/* A number as text, behind the length of that text if it has one. */
+/* A number as text, after the length of the text if `length_bytes` is not 0. */
 static char *put_number(char *out, int64_t number, int length_bytes)
 {
     char *end = put_decimal(out + length_bytes, number);
@@ -962,8 +976,8 @@ static char *put_number(char *out, int64_t number, int length_bytes)
     return end;
 }
 
-/* Where the record at hand lies. */
-static int note_phy_offset(struct run *run)
+/* Keep the phy_offset of the current record, for the response. */
+static int add_phy_offset(struct run *run)
 {
     char *out = reserve(&run->phy_offsets, 8);
     if (out == NULL)
@@ -972,13 +986,13 @@ static int note_phy_offset(struct run *run)
     return 1;
 }
 
-/* How many bytes the ids of the records of a send have, with a comma behind each. */
+/* The size of the ids of the records of a send, with a comma after each. */
 static size_t ids_bytes(const struct run *run)
 {
     return run->phy_offsets.size / 8 * ID_BYTES;
 }
 
-/* What follows the host in the ids of the records of a send: of the first only its phy_offset. */
+/* The ids of the records of a send, without the host of the first, which the template contains. */
 static char *put_ids(char *out, const struct run *run)
 {
     uint64_t host = get_be((const unsigned char *)run->store_host.at, HOST_V4_BYTES);
@@ -991,9 +1005,9 @@ static char *put_ids(char *out, const struct run *run)
     return out;
 }
 
-/* The holes of a template are filled: it has what `%` of Python's bytes takes, the phy_offset, the queue, the
-   queue_offset, the id of the message if it has one and, in JSON, the opaque, in this order. In a binary one a text
-   has its length before it, which for the offset ids stands in the template. */
+/* Fill in a template. Its placeholders are those of Python's `%` for bytes, in this order: phy_offset, queue id,
+   queue_offset, id of the message if it has one and, in JSON, opaque. In a binary header a length precedes each text;
+   that of the offset ids is part of the template. */
 static char *put_filled(
     char *out, const struct run *run, unsigned type, const struct send *send, struct span id, int64_t queue_offset)
 {
@@ -1003,16 +1017,16 @@ static char *put_filled(
     const char *at = template.at, *end = at + template.size;
     int next = 0;
     while (at < end) {
-        const char *hole = memchr(at, '%', (size_t)(end - at));
-        out = put_span(out, (struct span){at, (hole ? hole : end) - at});
-        if (hole == NULL)
+        const char *placeholder = memchr(at, '%', (size_t)(end - at));
+        out = put_span(out, (struct span){at, (placeholder ? placeholder : end) - at});
+        if (placeholder == NULL)
             break;
-        at = hole + 2;
-        if (hole[1] == 's')
+        at = placeholder + 2;
+        if (placeholder[1] == 's')
             out = put_span(put_be(out, (uint64_t)id.size, length_bytes), id);
-        else if (hole[1] == 'd')
+        else if (placeholder[1] == 'd')
             out = put_number(out, numbers[next++], length_bytes);
-        else if (hole[1] == '0') {
+        else if (placeholder[1] == '0') {
             if (type == BINARY)
                 put_be(out - HOST_DIGITS - BINARY_VALUE_LENGTH_BYTES, ids_bytes(run) - 1, BINARY_VALUE_LENGTH_BYTES);
             out = put_ids(out, run);
@@ -1023,13 +1037,13 @@ static char *put_filled(
     return out;
 }
 
-/* Note the answer to a send; false with an error set. */
-static int note_answer(
+/* Add the response to a send; false with an error set. */
+static int add_response(
     struct run *run, unsigned type, const struct send *send, struct span id, int64_t queue_offset)
 {
     size_t template_bytes = (size_t)run->templates[type][id.size > 0].size;
     char *begin = reserve(
-        &run->answers, FRAME_BYTES + template_bytes + (size_t)id.size + ids_bytes(run) + MAX_NUMBERS_BYTES);
+        &run->responses, FRAME_BYTES + template_bytes + (size_t)id.size + ids_bytes(run) + MAX_NUMBERS_BYTES);
     if (begin == NULL)
         return 0;
     char *header = begin + FRAME_BYTES, *end = put_filled(header, run, type, send, id, queue_offset);
@@ -1039,11 +1053,11 @@ static int note_answer(
         PUT(header, BINARY_COMMAND_OPAQUE, send->opaque);
         PUT(header, BINARY_COMMAND_FIELDS_LENGTH, end - header - BINARY_COMMAND_BYTES);
     }
-    run->answers.size = (size_t)(end - run->answers.at);
+    run->responses.size = (size_t)(end - run->responses.at);
     return 1;
 }
 
-/* Whether a template has these holes, the first of them behind an id's host and, if binary, its length. */
+/* Whether a template has these placeholders, the first after the host of an id and, if binary, its length. */
 static int is_template(struct span template, int type, const char *wanted)
 {
     const char *end = template.at + template.size, *begin = wanted;
@@ -1064,7 +1078,7 @@ static int is_template(struct span template, int type, const char *wanted)
     return *wanted == 0;
 }
 
-/* The templates that a broker gives, in JSON and binary, with an id and without. */
+/* The broker's templates, in JSON and binary, without an id and with one. */
 static int read_templates(struct run *run, PyObject *templates[2][2])
 {
     static const char *wanted[2][2] = {{"0ddd", "0ddsd"}, {"0dd", "0dds"}};
@@ -1104,33 +1118,33 @@ static void put_record(
     run->record = put_span(out, found->own);
 }
 
-static void note_room(struct run *run, Py_ssize_t used, Py_ssize_t room)
+static void set_room(struct run *run, Py_ssize_t used, Py_ssize_t room)
 {
     run->first_record = PyByteArray_AsString(run->records);
     run->record = run->first_record + used;
     run->records_end = run->first_record + room;
 }
 
-/* Make room for so many bytes of records; false with an error set. */
+/* Reserve room for `size` bytes of records; false with an error set. */
 static int reserve_records(struct run *run, int64_t size)
 {
     if (run->records_end - run->record >= size)
         return 1;
-    Py_ssize_t used = run->record - run->first_record, room = 2 * (used + (Py_ssize_t)size);
+    Py_ssize_t used = run->record - run->first_record, room = GROWN(used + (Py_ssize_t)size);
     if (PyByteArray_Resize(run->records, room) < 0)
         return 0;
-    note_room(run, used, room);
+    set_room(run, used, room);
     return 1;
 }
 
-/* Add a record for which there is room, with all that belongs to it. False with an error set. */
+/* Add a record, for which room is reserved, with its unit and index entries. False with an error set. */
 static int add_record(
     struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body,
     int64_t sys_flag, int64_t size)
 {
     uint32_t crc;
-    if (!checksum(body, &crc) || !note_unit(run, queue, size, tags_code(found)) || !note_index(run, queue, found)
-        || !note_phy_offset(run))
+    if (!checksum(body, &crc) || !add_unit(run, queue, size, tags_code(found)) || !add_index_keys(run, queue, found)
+        || !add_phy_offset(run))
         return 0;
     put_record(run, queue, send, found, body, crc, sys_flag, size);
     run->phy_offset += size;
@@ -1153,10 +1167,11 @@ static int encode_one(
 
 /* -- a batch -------------------------------------------------------------------------------------------- */
 
-enum { MAX_BATCH_MESSAGES = MAX_HEADER_BYTES / 2 / ID_BYTES }; /* the header of the answer has their ids */
+enum { MAX_BATCH_MESSAGES = MAX_HEADER_BYTES / 2 / ID_BYTES }; /* the header of the response contains their ids */
 
-/* Tags, keys and id of properties as they are stored: the last pair of a name counts. False where a pair has
-   no value, which makes an earlier one count, or one that is not ASCII; and for the half of a transaction. */
+/* Tags, keys and id of properties that are stored as they are: of two pairs with the same name the later wins. False
+   for a pair without a value, before which an earlier one would count, a value that is not ASCII, and the half
+   message of a transaction. */
 static int read_stored(struct span text, struct properties *found)
 {
     struct span rest = text, name, value;
@@ -1174,11 +1189,11 @@ static int read_stored(struct span text, struct properties *found)
             return 0;
         *wanted = value;
     }
-    /* With a zero at their end they would pass for cut off. */
+    /* With a zero at the end they would look truncated. */
     return text.size == 0 || text.at[text.size - 1] != 0;
 }
 
-/* How many entries the body of a batch has by their lengths; 0 where these do not fit. */
+/* The number of entries in the body of a batch; 0 if their lengths do not add up. */
 static Py_ssize_t count_entries(struct span rest)
 {
     Py_ssize_t entries = 0;
@@ -1192,7 +1207,7 @@ static Py_ssize_t count_entries(struct span rest)
     return rest.size == 0 ? entries : 0;
 }
 
-/* One entry whose length fits: 1, 0 when it is not ours to take, -1 on an error. */
+/* One entry, whose length is right: 1, 0 if the batch needs the slow path, -1 with an error set. */
 static int encode_entry(
     struct run *run, struct queue *queue, struct send *send, const char *entry, int64_t *body_left)
 {
@@ -1215,12 +1230,12 @@ static int encode_entries(
     struct run *run, struct queue *queue, struct send *send, const char *entry, Py_ssize_t entries)
 {
     int64_t body_left = run->max_body;
-    int is_taken = 1;
-    while (is_taken > 0 && entries-- > 0) {
-        is_taken = encode_entry(run, queue, send, entry, &body_left);
+    int is_encoded = 1;
+    while (is_encoded > 0 && entries-- > 0) {
+        is_encoded = encode_entry(run, queue, send, entry, &body_left);
         entry += GET(entry, BATCH_ENTRY_SIZE);
     }
-    return is_taken;
+    return is_encoded;
 }
 
 /* All messages of a batch, or none. */
@@ -1238,8 +1253,8 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
     const size_t units = queue->units.size, indexed = run->indexed.size;
     const Py_ssize_t messages = run->messages;
     char *const record = run->record;
-    int is_taken = encode_entries(run, queue, send, body.at, entries);
-    if (!is_taken) {
+    int is_encoded = encode_entries(run, queue, send, body.at, entries);
+    if (!is_encoded) {
         run->phy_offset = phy_offset;
         run->record = record;
         queue->next = next;
@@ -1247,15 +1262,15 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
         run->indexed.size = indexed;
         run->messages = messages;
     }
-    return is_taken;
+    return is_encoded;
 }
 
 /* -- all sends ------------------------------------------------------------------------------------------ */
 
-/* The properties of a send as text: how long it is, -1 where it is odd, -2 with an error set. */
+/* Read the properties of a send into `text`: their length, -1 if they need the slow path, -2 with an error set. */
 static Py_ssize_t read_text(struct run *run, const struct value *properties)
 {
-    char *text = reserve_anew(&run->text, (size_t)properties->span.size + 1);
+    char *text = reserve_fresh(&run->text, (size_t)properties->span.size + 1);
     if (text == NULL)
         return -2;
     Py_ssize_t length = unescape(properties, text);
@@ -1269,7 +1284,7 @@ static Py_ssize_t read_text(struct run *run, const struct value *properties)
     return length;
 }
 
-/* One send: 1 when it is taken, 0 when it is not ours to take, -1 with an error set. */
+/* One send: 1 if it is encoded, 0 if it needs the slow path, -1 with an error set. */
 static int encode_send(struct run *run, const struct frame *frame)
 {
     struct send send;
@@ -1288,27 +1303,27 @@ static int encode_send(struct run *run, const struct frame *frame)
     if (length < 0)
         return (int)length + 1;
     if (length + run->own.size > MAX_PROPERTIES_BYTES
-        || !read_properties((struct span){run->text.at, length}, run->own, &run->noted, &found))
+        || !read_properties((struct span){run->text.at, length}, run->own, &run->slow_path_names, &found))
         return PyErr_Occurred() ? -1 : 0;
     struct queue *queue = find_queue(run, send.queue_id);
     if (queue == NULL)
         return PyErr_Occurred() ? -1 : 0;
     int64_t queue_offset = queue->next;
     run->phy_offsets.size = 0;
-    int is_taken = send.is_batch ? encode_batch(run, queue, &send, frame->body)
+    int is_encoded = send.is_batch ? encode_batch(run, queue, &send, frame->body)
                                  : encode_one(run, queue, &send, &found, frame->body);
-    if (is_taken <= 0 || send.flag == ONEWAY)
-        return is_taken;
-    return note_answer(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
+    if (is_encoded <= 0 || send.flag == ONEWAY)
+        return is_encoded;
+    return add_response(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
 }
 
-/* Where the sends that were taken end: all of so many groups, so many pieces of the next one, and so many bytes of
-   the next of these. */
+/* The end of the encoded sends: the number of complete groups, of complete pieces of the next group, and the position
+   in the next piece. */
 struct end {
     Py_ssize_t groups, pieces, position;
 };
 
-/* The bytes of a piece, from `position` on; false with an error set. */
+/* The bytes of a piece, and their position in its data; false with an error set. */
 static int read_piece(PyObject *pieces, Py_ssize_t at, struct span *bytes, Py_ssize_t *position)
 {
     PyObject *piece = PyList_GetItem(pieces, at);
@@ -1323,11 +1338,11 @@ static int read_piece(PyObject *pieces, Py_ssize_t at, struct span *bytes, Py_ss
     return 1;
 wrong:
     if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "a piece is (bytes, start, end), with start and end in the bytes");
+        PyErr_SetString(PyExc_ValueError, "a piece must be (bytes, start, end), with start and end within the bytes");
     return 0;
 }
 
-/* The pieces of a connection, and its host; false with an error set. */
+/* The pieces and the host of a connection; false with an error set. */
 static int read_group(PyObject *groups, Py_ssize_t at, PyObject **pieces, struct span *born_host)
 {
     PyObject *group = PyList_GetItem(groups, at);
@@ -1339,12 +1354,12 @@ static int read_group(PyObject *groups, Py_ssize_t at, PyObject **pieces, struct
         return 1;
 wrong:
     if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "a group is (pieces, host), with a host of IPv4");
+        PyErr_SetString(PyExc_ValueError, "a group must be (pieces, host), with an IPv4 host");
     return 0;
 }
 
-/* Room for about what the groups become: records are shorter than their frames, but for those of batches. How the
-   groups are made up is checked when they are read. */
+/* Allocate about the room that the records need: they are shorter than their frames, except for batches. The structure
+   of the groups is checked later, when they are read. */
 static int make_room(struct run *run, PyObject *groups)
 {
     Py_ssize_t total = 4096;
@@ -1359,7 +1374,7 @@ static int make_room(struct run *run, PyObject *groups)
     run->records = PyErr_Occurred() ? NULL : PyByteArray_FromStringAndSize(NULL, total);
     if (run->records == NULL)
         return 0;
-    note_room(run, 0, total);
+    set_room(run, 0, total);
     return 1;
 }
 
@@ -1378,7 +1393,7 @@ static PyObject *grown_queues(struct run *run)
     return grown;
 }
 
-static PyObject *result_of(struct run *run, const struct end *end, PyObject *answers)
+static PyObject *result_of(struct run *run, const struct end *end, PyObject *responses)
 {
     PyObject *grown = NULL;
     if (PyByteArray_Resize(run->records, run->record - run->first_record) < 0
@@ -1386,7 +1401,7 @@ static PyObject *result_of(struct run *run, const struct end *end, PyObject *ans
         return NULL;
     return Py_BuildValue(
         "((nnn)nONON)", end->groups, end->pieces, end->position, run->messages, run->records,
-        bytes_of(&run->indexed), answers, grown);
+        bytes_of(&run->indexed), responses, grown);
 }
 
 static void clear(struct run *run)
@@ -1400,14 +1415,13 @@ static void clear(struct run *run)
     }
     Py_XDECREF(run->records);
     PyMem_Free(run->indexed.at);
-    PyMem_Free(run->answers.at);
+    PyMem_Free(run->responses.at);
     PyMem_Free(run->text.at);
     PyMem_Free(run->phy_offsets.at);
     PyMem_Free(run);
 }
 
-/* Encode the sends of one connection, and note how far. 1 when that are all of them, 0 when not, -1 with an error
-   set. */
+/* Encode the sends of one connection, and set how far: 1 if all are encoded, 0 if not, -1 with an error set. */
 static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
 {
     struct frame frame;
@@ -1417,9 +1431,9 @@ static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
         if (!read_piece(pieces, end->pieces, &rest, &end->position))
             return -1;
         while (rest.size > 0) {
-            int is_taken = read_frame(rest, &frame) ? encode_send(run, &frame) : 0;
-            if (is_taken <= 0)
-                return is_taken;
+            int is_encoded = read_frame(rest, &frame) ? encode_send(run, &frame) : 0;
+            if (is_encoded <= 0)
+                return is_encoded;
             rest = (struct span){rest.at + frame.size, rest.size - frame.size};
             end->position += frame.size;
         }
@@ -1427,8 +1441,8 @@ static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
     return 1;
 }
 
-/* The same for all connections, and add the answers of each to those of the others. */
-static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyObject *answers)
+/* Encode the sends of all connections, and collect the responses of each. */
+static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyObject *responses)
 {
     PyObject *pieces;
     const Py_ssize_t count = PyList_Size(groups);
@@ -1436,12 +1450,12 @@ static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyO
         end->pieces = end->position = 0;
         if (!read_group(groups, end->groups, &pieces, &run->born_host))
             return -1;
-        size_t begin = run->answers.size;
+        size_t begin = run->responses.size;
         int is_whole = encode_pieces(run, pieces, end);
         PyObject *own = is_whole < 0 ? NULL
                                      : PyBytes_FromStringAndSize(
-                                           run->answers.at + begin, (Py_ssize_t)(run->answers.size - begin));
-        int is_added = own != NULL && PyList_Append(answers, own) == 0;
+                                           run->responses.at + begin, (Py_ssize_t)(run->responses.size - begin));
+        int is_added = own != NULL && PyList_Append(responses, own) == 0;
         Py_XDECREF(own);
         if (!is_added)
             return -1;
@@ -1455,15 +1469,15 @@ PyDoc_STRVAR(encode_sends_doc,
 "encode_sends(groups, setup, targets, configs, broker_config, topics,\n"
 "             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
 "\n"
-"A group has the pieces of what a connection has sent, and its host. A piece is (data, start, end): whole\n"
-"frames. The sends up to the first that is not ordinary, as records for the log from `phy_offset` on: where\n"
-"they end (how many groups, pieces of the next group, position in the next piece), how many messages they\n"
-"are, the records, what to index, the answers for each group of which one was looked at, and for each queue\n"
-"that grows (queue, its next offset before, units). None when the first is not ordinary.\n"
-"What to index has a row for each word: its hash (4 bytes), the record's phy_offset and its time (8 each).\n"
-"setup: (own properties, noted names, templates of an answer, store_host, new_queue). The templates: in JSON\n"
-"without an id and with one, and the same for binary headers. new_queue(topic, queue_id): the queue that\n"
-"nothing was put into yet, ready for it; or None.");
+"A group has the pieces that a connection has sent, and its host; a piece is (data, start, end): complete\n"
+"frames. Encodes the sends up to the first that needs the slow path, as records for the log from `phy_offset`\n"
+"on. Returns their end (number of groups, of pieces of the next group, position in the next piece), the number\n"
+"of messages, the records, the index entries, the responses for each group that was read and, for each queue\n"
+"with new messages, (queue, its next offset before, units). None if the first send needs the slow path.\n"
+"An index entry: hash of a key (4 bytes), phy_offset and store time of the record (8 each).\n"
+"setup: (properties that the broker adds, names of properties that need the slow path, templates of responses,\n"
+"store_host, new_queue). The templates: JSON without and with an id, binary without and with an id.\n"
+"new_queue(topic, queue_id): creates or prepares a queue without messages; None if it cannot be used.");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
@@ -1474,10 +1488,11 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     if (run == NULL)
         return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!(SSSS)SO)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type, &run->noted.source,
-            &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
+            args, "O!(SO!(SSSS)SO)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type,
+            &run->slow_path_names.source, &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
             &run->new_queue, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
-            &run->broker_config, &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body, &max_record)) {
+            &run->broker_config, &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body,
+            &max_record)) {
         clear(run);
         return NULL;
     }
@@ -1488,15 +1503,15 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     run->now_ms = now_ms;
     run->max_body = max_body;
     run->max_record = max_record;
-    PyObject *answers = PyList_New(0);
+    PyObject *responses = PyList_New(0);
     if (run->store_host.size != HOST_V4_BYTES || !read_templates(run, templates))
-        PyErr_SetString(PyExc_ValueError, "the host is not of IPv4, or the template of an answer is another one");
-    else if (answers != NULL && make_room(run, groups)) {
+        PyErr_SetString(PyExc_ValueError, "the host is not IPv4, or a template of a response has other placeholders");
+    else if (responses != NULL && make_room(run, groups)) {
         struct end end = {0, 0, 0};
-        if (encode_groups(run, groups, &end, answers) >= 0)
-            result = run->messages ? result_of(run, &end, answers) : Py_NewRef(Py_None);
+        if (encode_groups(run, groups, &end, responses) >= 0)
+            result = run->messages ? result_of(run, &end, responses) : Py_NewRef(Py_None);
     }
-    Py_XDECREF(answers);
+    Py_XDECREF(responses);
     clear(run);
     return result;
 }
@@ -1506,10 +1521,9 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
 PyDoc_STRVAR(gather_doc,
 "gather(view, start, low, end, units, max_messages, max_bytes, max_copied)\n"
 "\n"
-"The records that `units` point to, from the first on, one after the other: how many, where the last one lies,\n"
-"and their bytes. At most `max_messages` and `max_bytes`, but one in any case. They are in `view`, which has\n"
-"the log from `start` on; from `low` to `end` it may be read. None if one of them lies elsewhere, or if there\n"
-"would be more than `max_copied` to copy.");
+"The records that `units` point to, concatenated: their number, the phy_offset of the last, and their bytes.\n"
+"At most `max_messages` and `max_bytes`, but at least one. `view` has the log from `start` on; it may be read\n"
+"from `low` to `end`. None if a record lies elsewhere, or if more than `max_copied` bytes would be copied.");
 
 static PyObject *gather(PyObject *module, PyObject *const *args, Py_ssize_t args_count)
 {
@@ -1568,12 +1582,12 @@ static PyObject *gather(PyObject *module, PyObject *const *args, Py_ssize_t args
 PyDoc_STRVAR(units_fit_doc,
 "units_fit(data, start, units, queue_offset, topic, queue_id, has_codes)\n"
 "\n"
-"Whether each of `units`, the first of which is number `queue_offset` of its queue, fits its record: topic,\n"
-"queue, place, size, lengths, the CRC of the body and, if `has_codes`, the tags code. `data` has the log from\n"
-"`start` on. False also where that has to be found out otherwise: a topic or tags that are not plain, hosts\n"
-"that are not IPv4, zeros in properties, or no fast CRC.");
+"Whether each of `units`, of which the first is number `queue_offset` of its queue, matches its record: topic,\n"
+"queue, position, size, lengths, CRC of the body and, if `has_codes`, tags code. `data` has the log from\n"
+"`start` on. False also for what Python has to decide: a long topic, tags that are not ASCII, IPv6 hosts, zeros\n"
+"in properties, or a processor without a fast CRC.");
 
-/* The hash that a queue has of the tags in some properties; false where it is not for us to tell. */
+/* The hash of the tags in properties, as a queue stores it; false if Python has to decide. */
 static int tags_code_of(struct span properties, int64_t *code)
 {
     struct span name, tags;
@@ -1663,7 +1677,7 @@ static PyMethodDef functions[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "kourou.store._kernel", "The hot path of a Kourou broker, compiled.", -1, functions,
+    PyModuleDef_HEAD_INIT, "kourou.store._kernel", "The fast path of a Kourou broker, compiled.", -1, functions,
     NULL, NULL, NULL, NULL,
 };
 

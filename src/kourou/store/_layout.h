@@ -1,4 +1,4 @@
-/* Made from kourou/protocol/layout.py by `make layout`: change the table, not this file. */
+/* Generated from kourou/protocol/layout.py by `make layout`. Edit the table, not this file. */
 
 #ifndef KOUROU_LAYOUT_H
 #define KOUROU_LAYOUT_H
@@ -113,7 +113,7 @@
 #define SERIALIZE_JSON 0
 #define SERIALIZE_ROCKETMQ 1
 
-/* The fields of SEND_MESSAGE_V2: their letters, and what the kernel takes. */
+/* The fields of SEND_MESSAGE_V2: their letters, and the values that the kernel accepts. */
 #define SEND_PRODUCER_GROUP 'a'
 #define SEND_TOPIC 'b'
 #define SEND_TOPIC_MIN 1
@@ -146,6 +146,6 @@
 #define SEND_BROKER_NAME 'n'
 #define SEND_FIRST 'a'
 #define SEND_LAST 'n'
-#define SEND_NEEDED 0x1ff /* a bit for each letter, that of the first the lowest */
+#define SEND_NEEDED 0x1ff /* one bit per letter, the lowest for the first */
 
 #endif

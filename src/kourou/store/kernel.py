@@ -1,6 +1,6 @@
-"""The compiled kernel: the hot path of a broker in C (`_kernel.c`), an optional part of the package.
+"""The compiled kernel: the fast path of a broker in C (`_kernel.c`), an optional part of the package.
 
-Without it the same is done in Python, with the same bytes: it only saves time. The broker's controller
+Without it Python code does the same, with the same bytes: it only saves time. The broker's controller
 chooses once, by `choose_kernel`, and passes the result on.
 """
 
@@ -27,24 +27,24 @@ _BUILD: Final = (
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
 )
 
-AnswerTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""Of an answer in JSON to a batch that has no id, and to what has one; the same for binary headers."""
+ResponseTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""Of responses: JSON for a batch without an id, and for messages with one; the same for binary headers."""
 NewQueue: TypeAlias = "Callable[[str, int], ConsumeQueue | None]"
-"""Makes a queue ready that nothing was put into yet; None if nothing can be."""
-SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], AnswerTemplates, bytes, NewQueue]
-"""What all sends of a broker share: the broker's own properties, names of properties that the kernel must not
-take, the templates of answers, the store's host, and who makes queues."""
+"""Creates or prepares a queue without messages; None if it cannot be used."""
+SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], ResponseTemplates, bytes, NewQueue]
+"""What all sends of a broker share: the properties that the broker adds, names of properties that need the
+slow path, the templates of responses, the store's host, and the function that creates queues."""
 SentPiece: TypeAlias = tuple[bytes, int, int]
-"""Bytes, and from where to where in them there are whole frames."""
+"""Bytes, and the start and end of the complete frames in them."""
 SendsEnd: TypeAlias = tuple[int, int, int]
-"""How far sends are taken: so many groups, pieces of the next one, and up to where in the next of these."""
+"""The end of the encoded sends: number of groups, of pieces of the next group, position in the next piece."""
 EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], list[GrownQueue]]"
-"""Where they end, how many messages they are, their records, what to index (rows of `HASHED_KEYS`), the
-answers for each connection, and the queues that grow."""
+"""Their end, the number of messages, their records, the index entries (rows of `HASHED_KEYS`), the responses
+for each connection, and the queues with new messages."""
 
 
 class Kernel(Protocol):
-    """What the compiled module has. The docstrings there say what each function does."""
+    """The functions of the compiled module, which has their documentation."""
 
     INTERFACE: int
 

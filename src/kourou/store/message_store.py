@@ -320,6 +320,11 @@ class MessageStore:
     # -- durability ------------------------------------------------------------------------------
 
     @property
+    def max_phy_offset(self) -> int:
+        """The end of the log."""
+        return self.log.max_phy_offset
+
+    @property
     def is_fenced(self) -> bool:
         """Whether nothing more is written, since a sync failed or a file was lost."""
         return self.appender.is_fenced

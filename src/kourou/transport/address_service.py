@@ -12,13 +12,13 @@ from kourou.transport.addresses import parse_addresses
 from kourou.transport.http_get import http_get
 
 DEFAULT_PORT: Final = 8080
-# Connecting, asking and reading together, as Apache's clients wait.
+# Connecting, requesting and reading together, as in Apache's clients.
 TIMEOUT_MS: Final = 3_000
 _OK: Final = "200"
 
 
 class AddressService:
-    """A web server that knows the name servers."""
+    """A web server with the addresses of the name servers."""
 
     def __init__(self, domain: str, sub_group: str) -> None:
         self.address = domain if ":" in domain else f"{domain}:{DEFAULT_PORT}"
@@ -30,7 +30,7 @@ class AddressService:
         return f"http://{self.address}{self.path}"
 
     async def fetch(self, timeout_ms: int = TIMEOUT_MS) -> list[str]:
-        """The addresses it knows now. RemotingError or ProtocolError says why there are none."""
+        """The current addresses. RemotingError or ProtocolError if there are none."""
         try:
             answer = await http_get(self.address, self.path, timeout_ms)
         except TimeoutError:

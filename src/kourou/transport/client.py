@@ -41,7 +41,7 @@ class RemotingClient:
         self._dispatch = Dispatcher(processors or {})
         self._budget = InboundBudget(self._config.max_inbound_bytes)
         self._connections: dict[str, asyncio.Task[Connection]] = {}
-        # All whose socket is open, those included that were closed and have bytes to write yet.
+        # All open sockets, including closed connections with unsent bytes.
         self._open: set[Connection] = set()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
@@ -51,8 +51,8 @@ class RemotingClient:
         self._cycles = cycles or Cycles(failed=self.tasks.fail)
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3_000) -> RemotingCommand:
-        """Send a request and return the answer, whatever its code. `timeout_ms` covers the whole
-        call, connecting included."""
+        """Send a request and return the response, whatever its code. `timeout_ms` covers the whole call,
+        including connecting."""
         deadline = self._loop.time() + timeout_ms / 1000
         try:
             async with asyncio.timeout_at(deadline):
@@ -62,25 +62,25 @@ class RemotingClient:
         left_ms = max(1, int((deadline - self._loop.time()) * 1000))
         try:
             return await connection.call(command, left_ms)
-        except CallTimeoutError:  # told with the caller's number, not with what was left of it
+        except CallTimeoutError:  # reported with the caller's timeout, not with the rest of it
             raise CallTimeoutError(address, command.code, timeout_ms) from None
 
     async def send_oneway(self, address: str, command: RemotingCommand) -> None:
-        """Send a request that wants no answer. On return it is collected for writing."""
+        """Send a request without a response. On return it is collected for writing."""
         (await self.connection(address)).send_oneway(command)
 
     async def connection(self, address: str) -> Connection:
-        """The open connection to `address`; callers that come at the same time share one attempt."""
+        """The open connection to `address`; concurrent callers share one attempt."""
         if self._stopped:
             raise ConnectionLostError(address, "the client is stopped")
         task = self._connections.get(address)
         if task is None or _is_over(task):
             task = asyncio.create_task(self._connect(address), name=f"connect-{address}")
-            # A failure that no caller waits for any more is not an error of ours.
+            # A failure without a waiting caller is not an error.
             task.add_done_callback(_retrieve)
             self._connections[address] = task
             self._sweep_later()
-        # Shielded: one caller's cancellation must not take the connection from the others.
+        # Shielded: cancelling one caller must not cancel the connection of the others.
         return await asyncio.shield(task)
 
     def open_connection(self, address: str) -> Connection | None:
@@ -95,16 +95,16 @@ class RemotingClient:
             connection.close(reason)
 
     def close_silent(self, address: str, since: float, reason: str) -> None:
-        """Cut the connection to `address` if no byte has come over it after `since` of the loop's clock:
-        what a router has forgotten, or a machine that is gone, never says so by itself."""
+        """Abort the connection to `address` if no byte has arrived after `since` on the loop's clock: a
+        dropped NAT entry or a machine that is gone never reports itself."""
         connection = self.open_connection(address)
         if connection is not None and connection.last_heard <= since:
             del self._connections[address]
             connection.abort(reason)
 
     async def stop(self, timeout_ms: int = 1_000) -> None:
-        """Close all connections; calls under way hear ConnectionLostError. On return no socket is open: a
-        peer that does not take the last bytes within `timeout_ms` is cut off."""
+        """Close all connections; pending calls fail with ConnectionLostError. On return no socket is open:
+        a peer that does not read the last bytes within `timeout_ms` is disconnected."""
         self._stopped = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -125,7 +125,7 @@ class RemotingClient:
             await self._wait_ended(timeout_ms / 1000)
 
     async def _wait_ended(self, timeout_s: float) -> bool:
-        """Whether all sockets are closed, at the latest after so long."""
+        """Whether all sockets are closed within that time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._all_ended.wait()
@@ -193,7 +193,7 @@ class RemotingClient:
             self._sweep_later()
 
     def sweep(self, now: float) -> None:
-        """Forget connections that ended, close those idle for too long."""
+        """Remove ended connections, close those idle for too long."""
         for address, task in list(self._connections.items()):
             if _is_over(task):
                 del self._connections[address]

@@ -1,13 +1,13 @@
 """Connection: one socket to a peer, both roles in one class.
 
-A connection carries requests in both directions. Everything complete in one read is handled
-at once by plain calls, but for requests that a BulkHandler gathers until the cycle ends; answers are
-collected and written once, when it does (cycles.py). Not here: listening (server.py), connecting
+A connection carries requests in both directions. Everything complete in one read is handled at once by
+ordinary calls, except for requests that a BulkHandler collects until the cycle ends; responses are collected
+and written once, at the end of the cycle (cycles.py). Not here: listening (server.py), connecting
 (client.py), meaning (processors).
 
-Back-pressure: when the peer does not take its answers we neither decode nor read its
-further requests until it has; requests read already wait in `_backlog`, at most one cycle's
-worth. A peer whose unsent answers still pass `max_unsent_bytes` is closed.
+Back-pressure: when the peer does not read its responses, its further requests are neither decoded nor read
+until it does; requests already read wait in `_backlog`, at most one cycle's worth. A peer whose unsent
+responses still exceed `max_unsent_bytes` is closed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 _RESPONSE = 1
 _ONEWAY = 2
-# A closing connection whose peer does not take the last answers is cut off after so long.
+# A closing connection whose peer does not read the last responses is aborted after this time.
 _CLOSE_GRACE_S = 3.0
-# A read of so many bytes means that more is waiting. The transport would go on reading, megabytes at a time,
-# while timers and other connections wait: they get their turn first.
+# A read of this size means that more is waiting. The transport would continue reading, megabytes at a
+# time, while timers and other connections wait: they get their turn first.
 _TURN_BYTES = 128 * 1024
-# Pieces larger than this on average: to join them costs more than to hand them to the transport one by one.
+# Above this average size, joining pieces costs more than passing them to the transport one by one.
 _JOIN_BELOW_BYTES = 16 * 1024
 
 
@@ -46,11 +46,11 @@ class BulkHandler(Protocol):
     """Handles requests of some kind together, when the cycle ends."""
 
     def collect(self, connection: Connection, data: bytes, position: int) -> int:
-        """Gather the requests that `data` has from `position` on, in whole frames; where they end."""
+        """Collect the requests in whole frames of `data` from `position` on; returns where they end."""
         ...
 
     def finish(self, connection: Connection) -> None:
-        """Handle what was taken of the connection: others of its requests follow."""
+        """Handle what was collected from the connection, because other requests follow."""
         ...
 
 
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         self.last_active = self.last_heard = self._loop.time()
         self.local_address = "unknown"
         self.remote_address = "unknown"
-        # Of the owner of the connection, who knows its type.
+        # Set by the owner of the connection, which knows its type.
         self.state: Any = None if new_state is None else new_state()
 
     # -- life -------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         _log.debug("connection with %s ended: %s", self.remote_address, reason)
 
     def eof_received(self) -> bool:
-        # The peer has ended its side: nothing we answer would be read.
+        # The peer has closed its side: it would not read a response.
         return False
 
     @property
@@ -177,36 +177,36 @@ class Connection(asyncio.Protocol):
 
     @property
     def max_frame_bytes(self) -> int:
-        """The largest frame that is taken from the peer."""
+        """The largest frame accepted from the peer."""
         return self._limits.max_frame_bytes
 
     def close(self, reason: str) -> None:
-        """Write what is collected, then close; a peer that does not read is cut off."""
+        """Write what is collected, then close; a peer that does not read is disconnected."""
         if self.closed or self._transport is None:
             return
         self._close_reason = reason
         self.flush()
         self.closed = True
         self._backlog.clear()
-        if not self._transport.is_closing():  # else the transport is about to report its end
+        if not self._transport.is_closing():  # otherwise the transport is about to report the end
             self._transport.close()
             self._loop.call_later(_CLOSE_GRACE_S, self._cut)
 
     def abort(self, reason: str) -> None:
-        """Close at once; what is unsent is lost."""
+        """Close at once; unsent bytes are lost."""
         if self._transport is not None:
             self._close_reason = self._close_reason or reason
             self.closed = True
             self._transport.abort()
 
     def stop_reading(self) -> None:
-        """Take no more requests from the peer (a server that stops)."""
+        """Read no more requests from the peer (a server that stops)."""
         self._reads = False
         self._pause_reading()
 
     def _cut(self) -> None:
         if not self._lost:
-            self.abort("the peer did not take its last answers")
+            self.abort("the peer did not read its last responses")
 
     # -- in ---------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
             self._account(decoder.pending_bytes)
         if frames:
             self._cycles.open()
-            if self._backlog:  # bytes that came before the transport heard our pause
+            if self._backlog:  # bytes that arrived before the transport paused
                 self._backlog += frames
             else:
                 self._handle(frames)
@@ -237,11 +237,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def _may_collect(self) -> bool:
-        # Nothing stops a run half-way: its answers leave together, at the end of the cycle.
+        # Nothing stops a run half-way: its responses leave together, at the end of the cycle.
         return self._bulk is not None and not (self._write_paused or self._backlog or self.closed)
 
     def _collect_bulk(self, data: bytes) -> list[RawFrame]:
-        """Have the requests taken that `data` begins with; the frames behind them."""
+        """Let the bulk handler collect the requests at the start of `data`; returns the frames after them."""
         assert self._bulk is not None
         decoder = self._decoder
         if not decoder.pending_bytes:
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
             whole, position = decoder.complete(data)
             if whole and not self._bulk.collect(self, whole, 0):
                 return decoder.feed(whole + data[position:])
-            # A full cycle ends while requests are taken, and those before may have filled the peer's buffer.
+            # A full cycle ends during collection, and earlier responses may have filled the peer's buffer.
             if self._may_collect:
                 position = self._bulk.collect(self, data, position)
         return decoder.feed(data[position:]) if position < len(data) else []
@@ -270,9 +270,9 @@ class Connection(asyncio.Protocol):
         self.handle_singly(frames)
 
     def handle_singly(self, frames: list[RawFrame]) -> None:
-        """Have requests handled one after the other. Those behind one that fills the peer's buffer wait;
-        those behind one that closes the connection are dropped. If it was closed before, all are handled:
-        they came earlier than that."""
+        """Handle requests one after the other. Requests after one that fills the peer's buffer wait; those
+        after one that closes the connection are dropped. If it was closed before, all are handled: they
+        arrived earlier."""
         was_closed = self.closed
         for index, (serialize_type, header, body) in enumerate(frames):
             try:
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
                 return
 
     def _collect_again(self, bulk: BulkHandler, frames: list[RawFrame]) -> list[RawFrame]:
-        """Have the requests taken that `frames` begin with; those behind them."""
+        """Let the bulk handler collect the requests at the start of `frames`; returns those after them."""
         data = b"".join([encode_frame(*frame) for frame in frames])
         end = bulk.collect(self, data, 0)
         return FrameDecoder(self.max_frame_bytes).feed(data[end:])
@@ -342,8 +342,8 @@ class Connection(asyncio.Protocol):
     # -- out --------------------------------------------------------------------------------
 
     def send(self, data: Buffer) -> None:
-        """Collect bytes for the write that ends the cycle; a view has to stay as it is until then.
-        Dropped when the peer is gone."""
+        """Collect bytes for the write at the end of the cycle; a view must not change until then. Dropped
+        when the peer is gone."""
         if self.closed:
             return
         if not self._out:
@@ -354,7 +354,7 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def send_parts(self, parts: Sequence[Buffer], size_bytes: int) -> None:
-        """The same for bytes in many pieces, `size_bytes` together."""
+        """Like `send`, for bytes in many pieces, `size_bytes` in total."""
         if self.closed:
             return
         if not self._out:
@@ -365,8 +365,8 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def flush(self) -> None:
-        """Hand what is collected to the transport. Never raises: one dead peer must not cost
-        the other connections of a cycle their answers."""
+        """Pass the collected bytes to the transport. Never raises: one dead peer must not cost the other
+        connections of a cycle their responses."""
         out, self._out = self._out, []
         size, self._out_bytes = self._out_bytes, 0
         transport = self._transport
@@ -397,11 +397,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_write_paused(self) -> bool:
-        """True while the peer does not take what is written to it."""
+        """True while the peer does not read what is written to it."""
         return self._write_paused
 
     async def wait_writable(self) -> None:
-        """Wait until the peer has taken most of its answers, or is gone."""
+        """Wait until the peer has read most of its responses, or is gone."""
         while self._write_paused and not self._lost:
             if self._writable is None:
                 self._writable = asyncio.Event()
@@ -428,19 +428,19 @@ class Connection(asyncio.Protocol):
     # -- calls of ours ----------------------------------------------------------------------
 
     def call_nowait(self, command: RemotingCommand, timeout_ms: int) -> Answer:
-        """Send a request; the future gets the answer, whatever its code."""
+        """Send a request; the future gets the response, whatever its code."""
         if self.closed:
             raise ConnectionLostError(self.remote_address, self._close_reason)
         command.opaque, answer = self.calls.add(command.code, timeout_ms)
         try:
             self.send(command.encode())
-        except BaseException:  # what cannot be written is not waited for
+        except BaseException:  # a request that cannot be written is not waited for
             self.calls.forget(command.opaque, answer)
             raise
         return answer
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Send a request and wait for its answer, whatever its code."""
+        """Send a request and wait for its response, whatever its code."""
         answer = self.call_nowait(command, timeout_ms)
         try:
             return await answer
@@ -448,7 +448,7 @@ class Connection(asyncio.Protocol):
             self.calls.forget(command.opaque, answer)
 
     def send_oneway(self, command: RemotingCommand) -> None:
-        """Send a request that wants no answer; bounded while the peer does not read."""
+        """Send a request without a response; bounded while the peer does not read."""
         if self.closed:
             raise ConnectionLostError(self.remote_address, self._close_reason)
         if self._write_paused:
@@ -462,7 +462,7 @@ class Connection(asyncio.Protocol):
         self.send(command.encode())
 
     def is_idle(self, now: float) -> bool:
-        """True when no byte has moved for the idle time; `now` is of the loop's clock."""
+        """True when no byte has moved for the idle time; `now` is on the loop's clock."""
         return now - self.last_active > self._limits.idle_timeout_ms / 1000
 
     def _reason_of(self, exc: Exception | None) -> str:

@@ -1,10 +1,10 @@
 """Cycles: the work of one loop iteration, ended once.
 
-Whoever adds work (a socket, a timer, an answer from a replica) opens the cycle. It ends after
-all work of the iteration: `end` runs first (a broker writes its log there and makes the
-answers), then every connection with something to say gets one write, then `after` runs for
-what nobody waits on. So 64 connections with one request each batch as well as one connection
-with 64. Not here: what a request means, and who writes to a socket (connection.py).
+Adding work (from a socket, a timer, a response of a replica) opens the cycle. It ends after all work of the
+iteration: `end` runs first (a broker writes its log there and creates the responses), then every connection
+with collected bytes gets one write, then `after` runs for work without waiters. So 64 connections with one
+request each batch as well as one connection with 64. Not here: what a request means, and writing to a socket
+(connection.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Flushable(Protocol):
-    """What a cycle flushes at its end; `flush` never raises."""
+    """An object to flush at the end of a cycle; `flush` never raises."""
 
     def flush(self) -> None: ...
 
@@ -72,13 +72,13 @@ class Cycles:
         self._run(self._after)
 
     def renew(self) -> None:
-        """End the open cycle and go on in a new one: enough work is pending."""
+        """End the open cycle and continue in a new one: enough work is pending."""
         self.close()
         self.open()
 
     def _run(self, hook: Callable[[], None]) -> None:
-        # A hook that raises is our bug. It must be heard by the server's owner, and the other
-        # connections must still get the answers that are ready.
+        # A hook that raises is a bug. The server's owner must be notified, and the other
+        # connections must still get their responses.
         try:
             hook()
         except Exception as error:

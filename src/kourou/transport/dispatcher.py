@@ -1,4 +1,4 @@
-"""Dispatcher: which function handles which request code, and what becomes of its errors."""
+"""Dispatcher: maps request codes to functions, and errors to responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 def answer_failure(request: Request, error: Exception) -> None:
-    """Answer a request whose handler raised; only what we did not foresee leaves a traceback."""
+    """Respond to a request whose handler raised; only unexpected errors are logged with a traceback."""
     if not isinstance(error, KourouError):
         _log.error(
             "request %d from %s failed", request.code, request.connection.remote_address, exc_info=error
@@ -24,7 +24,7 @@ def answer_failure(request: Request, error: Exception) -> None:
 
 
 class Dispatcher:
-    """Calls the processor of a request's code; every error ends in an answer.
+    """Calls the processor of a request's code; every error becomes a response.
 
     `checks` see each request first, whatever its code, and raise to reject it. The sequence may change while
     the server runs.
@@ -47,9 +47,9 @@ class Dispatcher:
 
 
 def run_request(tasks: TaskOwner, request: Request, work: Coroutine[Any, Any, None]) -> None:
-    """Go on with a request in a task, for the few that have to wait. Errors become its answer."""
+    """Continue a request in a task, for the few that have to wait. Errors become its response."""
     task = tasks.start(_answer_in_task(request, work), f"request-{request.code}")
-    # A task cancelled before its first step never awaits the work, which must be closed all the same.
+    # A task cancelled before its first step never awaits the work, which must still be closed.
     task.add_done_callback(lambda _: work.close())
 
 
@@ -61,5 +61,5 @@ async def _answer_in_task(request: Request, work: Coroutine[Any, Any, None]) -> 
 
 
 def _unsupported(request: Request) -> None:
-    # Apache's words, leading blank included: tools show them.
+    # Apache's text, including the leading space: tools show it.
     request.error(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")

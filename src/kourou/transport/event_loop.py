@@ -1,4 +1,4 @@
-"""The event loop that servers and clients run on where the choice is ours, and its end in daemon threads."""
+"""The event loop of servers and clients where the choice is ours, and its end in daemon threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 _PARK_S: Final = 1.0
 
-# Those that run in daemon threads, by their threads.
+# Loops that run in daemon threads, by thread.
 _loops: Final[dict[threading.Thread, asyncio.AbstractEventLoop]] = {}
 _is_over = threading.Event()
 
@@ -28,9 +28,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def park_at_exit(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
-    """Have the loop of a daemon thread stand still from the end of the program on, should it still run then.
+    """Stop the loop of a daemon thread at the end of the program, if it still runs then.
 
-    One that goes on calls into the interpreter when that is gone, and the process dies of it.
+    A loop that continued would call into a finalised interpreter and crash the process.
     """
     for other in [other for other in _loops if not other.is_alive()]:
         _loops.pop(other, None)
@@ -38,29 +38,29 @@ def park_at_exit(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> N
 
 
 def park_all() -> None:
-    """The program is at its end: have them stand still. Called by the package's own function of `atexit`."""
+    """Stop them at the end of the program. Called by the package's `atexit` function."""
     _is_over.set()
     deadline = time.monotonic() + _PARK_S
     parked = []
     for thread, loop in list(_loops.items()):
         if thread.is_alive() and not loop.is_closed():
             parked.append(threading.Event())
-            with suppress(RuntimeError):  # closed in this moment
+            with suppress(RuntimeError):  # closed at this moment
                 loop.call_soon_threadsafe(_park, parked[-1])
     for one in parked:
         one.wait(max(0.0, deadline - time.monotonic()))
 
 
 def is_over() -> bool:
-    """Whether they stand still: nobody answers any more."""
+    """Whether they are stopped: there will be no more responses."""
     return _is_over.is_set()
 
 
 def _park(parked: threading.Event) -> None:
     parked.set()
-    # For ever. Nothing is cancelled or closed: who wanted that has stopped what runs here.
+    # For ever. Nothing is cancelled or closed: programs that need that stop their clients.
     threading.Event().wait()
 
 
-# Threads do not go with a fork.
+# Threads do not survive a fork.
 os.register_at_fork(after_in_child=_loops.clear)

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 async def start_probes(
     config: RemotingSettings, why_not_ready: Callable[[], Awaitable[str | None]]
 ) -> HttpProbes | None:
-    """The listener for health checks, answering; None where none is configured. ConfigError: it cannot
-    be had."""
+    """The running listener for health checks; None if none is configured. ConfigError if it cannot listen."""
     if config.http_port is None:
         return None
-    from kourou.transport.http_probe import HttpProbes  # few ask for it, and a start should be short
+    from kourou.transport.http_probe import HttpProbes  # rarely used, and a start should be fast
 
     host_key = "httpBindAddress" if config.http_bind_address else "bindAddress"
     host = config.http_bind_address or config.bind_address
@@ -38,7 +37,7 @@ async def start_probes(
 
 
 def server_settings(config: RemotingSettings) -> RemotingServerConfig:
-    """Where to listen, and what a connection may do."""
+    """The listening address, and the limits of a connection."""
     return RemotingServerConfig(
         host=config.bind_address,
         port=config.listen_port,

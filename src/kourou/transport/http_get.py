@@ -1,4 +1,4 @@
-"""One question by HTTP: connect, GET, read the answer to its end. Not here: what the answer means."""
+"""One HTTP request: connect, GET, read the response to its end. Not here: what the response means."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from kourou.transport.addresses import parse_address
 
-# Some thousand addresses of name servers; those who ask expect no more than that.
+# A few thousand addresses of name servers; callers expect no more.
 MAX_ANSWER_BYTES: Final = 64 * 1024
 
 
 class HttpAnswer(NamedTuple):
-    """The three digits of the status, the line they stand in, and the body; what is not HTTP has another
-    first line and no status that anybody waits for."""
+    """Three digits of status, the status line, and the body; other protocols have another first line and
+    no meaningful status."""
 
     status: str
     status_line: str
@@ -26,9 +26,9 @@ class HttpAnswer(NamedTuple):
 
 
 async def http_get(address: str, path: str, timeout_ms: int) -> HttpAnswer:
-    """Ask `http://address/path`; connecting, asking and reading take `timeout_ms` together.
+    """GET `http://address/path`; `timeout_ms` covers connecting, requesting and reading.
 
-    OSError: nobody answers; TimeoutError: not in time.
+    OSError if the server does not respond; TimeoutError if it is too late.
     """
     async with asyncio.timeout(timeout_ms / 1000):
         return _parse(await _get(address, path))
@@ -38,7 +38,7 @@ async def _get(address: str, path: str) -> bytes:
     host, port = parse_address(address)
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        # Version 1.0 has no chunks and ends the answer with the connection.
+        # Version 1.0 has no chunks and ends the response with the connection.
         writer.write(f"GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: text/plain\r\n\r\n".encode())
         answer = bytearray()
         while (chunk := await reader.read(MAX_ANSWER_BYTES)) and len(answer) <= MAX_ANSWER_BYTES:

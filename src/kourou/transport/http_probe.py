@@ -32,21 +32,21 @@ LIVEZ: Final = "/livez"
 READY: Final = "ready"
 
 WhyNotReady = Callable[[], Awaitable[str | None]]
-"""Says in one line why clients cannot work now; None: they can."""
+"""Returns in one line why clients cannot work now; None if they can."""
 
 MAX_HEAD_BYTES: Final = 8 * 1024
 MAX_CONNECTIONS: Final = 16
 HEAD_TIMEOUT_S: Final = 3.0
 # For the check itself. Health probes wait for 1 to 10 seconds.
 _CHECK_TIMEOUT_S: Final = 3.0
-# Until the peer has closed. Closing first, with bytes of it unread, could take the answer from it.
+# Until the peer has closed. Closing first, with unread bytes, could discard the response.
 _LINGER_S: Final = 0.5
-# Characters of another server's answer that are passed on.
+# Maximum length of another server's response that is passed on.
 _MAX_REASON: Final = 1_000
 
 
 class Request(NamedTuple):
-    """What counts of a request."""
+    """The relevant parts of a request."""
 
     method: str
     path: str
@@ -70,7 +70,7 @@ class _Answer(NamedTuple):
 
 
 class _NoRequestError(Exception):
-    """What came is no request that can be answered otherwise."""
+    """The input is not a request."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -78,7 +78,7 @@ class _NoRequestError(Exception):
 
 
 class HttpProbes:
-    """Answers health checks on one port. Create it on the running loop, `start` and `stop` it."""
+    """Responds to health checks on one port. Create it on the running loop, `start` and `stop` it."""
 
     def __init__(
         self,
@@ -97,18 +97,18 @@ class HttpProbes:
         self._head_timeout_s = head_timeout_s
         self._check_timeout_s = check_timeout_s
         self._server: asyncio.Server | None = None
-        # In the order they came.
+        # In the order of arrival.
         self._connections: dict[StreamWriter, None] = {}
-        # Logged, and no more: a server must not end because a check could not be answered.
+        # Logged only: a server must not stop because a check could not be answered.
         self._tasks = TaskOwner("http-probes", is_logged=True)
 
     @property
     def address(self) -> str:
-        """`host:port` as configured, with the port that is listened on; a wildcard stays as it is."""
+        """`host:port` as configured, with the actual port; a wildcard is kept."""
         return join_address(self._host or "0.0.0.0", self._port)
 
     async def start(self) -> None:
-        """Bind and answer. ConfigError: the address cannot be had."""
+        """Bind and serve. ConfigError if it cannot listen at the address."""
         try:
             self._server = await asyncio.start_server(
                 self._accepted, self._host or None, self._port, limit=MAX_HEAD_BYTES, backlog=MAX_CONNECTIONS
@@ -122,7 +122,7 @@ class HttpProbes:
         _log.info("health checks are answered at http://%s%s", self.address, READYZ)
 
     async def stop(self) -> None:
-        """Accept no more, and cut off what is under way."""
+        """Stop accepting, and abort open connections."""
         if self._server is not None:
             self._server.close()
         await self._tasks.stop()
@@ -133,7 +133,7 @@ class HttpProbes:
         if len(self._connections) >= MAX_CONNECTIONS:
             oldest = next(iter(self._connections))
             del self._connections[oldest]
-            oldest.transport.abort()  # its task reads the end
+            oldest.transport.abort()  # its task sees the end
         self._connections[writer] = None
         self._tasks.start(self._serve(reader, writer), "probe")
 
@@ -164,7 +164,7 @@ class HttpProbes:
             await _linger(reader)
 
     async def _read(self, reader: StreamReader) -> Request | None:
-        """The request; None: the peer has left without one."""
+        """The request; None if the peer closed without one."""
         try:
             async with asyncio.timeout(self._head_timeout_s):
                 head = await _read_head(reader)
@@ -174,7 +174,7 @@ class HttpProbes:
 
     async def _answer(self, request: Request) -> _Answer:
         if request.path not in (READYZ, LIVEZ):
-            return _Answer(HTTPStatus.NOT_FOUND, f"there is only {READYZ} and {LIVEZ}")
+            return _Answer(HTTPStatus.NOT_FOUND, f"available: {READYZ} and {LIVEZ}")
         if request.method != "GET":
             return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, "GET only")
         if request.path == LIVEZ:
@@ -197,7 +197,7 @@ class HttpProbes:
 
 
 async def _read_head(reader: StreamReader) -> bytes:
-    """What came up to the empty line that ends a head; nothing, if the peer has left before it."""
+    """The head up to its final empty line; empty if the peer closed before it."""
     head = bytearray()
     while not _is_whole(head):
         if len(head) >= MAX_HEAD_BYTES:
@@ -210,13 +210,13 @@ async def _read_head(reader: StreamReader) -> bytes:
 
 
 def _is_whole(head: bytearray) -> bool:
-    # Methods begin with a letter. Who speaks TLS to us, or RocketMQ's protocol, is told at once.
+    # Methods begin with a letter. TLS and RocketMQ's protocol are rejected at once.
     is_other = bool(head) and not head[:1].isalpha()
     return is_other or b"\r\n\r\n" in head or b"\n\n" in head
 
 
 def parse_head(head: bytes) -> Request:
-    """Method and path, without what stands behind a `?`; other header lines say nothing to us."""
+    """Method and path, without a query; other header lines are ignored."""
     words = head.split(b"\n", 1)[0].rstrip(b"\r").split(b" ")
     if len(words) != 3 or not words[0].isalpha() or not words[2].startswith(b"HTTP/1."):
         raise _NoRequestError(HTTPStatus.BAD_REQUEST)
@@ -224,7 +224,7 @@ def parse_head(head: bytes) -> Request:
 
 
 async def _linger(reader: StreamReader) -> None:
-    """Wait until the peer has closed, or for a moment; what it still sends is dropped."""
+    """Wait until the peer has closed, or for a moment; input is dropped."""
     try:
         async with asyncio.timeout(_LINGER_S):
             while await reader.read(MAX_HEAD_BYTES):
@@ -234,7 +234,7 @@ async def _linger(reader: StreamReader) -> None:
 
 
 async def ask_readyz(address: str, timeout_ms: int) -> str | None:
-    """Why the server whose listener is at `address` is not ready, in its words or ours; None: it is."""
+    """Why the server with a listener at `address` is not ready, in its words or ours; None if it is."""
     try:
         answer = await http_get(address, READYZ, timeout_ms)
     except TimeoutError:

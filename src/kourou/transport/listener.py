@@ -1,8 +1,8 @@
-"""Listener: accepts connections on one port, plain, TLS, or both told apart by the first byte.
+"""Listener: accepts connections on one port: plaintext, TLS, or both, distinguished by the first byte.
 
-Without a TLS context the loop's own server does it. With one, each accepted socket waits for
-its first byte, which is looked at and left in place: 0x16 opens a TLS handshake and is never
-the start of a legal frame length. The socket becomes a connection only then.
+Without a TLS context the loop's own server does it. With one, each accepted socket waits for its first byte,
+which is peeked: 0x16 opens a TLS handshake and is never the start of a legal frame length. The socket becomes
+a connection only then.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _TLS_HANDSHAKE = 0x16
 _HANDSHAKE_TIMEOUT_S = 10.0
 _ACCEPT_AT_ONCE = 100
 _ACCEPT_PAUSE_S = 1.0
-# Accepting fails for want of something that may come back.
+# Accepting fails for lack of a resource that may become available again.
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Listener:
-    """A bound port. `start` binds and accepts; `stop` closes it and forgets waiting sockets."""
+    """A bound port. `start` binds and accepts; `stop` closes it and drops waiting sockets."""
 
     def __init__(self, config: RemotingServerConfig, factory: ProtocolFactory, tasks: TaskOwner) -> None:
         self._config = config
@@ -47,7 +47,7 @@ class Listener:
         self.port = 0
 
     async def start(self) -> None:
-        """Bind and accept. A taken port or an address that is not ours raises ConfigError."""
+        """Bind and accept. ConfigError for a taken port or an address that is not ours."""
         config = self._config
         self._context = server_context(config.tls)
         try:
@@ -62,7 +62,7 @@ class Listener:
             raise ConfigError(bind_problem(config.host, config.port, error)) from error
 
     async def stop(self) -> None:
-        """Accept no more. Connections already made are not touched."""
+        """Stop accepting. Existing connections are not affected."""
         if self._server is not None:
             self._server.close()
         for listening in self._sockets:
@@ -78,7 +78,7 @@ class Listener:
             if now - since > idle_s:
                 self._drop(waiting)
 
-    # -- telling TLS from plain ----------------------------------------------------------------
+    # -- TLS or plaintext ------------------------------------------------------------------------
 
     async def _listen_ourselves(self) -> None:
         config = self._config
@@ -174,7 +174,7 @@ def _peer_of(accepted: socket.socket) -> str:
 def bind_problem(
     host: str, port: int, error: OSError, *, port_key: str = "listenPort", host_key: str = "bindAddress"
 ) -> str:
-    """Why `host:port` cannot be listened on, with the keys that say so."""
+    """Why `host:port` cannot be listened on, with the keys to change."""
     where = f"{host or '*'}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"cannot listen on {where}: the port is taken; stop what uses it or choose another {port_key}"

@@ -1,8 +1,8 @@
-"""The opaque table: calls of ours that wait for the peer's answer.
+"""The opaque table: our calls that wait for the peer's response.
 
-One timer serves all calls of a connection: it stands at the earliest deadline and looks
-through the table when it rings, so a call costs no timer of its own. When it rings late the process
-itself was held up (by the machine, a debugger, a long step), and answers may lie unread: they are read first.
+One timer serves all calls of a connection: it is set to the earliest deadline and scans the table when it
+fires, so a call costs no timer of its own. When it fires late, the process itself was suspended (by the
+machine, a debugger, a long step), and responses may be unread: they are read first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kourou.errors import CallTimeoutError, ConnectionLostError, TooManyRequests
 from kourou.protocol.command import CommandHead, RemotingCommand
 
 _MAX_OPAQUE: Final = 0x7FFF_FFFF
-# A timer that rings so late says that nobody has read for as long; then there is so long for reading.
+# A timer that fires this late means that nothing was read meanwhile; then this much time remains for reading.
 _LATE_S: Final = 0.05
 _READING_S: Final = 0.05
 
@@ -22,8 +22,8 @@ Answer = asyncio.Future[RemotingCommand]
 
 
 class AnswerSink(Protocol):
-    """Who is told how a call ended, in place of a future: it costs no turn of the loop, and reads of the
-    answer what it needs. It never raises: it is called in the middle of a read, for one of many answers."""
+    """Receives the result of a call in place of a future: it costs no iteration of the loop, and decodes
+    only what it needs. It never raises: it is called in the middle of a read, for one of many responses."""
 
     def done(self) -> bool: ...
 
@@ -33,7 +33,7 @@ class AnswerSink(Protocol):
 
 
 class PendingCalls:
-    """Opaque numbers and the futures behind them, for one connection."""
+    """Opaque numbers and their futures, for one connection."""
 
     __slots__ = ("_address", "_calls", "_is_reading", "_limit", "_loop", "_next_opaque", "_ring_at", "_timer")
 
@@ -58,13 +58,13 @@ class PendingCalls:
         return opaque
 
     def add(self, code: int, timeout_ms: int) -> tuple[int, Answer]:
-        """Enter a call; the future gets the answer, CallTimeoutError or ConnectionLostError."""
+        """Register a call; the future gets the response, CallTimeoutError or ConnectionLostError."""
         answer = self._loop.create_future()
         deadline = self._loop.time() + timeout_ms / 1000
         return self.enter(code, deadline, timeout_ms, answer), answer
 
     def enter(self, code: int, deadline: float, timeout_ms: int, answer: Answer | AnswerSink) -> int:
-        """Enter a call that `answer` is told about; `timeout_ms` is what CallTimeoutError says."""
+        """Register a call whose result goes to `answer`; `timeout_ms` is reported by CallTimeoutError."""
         if len(self._calls) >= self._limit:
             raise TooManyRequestsError(self._address, "calls", self._limit)
         opaque = self.next_opaque()
@@ -74,18 +74,18 @@ class PendingCalls:
         return opaque
 
     def take(self, opaque: int) -> Answer | AnswerSink | None:
-        """Whoever waits for this answer, once; None when nobody does: late, or never asked."""
+        """The waiter for this response, once; None if there is none: too late, or never requested."""
         call = self._calls.pop(opaque, None)
         return None if call is None else call[0]
 
     def forget(self, opaque: int, answer: Answer) -> None:
-        """Drop a call whose caller went away without its answer."""
+        """Drop a call whose caller went away without its response."""
         call = self._calls.get(opaque)
         if call is not None and call[0] is answer:
             del self._calls[opaque]
 
     def fail_all(self, reason: str) -> None:
-        """The connection is gone: every waiting call hears why."""
+        """The connection is gone: fail every waiting call with the reason."""
         calls, self._calls = self._calls, {}
         if self._timer is not None:
             self._timer.cancel()

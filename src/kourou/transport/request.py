@@ -1,4 +1,4 @@
-"""Request: one command that the peer sent us, and the way to answer it."""
+"""Request: one command from the peer, and the way to respond."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ONEWAY = 2
 
 
 class Request:
-    """A request under way. Whoever handles it answers once, now or later, or never."""
+    """A pending request. Its handler responds once, now or later, or never."""
 
     __slots__ = ("answered", "body", "code", "connection", "head", "opaque", "raw_header", "serialize_type")
 
@@ -54,13 +54,13 @@ class Request:
 
     @property
     def is_oneway(self) -> bool:
-        """True when the sender wants no answer."""
+        """True when the sender expects no response."""
         return bool(self.head.flag & _ONEWAY)
 
     @property
     def ext_fields(self) -> dict[str, str]:
-        """All header fields as text, unknown ones too."""
-        if isinstance(self.head.ext_fields, msgspec.Struct):  # a typed head has only what it knows
+        """All header fields as text, including unknown ones."""
+        if isinstance(self.head.ext_fields, msgspec.Struct):  # a typed head has known fields only
             return ext_dict(decode_head(self.serialize_type, self.raw_header))
         return ext_dict(self.head)
 
@@ -76,7 +76,7 @@ class Request:
         code: int = 0,
         remark: str | None = None,
     ) -> None:
-        """Answer with a code, header fields and a body. Nothing is sent for a one-way request."""
+        """Respond with a code, header fields and a body. Nothing is sent for a one-way request."""
         assert not self.answered, f"request {self.code} answered twice"
         self.answered = True
         if self.head.flag & _ONEWAY:
@@ -85,11 +85,11 @@ class Request:
         self.connection.send(encode_response(self.serialize_type, self.opaque, code, remark, fields, body))
 
     def error(self, code: int, remark: str) -> None:
-        """Answer that the request is refused or failed."""
+        """Respond that the request was rejected or failed."""
         self.reply(code=code, remark=remark)
 
     def fail(self, error: BaseException) -> None:
-        """Answer with what `error` says of itself: the one place that maps errors to responses."""
+        """Respond with the code and text of `error`: the one place that maps errors to responses."""
         if self.answered:
             return
         if isinstance(error, KourouError):

@@ -1,4 +1,4 @@
-"""RemotingServer: listens, and hands every request to its processor."""
+"""RemotingServer: listens, and passes every request to its processor."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LOG_REFUSALS_EVERY_S = 10.0
 
 
 class RemotingServer:
-    """One listening port, its connections, and the tasks that requests became.
+    """One listening port, its connections, and the tasks of requests.
 
-    Create it on the running loop. `cycles` may be shared, so that several servers and timers
-    of one broker end one cycle together. `bulk` handles requests of some kind together; `checks` see every
-    other request first (Dispatcher); `new_state` makes the `state` of each connection.
+    Create it on the running loop. `cycles` may be shared, so that several servers and timers of one broker
+    end one cycle together. `bulk` handles requests of some kind together; `checks` see every other request
+    first (Dispatcher); `new_state` creates the `state` of each connection.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class RemotingServer:
 
     @property
     def port(self) -> int:
-        """The port listened on, also when 0 was asked for."""
+        """The port listened on, also if 0 was requested."""
         return self._listener.port
 
     @property
     def address(self) -> str:
-        """`host:port` as configured; a wildcard host stays as it is."""
+        """`host:port` as configured; a wildcard host is kept."""
         host = self._config.host or "0.0.0.0"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -77,13 +77,13 @@ class RemotingServer:
         self._sweep_later()
 
     async def wait_failed(self) -> None:
-        """Raise what a task of the server died of; return when the server has stopped."""
+        """Raise the error of a failed task of the server; return when the server has stopped."""
         await self.tasks.wait_failed()
 
     async def stop(self, timeout_ms: int = 3_000, drain: Drain | None = None) -> None:
-        """Stop in order within one deadline: accept nothing, read nothing, let requests under
-        way answer, write what is collected, close; then cut off what is left. `drain` waits for
-        answers that no task of ours brings."""
+        """Stop in order within one deadline: stop accepting, stop reading, let pending requests respond,
+        write what is collected, close; then abort the rest. `drain` waits for responses that do not come
+        from our tasks."""
         deadline = self._loop.time() + timeout_ms / 1000
         await self._listener.stop()
         if self._sweep_timer is not None:
@@ -146,7 +146,7 @@ class RemotingServer:
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:
-            # What the hook does (notify members, say) belongs to a cycle like any other work.
+            # The hook's work (notifying members, say) belongs to a cycle like any other.
             self._cycles.open()
             self._on_close(connection)
 
@@ -164,7 +164,7 @@ class RemotingServer:
     # -- idle connections ------------------------------------------------------------------------
 
     def _sweep_later(self) -> None:
-        # A tenth of the idle time: nobody stays much longer than promised.
+        # A tenth of the idle time, so that connections do not stay much longer than configured.
         self._sweep_timer = self._loop.call_later(
             max(0.05, self._config.limits.idle_timeout_ms / 10_000), self._sweep_now
         )
@@ -174,7 +174,7 @@ class RemotingServer:
         self._sweep_later()
 
     def sweep(self, now: float) -> None:
-        """Close every connection that has been idle for too long; `now` is of the loop's clock."""
+        """Close every connection that has been idle for too long; `now` is on the loop's clock."""
         self._listener.sweep(now)
         for connection in [c for c in self.connections if c.is_idle(now)]:
             _log.info("closing %s: idle", connection.remote_address)

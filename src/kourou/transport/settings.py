@@ -1,4 +1,4 @@
-"""What a connection, a server and a client may be told. Plain values; who reads files is `config`."""
+"""Settings of connections, servers and clients. Plain values; files are read in `config`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TlsMode(enum.Enum):
 
 
 class ClientAuth(enum.Enum):
-    """Whether a server asks clients for a certificate (`tls.server.need.client.auth`)."""
+    """Whether a server requests a certificate from clients (`tls.server.need.client.auth`)."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -27,7 +27,7 @@ class ClientAuth(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ServerTlsConfig:
-    """TLS of a server. Without a certificate `permissive` serves plain connections only."""
+    """TLS of a server. Without a certificate `permissive` serves plaintext connections only."""
 
     mode: TlsMode = TlsMode.PERMISSIVE  # tls.server.mode; Apache's default
     cert_path: Path | None = None  # tls.server.certPath, PEM
@@ -42,7 +42,7 @@ class ServerTlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClientTlsConfig:
-    """TLS of a client. Host names are not verified, as RocketMQ does not."""
+    """TLS of a client. Host names are not verified, like in RocketMQ."""
 
     enable: bool = False  # tls.enable
     cert_path: Path | None = None  # tls.client.certPath
@@ -55,34 +55,34 @@ class ClientTlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bounds of one connection; each has a stated answer when it is reached."""
+    """Limits of one connection; each has a defined effect when it is reached."""
 
     # com.rocketmq.remoting.frameMaxLength, length field included. Larger: closed, with the reason.
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
-    # Unsent bytes at which we stop reading the peer's requests until it has taken its answers.
+    # Unsent bytes at which we stop reading the peer's requests until it has read its responses.
     write_high_bytes: int = 256 * 1024
-    # Unsent bytes at which the peer is given up: answers to requests held earlier still pile up
+    # Unsent bytes at which the peer is disconnected: responses to requests held earlier still accumulate
     # while reading is paused. Room for two of the largest frames.
     max_unsent_bytes: int = 2 * DEFAULT_MAX_FRAME_BYTES
     # Our own calls to the peer that wait for an answer; one more raises TooManyRequestsError.
     max_calls: int = 65_535  # clientAsyncSemaphoreValue
     # One-way commands accepted while the peer does not read; one more raises TooManyRequestsError.
     max_unsent_oneways: int = 65_535  # clientOnewaySemaphoreValue
-    # No byte in either direction for so long: closed.
+    # Idle time, without a byte in either direction, after which it is closed.
     idle_timeout_ms: int = 120_000  # serverChannelMaxIdleTimeSeconds
 
 
 @dataclass(frozen=True, slots=True)
 class RemotingServerConfig:
-    """One listening address and what it allows."""
+    """One listening address and its limits."""
 
     host: str = "127.0.0.1"
     port: int = 0  # 0 picks a free one
     backlog: int = 1024  # serverSocketBacklog
     # More connections than this are closed at once; below the descriptors a process has anyway.
     max_connections: int = 50_000
-    # Bytes of frames begun but not complete, over all connections. The connection that goes
-    # beyond is closed: half frames must not add up to all memory.
+    # Bytes of incomplete frames, over all connections. The connection that exceeds
+    # it is closed: half frames must not add up to all memory.
     max_inbound_bytes: int = 512 * 1024 * 1024
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     tls: ServerTlsConfig = field(default_factory=ServerTlsConfig)

@@ -1,4 +1,4 @@
-"""Tasks with a name and an owner, whose death is heard."""
+"""Tasks with a name and an owner, which is notified when one fails."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class StrayCancellationError(RuntimeError):
 
 
 def _failure_level() -> int:
-    """An error, except at the end of the program: what was left running fails then for want of threads."""
+    """An error, except at the end of the program: tasks left running fail then for lack of threads."""
     return logging.ERROR if threading.main_thread().is_alive() else logging.DEBUG
 
 
 class TaskOwner:
     """Holds the tasks of one service.
 
-    A task that ends with an exception fails the owner: `wait_failed` raises it, the parent's
-    too. `stop` cancels what still runs and waits for it. `is_logged`: the failure is logged
-    as well, for owners without a waiter. `title` is what users call the owner: it is named in a
-    warning if the event loop ends, which cancels all tasks, before `stop`.
+    A task that ends with an exception fails the owner: `wait_failed` raises it, also the parent's. `stop`
+    cancels running tasks and waits for them. `is_logged`: the failure is logged as well, for owners without a
+    waiter. `title` is the users' name of the owner: it is named in a warning if the event loop ends, which
+    cancels all tasks, before `stop`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TaskOwner:
                 _log.log(_failure_level(), "%s failed", self._name, exc_info=error)
 
     def _are_all_cancelled(self) -> bool:
-        """Whether this is the end of the event loop; any other stray cancellation is that of one task."""
+        """Whether the event loop is ending; any other stray cancellation concerns one task."""
         return all(task.cancelling() for task in self._tasks)
 
     def _loop_ended(self) -> None:
@@ -86,7 +86,7 @@ class TaskOwner:
 
     @property
     def failure(self) -> BaseException | None:
-        """What failed first; None as long as nothing has."""
+        """The first failure; None as long as nothing has failed."""
         if self._parent is not None:
             return self._parent.failure
         if not self._failure.done() or self._failure.cancelled():
@@ -115,13 +115,13 @@ class TaskOwner:
         if not self._failure.done():
             self._failure.set_result(None)
         elif not self._failure.cancelled():
-            # Seen as retrieved even if nobody waits: `fail` may come after the last waiter left.
+            # Marked as retrieved even without a waiter: `fail` may come after the last one left.
             self._failure.exception()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
-            # By `stop`, or by a cancellation that leaked into it: then it must not be gone unheard.
+            # By `stop`, or by a cancellation that leaked into it: then it must not go unnoticed.
             if not self._is_stopping and not self._has_failed:
                 self.fail(StrayCancellationError(task))
         elif (error := task.exception()) is not None:

@@ -1,7 +1,7 @@
 """TLS contexts from RocketMQ's settings, and TLS failures in words.
 
-Certificates and keys are PEM files. Host names are not verified, as RocketMQ does not: trust
-is in who signed. Not here: telling TLS from plain on one port (listener.py).
+Certificates and keys are PEM files. Host names are not verified, like in RocketMQ: trust is in the issuer.
+Not here: distinguishing TLS from plaintext on one port (listener.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _VERIFY_MODES = {
     ClientAuth.REQUIRE: ssl.CERT_REQUIRED,
 }
 
-# What OpenSSL says, and what a user should look at.
+# OpenSSL's reasons, and what a user should check.
 _CAUSES = {
     "WRONG_VERSION_NUMBER": "the peer does not speak TLS on this port",
-    "HTTP_REQUEST": "the peer speaks plain HTTP",
+    "HTTP_REQUEST": "the peer speaks HTTP without TLS",
     "UNEXPECTED_EOF_WHILE_READING": "the peer closed during the handshake; does it speak TLS here?",
     "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sent no certificate and one is required",
@@ -41,7 +41,7 @@ _CAUSES = {
 
 
 def server_context(config: ServerTlsConfig) -> ssl.SSLContext | None:
-    """The context of a listening side, or None when it serves plain connections only."""
+    """The context of a listening side, or None if it serves plaintext connections only."""
     if config.mode is TlsMode.DISABLED:
         return None
     if config.cert_path is None and not config.test_mode:
@@ -61,7 +61,7 @@ def server_context(config: ServerTlsConfig) -> ssl.SSLContext | None:
 
 
 def client_context(config: ClientTlsConfig) -> ssl.SSLContext | None:
-    """The context of a connecting side, or None when TLS is not asked for."""
+    """The context of a connecting side, or None without TLS."""
     if not config.enable:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -75,7 +75,7 @@ def client_context(config: ClientTlsConfig) -> ssl.SSLContext | None:
 
 
 def describe_failure(error: BaseException) -> str:
-    """What ended a connection or a handshake, for people."""
+    """The cause of the end of a connection or handshake, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{_CAUSES['CERTIFICATE_VERIFY_FAILED']}: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -113,15 +113,13 @@ def _load_chain(
     cert_text = _reading(f"{prefix}.certPath", cert, cert.read_bytes)
     key_text = cert_text if key is None else _reading(f"{prefix}.keyPath", key, key.read_bytes)
     if b"-----BEGIN CERTIFICATE-----" not in cert_text:
-        raise ConfigError(
-            f"{prefix}.certPath: {cert}: there is no certificate in it; it has to be a PEM file"
-        )
+        raise ConfigError(f"{prefix}.certPath: {cert}: contains no certificate; a PEM file is needed")
     if b"PRIVATE KEY-----" not in key_text:
         problem = f"{prefix}.keyPath is not set, and" if key is None else f"{prefix}.keyPath:"
-        raise ConfigError(f"{problem} {key or cert}: there is no private key in it; it has to be a PEM file")
+        raise ConfigError(f"{problem} {key or cert}: contains no private key; a PEM file is needed")
     if b"ENCRYPTED" in key_text and not password:
         raise ConfigError(f"{prefix}.keyPath: {key or cert}: the key is encrypted; set {prefix}.keyPassword")
-    # The password is a function in any case: without one OpenSSL would ask at the terminal.
+    # The password is a function in any case: without one OpenSSL would prompt at the terminal.
     _reading(
         f"{prefix}.keyPath",
         key or cert,
@@ -160,7 +158,7 @@ def throw_away_certificate(common_name: str = "kourou-test") -> tuple[bytes, byt
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
         raise ConfigError(
-            "tls.test.mode.enable makes a certificate and needs a library: pip install 'kourou[tls-test]'"
+            "tls.test.mode.enable creates a certificate and needs a library: pip install 'kourou[tls-test]'"
         ) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])

@@ -1,4 +1,4 @@
-"""A broker whose clock a test sets forward, so that nobody waits for a delay."""
+"""A broker whose clock a test sets forward, so that no test waits for a delay."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import threading
 from pathlib import Path
 
@@ -48,12 +47,6 @@ async def test_a_port_in_use_is_refused_and_the_store_left_in_order(tmp_path: Pa
     assert not (tmp_path / "two" / "store" / "abort").exists()
     async with running(tmp_path / "two") as peer:
         assert (await peer.send()).code == 0
-
-
-async def test_a_broker_that_would_have_no_master_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="brokerRole=SLAVE: replication is not in this version"):
-        await BrokerController(config(tmp_path, broker_role="SLAVE", broker_id=1)).start()
-    assert os.listdir(tmp_path) == []
 
 
 async def test_parts_start_in_order_and_stop_in_reverse(

@@ -168,7 +168,7 @@ async def test_a_name_server_that_hangs_does_not_hold_up_a_start(tmp_path: Path)
         started = time.monotonic()
         async with Broker(config) as broker:
             assert knows(namesrv, "broker-a")
-            # Nor a change: the other hears of a new topic at once, while the first still hangs.
+            # Nor a change: the other is notified of a new topic at once, while the first still hangs.
             await client.call(broker.address, send_command(b"x"))
             await until(lambda: knows(namesrv, TOPIC))
         assert time.monotonic() - started < 8, (

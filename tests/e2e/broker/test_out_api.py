@@ -146,7 +146,7 @@ async def test_name_servers_come_and_go_while_the_broker_runs() -> None:
         await a.api.namesrvs.refresh()
         assert (a.added, a.api.namesrvs.current) == (2, (second.address,))
         await a.api.register_all(topics("T", "U"))
-        # The first hears in its turn that the connection has ended.
+        # The first one sees the end of the connection in its turn.
         async with asyncio.timeout(5):
             while known_topics(first):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)

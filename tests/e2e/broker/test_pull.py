@@ -456,7 +456,7 @@ async def test_nothing_is_read_for_a_connection_that_is_closed(
         await peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)  # the broker goes on
         writer.close()
         server = peer.controller.services.requests
-        await asyncio.sleep(0.1)  # until the broker hears of it
+        await asyncio.sleep(0.1)  # until the broker notices
         reads.may_load.set()
         await server.wait_idle(5)
         assert len(reads.load_threads) == MAX_UNDER_WAY

@@ -162,7 +162,7 @@ async def test_after_a_failed_write_a_broker_is_ready_when_one_went_through(tmp_
     files = FaultyFiles()
     async with running(tmp_path, files=files, http_port=0) as peer:
         files.fail("pwrite", error=errno.ENOSPC, for_ever=True, part_of_path="commitlog")
-        assert await is_ready(peer)  # nobody knows yet
+        assert await is_ready(peer)  # not detected yet
         assert (await peer.send()).code != 0
         assert await why_not(peer) == "the CommitLog cannot be written: No space left on device"
         files.heal()

@@ -1,4 +1,4 @@
-"""SQL92 pulls from a real broker: what is found, what is waited for, and that nobody is held up."""
+"""SQL92 pulls from a real broker: what is found, what is waited for, and that no other request is delayed."""
 
 from __future__ import annotations
 

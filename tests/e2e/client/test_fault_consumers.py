@@ -145,7 +145,7 @@ async def test_clients_follow_the_name_server_that_their_file_names(
                 return True
 
             async with asyncio.timeout(20):
-                while not await sent():  # noqa: ASYNC110 (nobody tells us)
+                while not await sent():  # noqa: ASYNC110 (there is no notification)
                     await asyncio.sleep(0.02)
             await until(lambda: b"after" in notes.bodies)
 

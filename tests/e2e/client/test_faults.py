@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kourou.client.core import api
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
@@ -21,7 +22,6 @@ from kourou.client.pull.pull_consumer import AsyncPullConsumer
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.sync.producer import Producer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import KourouError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message
@@ -94,7 +94,7 @@ async def test_every_call_ends_in_its_time_over_a_broken_link(tmp_path: Path, fa
             one_way = await ends_within(seconds, producer.send_oneway(message()))
             assert one_way is None or isinstance(one_way, KourouError)
             began = time.monotonic()
-        # Goodbyes, which nobody hears.
+        # Unregistrations, which do not arrive.
         assert time.monotonic() - began < 2 * TIMEOUT_MS / 1000 + SLACK_S
 
 

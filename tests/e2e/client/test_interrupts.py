@@ -1,4 +1,4 @@
-"""Ctrl-C at every call inside the start and the stop of a plain client: it is heard, and nothing else is."""
+"""Ctrl-C at every call inside the start and the stop of a sync client: it is raised, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIVES = {
     "lite pull consumer": 'LitePullConsumer("l")',
     "pull consumer": 'PullConsumer("r")',
 }
-# A signal is heard where a function begins. Only in functions of ours: Python's own lose one here and there.
+# A signal is delivered where a function begins. Only in our functions: Python's own lose one now and then.
 PROGRAM = """
 import sys
 from itertools import count

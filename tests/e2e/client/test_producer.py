@@ -265,7 +265,7 @@ async def test_a_broker_that_hangs_is_given_up_after_the_timeout(tmp_path: Path)
         with pytest.raises(SendFailedError, match="no answer from 127.0.0.2:.* to request 310 within 300 ms"):
             await producer.send(Message(TOPIC, b"x"), timeout_ms=300)
         assert time.monotonic() - started > 0.25
-        # A connection on which nothing was heard is given up: the next send opens another.
+        # A connection without a byte from the peer is given up: the next send opens another.
         link.thaw()
         await producer.send(Message(TOPIC, b"y"))
         assert link.connections > connections

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import cluster
 from tests.e2e.client.kit.producer_kit import all_stored

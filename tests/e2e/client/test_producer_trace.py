@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.trace.trace_data import (
     EndTransactionTrace,
@@ -15,7 +16,6 @@ from kourou.client.trace.trace_data import (
     decode_trace,
 )
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.message import Message
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.kit.producer_kit import TOPIC, all_stored

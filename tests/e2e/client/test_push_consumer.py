@@ -65,7 +65,7 @@ async def test_a_plain_handler_runs_in_threads_of_the_consumer(tmp_path: Path) -
 
     def handler(message: MessageExt) -> ConsumeResult:
         names.add(threading.current_thread().name)
-        together.wait()  # three at once, or nobody goes on
+        together.wait()  # continues only when three run at once
         return ConsumeResult.SUCCESS
 
     async with cluster(tmp_path) as running:

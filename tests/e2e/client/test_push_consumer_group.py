@@ -270,5 +270,5 @@ async def test_many_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> Non
             await consumer.subscribe(TOPIC, Notes())
             async with consumer:
                 pass
-        # What is left is the broker's, which hears of the last connection's end a moment later.
+        # The rest is the broker's, which notices the end of the last connection a moment later.
         await until(lambda: len(asyncio.all_tasks()) <= len(before))

@@ -1,4 +1,4 @@
-"""Request and reply with our producer on both sides: who asks gets the answer, or is told why not."""
+"""Request and reply with our producer on both sides: the requester gets the reply, or a reason."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_no_consumer_replies(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, producing(running.namesrv_addr) as producer:
         with pytest.raises(NoReplyError, match="no reply to request .* within 200 ms; is a consumer running"):
             await producer.request(Message(TOPIC, b"ping"), timeout_ms=200)
-        # A reply that comes after all is taken, and nobody is troubled.
+        # A late reply is accepted and has no effect.
         (request,) = all_stored(running.broker)
         assert (await producer.send(reply_to(request, b"late"))).is_ok
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
@@ -22,7 +23,6 @@ from kourou.client.push.handlers import ConsumerHook
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.sync.push_consumer import PushConsumer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import ClientStateError
 from kourou.protocol.message import MessageExt
 from kourou.testing.cluster import cluster
@@ -218,7 +218,7 @@ async def test_those_up_to_the_ack_index_do_not_come_again_when_the_next_one_fai
         assert await stored_offset(running) == 6
 
 
-# -- what is told --------------------------------------------------------------------------------
+# -- what is reported ----------------------------------------------------------------------------
 
 
 async def test_a_failure_in_the_background_is_logged_counted_and_raised_at_the_end(

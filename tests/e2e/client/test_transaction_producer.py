@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import ClientStateError, MessageRefusedError, SendFailedError
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers.transactions import EndTransactionRequestHeader

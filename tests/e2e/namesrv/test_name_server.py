@@ -127,7 +127,7 @@ async def test_brokers_are_notified_of_a_new_lowest_id(broker: RemotingClient) -
         header = request.header(NotifyMinBrokerIdChangeRequestHeader)
         assert request.is_oneway
         assert (header.min_broker_id, header.min_broker_addr) == (0, "127.0.0.1:10911")
-    # Our own stop closes the brokers' connections; nobody may take that for a death among them.
+    # Our own stop closes the brokers' connections; that must not be taken for their failure.
     assert reported.empty()
     await slave.stop()
 

@@ -1,4 +1,4 @@
-"""A broker that the name server still knows although nobody is there any more, as after `kill -9`."""
+"""A broker that the name server still knows although it is gone, as after `kill -9`."""
 
 from __future__ import annotations
 

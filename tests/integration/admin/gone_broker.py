@@ -1,4 +1,4 @@
-"""A broker that the name server knows, whoever is at its address."""
+"""A broker that is registered, whatever listens at its address."""
 
 from __future__ import annotations
 

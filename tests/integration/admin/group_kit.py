@@ -107,7 +107,7 @@ async def until(condition: Callable[[], Awaitable[T | None]]) -> T:
 
 @asynccontextmanager
 async def traffic(folder: Path, brokers: int = 1, **settings: Any) -> AsyncIterator[Traffic]:
-    """A cluster with a topic of eight messages; nobody consumes it yet."""
+    """A cluster with a topic of eight messages; it is not consumed yet."""
     async with (
         cluster(folder, brokers, **settings) as running,
         AsyncProducer(PRODUCERS, namesrv=running.namesrv_addr) as producer,

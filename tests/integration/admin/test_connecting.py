@@ -42,7 +42,7 @@ def test_a_file_with_one_key_or_that_is_no_text_is_refused(tmp_path: Path) -> No
 
 @pytest.fixture
 async def namesrv() -> AsyncIterator[NameServer]:
-    """One that takes TLS, with a certificate that nobody can verify."""
+    """One with TLS, and a certificate that cannot be verified."""
     config = NamesrvConfig(bind_address=LOOPBACK, listen_port=0, tls_test_mode_enable=True)
     async with NameServer(config) as server:
         yield server

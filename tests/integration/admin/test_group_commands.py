@@ -119,7 +119,7 @@ async def test_bad_input_gives_one_line(tmp_path: Path) -> None:
 
 
 async def test_one_broker_of_two_is_down(tmp_path: Path) -> None:
-    """What could be done is told, and what not."""
+    """Reports what succeeded and what failed."""
     async with cluster(tmp_path) as running:
         namesrv, address = running.namesrv_addr, running.broker.address
         ghost = await add_ghost_broker(running)

@@ -23,7 +23,7 @@ from kourou.admin.monitoring import (
     monitor_round,
 )
 from kourou.admin.running_info import ClientStatus, GroupStatus, RunningInfo
-from kourou.broker.send.inner_message import InnerMessage
+from kourou.broker.storage.inner_message import InnerMessage
 from kourou.cli.admin.command import AdminCommand
 from kourou.cli.admin.registry import find
 from kourou.cli.admin.screen import Screen

@@ -49,6 +49,7 @@ HEADER = SOURCE.with_name("_layout.h")
 FLAGS_VARIABLE = "KOUROU_TEST_KERNEL_FLAGS"
 """More flags for the compiler: a nightly suite has the kernel checked by sanitizers (.ci/suites.py)."""
 NOW_MS = 1_700_000_000_000
+_HOUR_MS = 3_600_000
 ROOM = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
 
 
@@ -223,6 +224,8 @@ async def fed_broker(
     """A broker that listens on `host`, and says that it is at 127.0.0.1, as its twin does."""
     files: Files | None = keys.pop("files", None)
     keys |= {"bind_address": host, "listen_port": port, "compiled_kernel_enable": kernel}
+    # A check puts half messages again: at another time for each of the two, in a run of minutes.
+    keys |= {"transaction_check_interval": _HOUR_MS}
     settings = config(root, **keys)
     controller = BrokerController(settings, files=files, clock=FakeClock(NOW_MS))
     await controller.start()

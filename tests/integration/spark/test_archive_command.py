@@ -1,4 +1,4 @@
-"""`kourou pipeline archive` and `replay`, told something wrong: a clear paragraph, exit code 1, no stack."""
+"""`kourou pipeline archive` and `replay` with wrong input: a clear message, exit code 1, no traceback."""
 
 from __future__ import annotations
 

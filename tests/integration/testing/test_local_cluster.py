@@ -400,7 +400,7 @@ def test_what_a_broker_dies_of_is_raised() -> None:
 
 
 def test_it_is_ready_in_half_a_second() -> None:
-    # The processor's time: a machine that others use too is not ours to judge.
+    # Processor time: the machine may be shared.
     spent = []
     for _ in range(3):
         begun = time.process_time()

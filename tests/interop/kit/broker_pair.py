@@ -153,7 +153,7 @@ def _populate(side: Side, client: Messaging) -> None:
 
 
 def _is_consumed(pair: BrokerPair) -> bool:
-    """Whether each queue is, by the offsets that the broker was told: without any, the total is 0 as well."""
+    """Whether each queue is, by the offsets that the broker has: without any, the total is 0 as well."""
     time.sleep(0.5)
     return all(
         len(_CONSUMED_QUEUE.findall(pair.run(side, "consumerProgress", "-g", GROUP).stdout)) == _QUEUES

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
@@ -26,7 +27,6 @@ from kourou.client.sync.pull_consumer import PullConsumer
 from kourou.client.sync.push_consumer import PushConsumer
 from kourou.client.sync.transaction_producer import TransactionProducer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from tests.crash.rounds import NIGHTLY

@@ -34,7 +34,7 @@ KOUROU: Final = "kourou"
 """The name of our broker beside the versions of Apache's."""
 
 DELAY_LEVELS_S: Final = (1, 3, *[1] * 15, 2)
-"""The delay of each level from the first: levels 1, 2 and the last are told apart by their time."""
+"""The delay of each level from the first: levels 1, 2 and the last are distinguished by their time."""
 
 PROPERTIES: Final = {
     "messageDelayLevel": " ".join(f"{delay_s}s" for delay_s in DELAY_LEVELS_S),

@@ -27,7 +27,7 @@ _ANSWER_TIMEOUT_S: Final = 90
 
 
 class CommandFailed(RuntimeError):
-    """A client could not do what it was told; the message is its error."""
+    """A client failed to execute a command; the message is its error."""
 
 
 class Messaging(LineSession):

@@ -118,7 +118,7 @@ class Story:
     # -- our part ----------------------------------------------------------------------------------------
 
     def open(self) -> MessageStore:
-        """Our store, with the sizes that Apache is told too."""
+        """Our store, with the same sizes as Apache's."""
         config = MessageStoreConfig(
             root=self.root,
             commit_log_file_bytes=LOG_FILE_BYTES,
@@ -283,7 +283,7 @@ class Story:
         )
 
     def _wait_committed(self, session: StoreSession) -> None:
-        """The broker asks for the open transactions, and delivers them when told to."""
+        """The broker checks the open transactions, and delivers those that are committed."""
 
         def are_there() -> bool:
             self.committed = session.read_queue(COMMIT_TARGET, 0)["messages"]

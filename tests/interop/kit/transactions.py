@@ -71,6 +71,6 @@ def start_producer(lane: Lane, group: str) -> TransactionProducer:
     name = lane.new_name("transactions")
     lane.client.ask("start-transactions", name=name, group=group, namesrv=lane.cluster.namesrv)
     producer = TransactionProducer(lane, name, group)
-    # Only brokers of topics that it has sent to hear of a producer.
+    # A producer registers only with the brokers of topics that it has sent to.
     producer.send(lane.new_topic("first"), "first", 1, local="commit", checked="commit")
     return producer

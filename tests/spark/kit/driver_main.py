@@ -162,7 +162,7 @@ def modules_of_executors(spark: SparkSession) -> list[str]:
 
 def paused(rows: DataFrame, folder: str | None) -> DataFrame:
     """The rows as they are; with `folder` the first task that has seen some of them writes the process ids of
-    its worker and executor into `folder/paused`, and waits for its end, which somebody has to bring about."""
+    its worker and executor into `folder/paused`, and waits until it is killed."""
     if folder is None:
         return rows
     return rows.mapInArrow(pause_once(folder), rows.schema)

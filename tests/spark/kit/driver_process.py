@@ -102,7 +102,7 @@ class DriverProcess:
             try:
                 pipe.close()
             except BrokenPipeError:
-                pass  # what was told last is of no use any more
+                pass  # the last report is of no use any more
         atexit.unregister(self.kill)
 
     def _tell(self, what: dict[str, Any]) -> None:

@@ -53,7 +53,7 @@ def avro(number: int, name: str) -> bytes:
 
 
 def h2(folder: Path, sql: str) -> str:
-    """What H2's own shell says, while nobody else has the database open."""
+    """The output of H2's own shell, while the database is not open elsewhere."""
     command = ["java", "-cp", str(jar(H2)), "org.h2.tools.Shell", "-url", f"jdbc:h2:file:{folder / 'db'}"]
     done = subprocess.run([*command, "-sql", sql], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout

@@ -94,7 +94,7 @@ def test_ctrl_c_while_spark_starts_ends_in_one_line_and_leaves_no_process(
 
 
 def processes_of_group(group: int) -> set[int]:
-    """Those that run; not what has ended and nobody has asked for."""
+    """Running processes, without zombies."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

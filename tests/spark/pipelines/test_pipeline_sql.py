@@ -194,7 +194,7 @@ def test_groups_are_followed_as_they_change(sql: Sql) -> None:
 
 
 def test_a_batch_of_groups_may_be_left_in_the_middle(sql: Sql) -> None:
-    """Spark takes that for a failure of the state, unless told otherwise."""
+    """By default Spark takes that for a failure of the state."""
     query = "SELECT queue_offset, count(*) AS n FROM orders GROUP BY queue_offset"
     result = sql(query, "--follow", "--from", "earliest", "--limit", "1", "--csv")
     assert len(result.stdout.splitlines()) == 2

@@ -50,7 +50,7 @@ class Result:
 
 
 class _Interrupting(io.StringIO):
-    """Stdout of somebody who presses Control-C once they have seen enough."""
+    """Stdout of a user who presses Ctrl-C after some lines."""
 
     def __init__(self, is_enough: Callable[[str], bool]) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ NAMES = ["Kourou", "Apache 5.5.0"]
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -19,9 +19,9 @@ from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.part import processors_of
 from kourou.broker.pull.long_polling import Pull, PullRequestHoldService
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
-from kourou.broker.send.inner_message import InnerMessage, MessageWriter
 from kourou.broker.settings import KernelStatus
 from kourou.broker.stats.stats_processor import StatsProcessor
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.broker.storage.retention_service import RetentionService
 from kourou.broker.tables.offset_processor import OffsetProcessor
 from kourou.broker.tables.reset_offset import ResetOffsetProcessor

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kourou.broker.hooks import BrokerHooks
-from kourou.broker.send.inner_message import InnerMessage
 from kourou.broker.storage.commit_cycle import CommitCycle
+from kourou.broker.storage.inner_message import InnerMessage
 from kourou.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from kourou.broker.transactions.half_messages import half_properties
 from kourou.broker.transactions.transaction_check import TransactionCheck

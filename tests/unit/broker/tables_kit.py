@@ -67,14 +67,14 @@ P = ParamSpec("P")
 
 
 def broker_config(**keys: Any) -> BrokerConfig:
-    """A broker on this machine, which asks nobody for its name and address."""
+    """A broker on this machine, with a fixed name and address."""
     return BrokerConfig(
         **{"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "bind_address": "127.0.0.1", **keys}
     )
 
 
 def consumer(group: str = "CG", **topics: str) -> ConsumerData:
-    """A push consumer: topic to tags, `*` of `T` unless told otherwise."""
+    """A push consumer: topic to tags, `*` of `T` by default."""
     return ConsumerData(
         group_name=group,
         consume_type=ConsumeType.CONSUME_PASSIVELY,
@@ -254,7 +254,7 @@ class MemoryBroker(Tables):
 
 
 class Peer:
-    """One connection to the broker under test; its client id is `c<port>` unless told otherwise."""
+    """One connection to the broker under test; its client id is `c<port>` by default."""
 
     def __init__(self, broker: MemoryBroker, port: int) -> None:
         self.broker = broker

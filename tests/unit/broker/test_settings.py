@@ -1,4 +1,4 @@
-"""What store and retention are told by a broker's configuration."""
+"""Settings of store and retention from a broker's configuration."""
 
 from __future__ import annotations
 

@@ -209,8 +209,7 @@ def test_options_of_kourou_broker_become_keys(home: Path) -> None:
         ),
         (
             ["broker", "--set", "brokerRole=SLAVE"],
-            "kourou broker: --set brokerRole=SLAVE: replication is not in this version; "
-            "run a master (ASYNC_MASTER)",
+            "kourou broker: --set brokerRole=SLAVE: a slave needs a brokerId above 0, which is the master's",
         ),
         (
             ["standalone", "--namesrv-port", "99999"],

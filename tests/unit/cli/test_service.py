@@ -212,7 +212,7 @@ def test_errors_while_a_start_is_given_up_are_reported(tmp_path: Path) -> None:
 
 
 class StubbornServer(FakeServer):
-    """Starts although it was told to stop."""
+    """Starts although a stop was requested."""
 
     async def start(self) -> None:
         await super().start()

@@ -1,4 +1,4 @@
-"""What a program gives wrongly is told at once, by the name that it gave."""
+"""Wrong arguments are reported at once, by the name that the program used."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ def test_a_request_with_an_unknown_key_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnknownKeyError) as caught:
         BrokerConfig().updated({"brokerPermission": "4", "flushDiskTyp": "SYNC_FLUSH"})
     assert caught.value.problems == ("unknown key flushDiskTyp; did you mean flushDiskType?",)
-    # One that the file has is kept in step with the file, whoever it is for.
+    # One that the file has is kept in step with the file.
     config, _ = load(tmp_path, "site=north")
     assert config.updated({"site": "south"}).extra == {"site": "south"}
 
@@ -368,29 +368,27 @@ def test_a_configuration_can_be_copied() -> None:
 # -- replication, which there is none of ------------------------------------------------------------
 
 
-def test_a_slave_is_refused(tmp_path: Path) -> None:
-    problem = "brokerRole=SLAVE: replication is not in this version; run a master (ASYNC_MASTER)"
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, "brokerId=1\nbrokerRole=SLAVE")
-    assert caught.value.problems == (f"{tmp_path / 'broker.conf'}:2: {problem}",)
-    with pytest.raises(ConfigError, match="replication is not in this version"):
-        BrokerConfig().updated({"brokerRole": "slave"})
+def test_a_slave_has_an_id_of_its_own(tmp_path: Path) -> None:
+    config, notes = load(tmp_path, "brokerId=1\nbrokerRole=SLAVE")
+    assert (config.is_slave, config.broker_id, notes) == (True, 1, [])
+    path, problem = tmp_path / "broker.conf", "a slave needs a brokerId above 0, which is the master's"
+    for text, where in (
+        ("brokerRole=SLAVE", f"{path}:1: brokerRole=SLAVE"),
+        ("brokerRole=SLAVE\nbrokerId=0", f"{path}:2: brokerId=0"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path, text)
+        assert caught.value.problems == (f"{where}: {problem}",)
 
 
-def test_keys_without_effect_without_slaves_are_reported(tmp_path: Path) -> None:
+def test_a_dledger_log_is_reported_as_missing(tmp_path: Path) -> None:
     text = "brokerRole=SYNC_MASTER\nslaveReadEnable=true\nhaListenPort=7\nenableDLegerCommitLog=true\n"
     config, notes = load(tmp_path, text)
-    path = tmp_path / "broker.conf"
     assert notes == [
-        f"{path}:4: enableDLegerCommitLog has no effect: there is no DLedger log, and replication is not in "
-        "this version: this broker keeps the only copy",
-        f"{path}:1: brokerRole=SYNC_MASTER works as ASYNC_MASTER: replication is not in this version",
-        f"{path}:2: slaveReadEnable=true has no effect: replication is not in this version",
-        f"{path}:3: haListenPort=7 has no effect: replication is not in this version",
+        f"{tmp_path / 'broker.conf'}:4: enableDLegerCommitLog has no effect: there is no DLedger log; use a "
+        "master with slaves"
     ]
     assert (config.broker_role, config.is_slave) == ("SYNC_MASTER", False)
-    silent = "brokerRole=ASYNC_MASTER\nslaveReadEnable=false\nlistenPort=20911\nhaListenPort=20912\n"
-    assert load(tmp_path, silent)[1] == []
 
 
 # -- keys that promise protection -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What others are told about this machine."""
+"""The advertised address of this machine."""
 
 from __future__ import annotations
 

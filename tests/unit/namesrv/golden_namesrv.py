@@ -42,7 +42,7 @@ _ABOUT_ALL_TOPICS = (
 
 @dataclass(frozen=True)
 class Frame:
-    """One recorded frame between somebody and the name server."""
+    """One recorded frame between a peer and the name server."""
 
     conn: int
     is_response: bool

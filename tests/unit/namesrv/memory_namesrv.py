@@ -66,7 +66,7 @@ class Peer:
         return answer
 
     async def register(self, body: RegisterBrokerBody | None = None, **fields: Any) -> RemotingCommand:
-        """Register a broker, `broker-a` unless told otherwise."""
+        """Register a broker, `broker-a` by default."""
         known = {
             "cluster_name": "C",
             "broker_name": "broker-a",

@@ -1,4 +1,4 @@
-"""What callers are told: bytes of each form, cached and not, and the lists of topics."""
+"""Responses to callers: bytes of each form, cached and not, and the lists of topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of a command: Ctrl-C inside it is told in one line."""
+"""The session of a command: Ctrl-C inside it is reported in one line."""
 
 from __future__ import annotations
 

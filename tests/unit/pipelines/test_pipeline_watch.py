@@ -1,4 +1,4 @@
-"""Queries of a pipeline watched: ends, failures, wishes to stop; with queries that are not Spark's."""
+"""Queries of a pipeline watched: ends, failures, stop requests; with fake queries."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from kourou.spark.pipelines.progress import (
 
 
 class Clock:
-    """Seconds that pass when told."""
+    """A clock in seconds that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0

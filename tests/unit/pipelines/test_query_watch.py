@@ -58,7 +58,7 @@ def offsets(at: int, began: Any = None) -> str:
 
 
 class Query:
-    """A query whose batches come one by one, at each look; then it ends as told."""
+    """A query whose batches come one by one, at each look; then it ends as configured."""
 
     def __init__(self, batches: list[Progress], error: Exception | None = None, ends: bool = True) -> None:
         self._coming = deque(batches)

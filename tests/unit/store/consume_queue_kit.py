@@ -42,7 +42,7 @@ def append(queue: ConsumeQueue, count: int, first: int = 0) -> list[Unit]:
     units = [message(number) for number in range(first, first + count)]
     for unit in units:
         queue.append(*unit)
-    queue.next_queue_offset = queue.max_queue_offset  # as whoever puts messages leaves it
+    queue.next_queue_offset = queue.max_queue_offset  # as the appender leaves it
     return units
 
 

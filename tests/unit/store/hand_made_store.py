@@ -17,7 +17,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 
 @dataclass
 class HandMadeStore:
-    """Records and units go where they are told. `write` puts the files on disk."""
+    """Records and units are placed by the test. `write` puts the files on disk."""
 
     root: Path
     log_file_bytes: int = 4096

@@ -23,7 +23,7 @@ STORE_HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 
 
 class Clock:
-    """Stands still until it is told to go on."""
+    """Blocks until it is released."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.now_ms = now_ms

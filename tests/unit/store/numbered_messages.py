@@ -66,7 +66,7 @@ def lose(root: Path, names: tuple[str, ...]) -> None:
 
 
 def tear(kit: StoreKit, phy_offset: int, data: bytes = bytes(40)) -> None:
-    """Overwrite bytes of the log while nobody has it open."""
+    """Overwrite bytes of the log while it is not open."""
     path = kit.root / "commitlog" / f"{phy_offset // LOG_FILE_BYTES * LOG_FILE_BYTES:020d}"
     with path.open("r+b") as file:
         file.seek(phy_offset % LOG_FILE_BYTES)

@@ -396,7 +396,7 @@ def test_a_folder_that_may_not_be_made(kit: StoreKit) -> None:
 
 @contextmanager
 def rights_of_nobody() -> Iterator[None]:
-    """Root may write everywhere: be somebody else for a moment."""
+    """Root may write everywhere: be another user for a moment."""
     if os.geteuid():
         yield
         return

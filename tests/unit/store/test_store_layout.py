@@ -1,4 +1,4 @@
-"""Which files a store has, and its sizes, told from the files; and folders that are no store."""
+"""The files of a store and its sizes, derived from the files; and folders that are not a store."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def table(limit: int = 10) -> PendingCalls:
 
 
 class Sink:
-    """Is told how a call ended, in place of a future."""
+    """Receives the result of a call, in place of a future."""
 
     def __init__(self) -> None:
         self.reported: list[object] = []

@@ -66,7 +66,7 @@ def test_key_of_another_certificate_is_recognised(pair: tuple[Path, Path], tmp_p
 
 def test_what_is_no_pem_file_is_recognised(pair: tuple[Path, Path]) -> None:
     pair[0].write_text("hello")
-    with pytest.raises(ConfigError, match="there is no certificate in it; it has to be a PEM file"):
+    with pytest.raises(ConfigError, match="contains no certificate; a PEM file is needed"):
         server_context(ServerTlsConfig(cert_path=pair[0], key_path=pair[1]))
 
 
@@ -95,7 +95,7 @@ def test_forgotten_key_is_named(pair: tuple[Path, Path]) -> None:
 
 
 def test_swapped_files_are_recognised(pair: tuple[Path, Path]) -> None:
-    with pytest.raises(ConfigError, match=r"tls.server.certPath: .*key.pem: there is no certificate in it"):
+    with pytest.raises(ConfigError, match=r"tls.server.certPath: .*key.pem: contains no certificate"):
         server_context(ServerTlsConfig(cert_path=pair[1], key_path=pair[0]))
 
 

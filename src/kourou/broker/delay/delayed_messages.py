@@ -26,8 +26,8 @@ from kourou.store.log.put_status import PutRefusedError, PutStatus
 if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.delay.timer_messages import TimerMessages
-    from kourou.broker.send.inner_message import InnerMessage
     from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.inner_message import InnerMessage
 
 _DELAY: Final = MessageConst.PROPERTY_DELAY_TIME_LEVEL
 _SEC: Final = MessageConst.PROPERTY_TIMER_DELAY_SEC
@@ -43,7 +43,13 @@ _UNFINISHED: Final = (
 )
 
 _scan_level: Final = PropertyScanner(_DELAY).values
+_scan_delays: Final = PropertyScanner(_DELAY, _SEC, _MS, _DELIVER).values
 _scan_times: Final = PropertyScanner(_SEC, _MS, _DELIVER, _OUT).values
+
+
+def is_delayed(properties: str) -> bool:
+    """Whether a message is to be delivered later."""
+    return any(_scan_delays(properties))
 
 
 class DelayedMessages:

@@ -14,7 +14,7 @@ from kourou.protocol.names import TIMER_TOPIC, is_retry_topic
 from kourou.protocol.properties import MessageConst, PropertyScanner
 
 if TYPE_CHECKING:
-    from kourou.broker.send.inner_message import InnerMessage
+    from kourou.broker.storage.inner_message import InnerMessage
 
 _VERSION: Final = "v1"
 

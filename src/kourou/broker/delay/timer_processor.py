@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle
-from kourou.broker.send.inner_message import InnerMessage, MessageWriter
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RequestError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode

@@ -14,7 +14,7 @@ from kourou.broker.connection_state import ConnectionState
 from kourou.broker.groups.client_channel import ClientChannel
 from kourou.broker.groups.consumer_group import SubscriptionKey
 from kourou.broker.groups.group_problems import client_id_conflict, subscription_conflict
-from kourou.broker.pull.message_filter import check_subscription
+from kourou.broker.groups.message_filter import check_subscription
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
     CheckClientRequestBody,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.admission import ForbiddenType, PullForbiddenError, Ruling
 from kourou.broker.connection_state import ConnectionState
-from kourou.broker.pull.message_filter import (
+from kourou.broker.groups.message_filter import (
     MessageFilter,
     PropertyFilter,
     RetryFilter,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kourou.broker.pull.message_filter import PropertyFilter
+from kourou.broker.groups.message_filter import PropertyFilter
 from kourou.protocol.layout import Buffer
 from kourou.protocol.record_fields import properties_start
 from kourou.store.log.commit_log import CommitLog

@@ -44,8 +44,8 @@ class ChangeSignal(asyncio.Event):
 
 
 class Registration:
-    """Registers one broker until stopped. A slave learns where its master is: `master_found` gets the address
-    of its HA port, and its address for requests."""
+    """Registers one broker until stopped. A slave learns where its master is: `master_found` is called with
+    the address of its HA port, and its address for requests."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Registration:
         topics: TopicConfigManager,
         out_api: BrokerOuterApi,
         changed: ChangeSignal,
-        master_found: Callable[[str | None, str | None], None],
+        master_found: Callable[[str | None, str | None], None] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -108,7 +108,7 @@ class Registration:
         order_topics: dict[str, str] = {}
         for result in results:
             order_topics.update(result.order_topics)
-            if result.ha_server_addr or result.master_addr:
+            if self._master_found is not None and (result.ha_server_addr or result.master_addr):
                 self._master_found(result.ha_server_addr, result.master_addr)
         if results:
             self._topics.update_order_config(order_topics)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.dispatcher import Dispatcher
+    from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_appender import LogAppender
     from kourou.store.message_store import MessageStore
     from kourou.store.replica.epochs import EpochFile
     from kourou.transport.client import RemotingClient
@@ -87,6 +90,9 @@ class SlavePart(BrokerPart):
         *,
         config: LiveConfig,
         store: MessageStore,
+        log: CommitLog,
+        appender: LogAppender,
+        dispatcher: Dispatcher,
         epochs: EpochFile,
         cycles: Cycles,
         client: RemotingClient,
@@ -104,6 +110,8 @@ class SlavePart(BrokerPart):
     ) -> None:
         self._config = config
         self._store = store
+        self._commit_log = log
+        self._appender = appender
         self._remoting = client
         self._topics = topics
         self._disk = disk
@@ -112,7 +120,7 @@ class SlavePart(BrokerPart):
         self._client = ReplicaClient(
             config=config,
             address=address,
-            log=store.log,
+            log=log,
             replica=store.replica_log(),
             epochs=epochs,
             now_ms=now_ms,
@@ -131,17 +139,17 @@ class SlavePart(BrokerPart):
             delay_offsets=delay_offsets,
             delete_queues=self._delete_queues,
             save=lambda table: disk.run_steps(table.persist_steps()),
-            durable_end=lambda: store.log.flushed_phy_offset,
+            durable_end=lambda: log.flushed_phy_offset,
         )
         for check in ROLE_CHECKS:
             admission.add(check)
-        store.dispatcher.on_arrival.append(self._arrived)
+        dispatcher.on_arrival.append(self._arrived)
 
     def processors(self) -> Mapping[int, Processor]:
         return {RequestCode.GET_BROKER_HA_STATUS: self.get_ha_status}
 
     async def start(self, tasks: TaskOwner) -> None:
-        self._store.appender.refuse("replication", _NOT_ON_SLAVES)
+        self._appender.refuse("replication", _NOT_ON_SLAVES)
         self.master_found(None, None)
         self._tasks.start(self._client.run(), "follow")
         self._tasks.start(self._metadata.run(), "tables")
@@ -195,11 +203,11 @@ class SlavePart(BrokerPart):
         command = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
         answer = await self._call(master.remoting, command)
         is_there = answer.code == ResponseCode.SUCCESS
-        if is_there and answer.body == self._store.log.read(phy_offset, size):
+        if is_there and answer.body == self._commit_log.read(phy_offset, size):
             return
         raise DivergedError(
             f"this log has a record from {phy_offset} to {phy_offset + size} and ends at "
-            f"{self._store.log.max_phy_offset}; the master at {master.remoting} has "
+            f"{self._commit_log.max_phy_offset}; the master at {master.remoting} has "
             f"{'another one' if is_there else 'none'} there"
         )
 
@@ -214,7 +222,7 @@ class SlavePart(BrokerPart):
         info = HARuntimeInfo(
             ha_client_runtime_info=HAClientRuntimeInfo(
                 master_addr=status.master.ha if status.master else None,
-                max_offset=self._store.log.max_phy_offset,
+                max_offset=self._commit_log.max_phy_offset,
                 last_read_timestamp=status.last_read_ms,
                 last_write_timestamp=status.last_write_ms,
             )

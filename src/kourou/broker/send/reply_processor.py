@@ -11,9 +11,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, MessageWriter
 from kourou.broker.send.send_message_processor import SendHandler
 from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RemotingError, RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand

@@ -18,7 +18,7 @@ from kourou.protocol.frame import RawFrame
 from kourou.protocol.header_binary import HEAD_WITHOUT_REMARK, encode_binary_head
 from kourou.protocol.headers.send import SendMessageResponseHeader
 from kourou.protocol.versions import CURRENT_VERSION
-from kourou.store.kernel import AnswerTemplates
+from kourou.store.kernel import ResponseTemplates
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.request import Request
 
@@ -114,7 +114,7 @@ class SendAnswer:
         self._trace_on = trace_on
         self._template = self._make_template(has_id=True)
         self._binary = BinarySendAnswer(self._id_prefix, region, trace_on=trace_on)
-        self.kernel_templates: AnswerTemplates = (
+        self.kernel_templates: ResponseTemplates = (
             self._make_template(has_id=False),
             self._template,
             self._binary.kernel_template(has_id=False),

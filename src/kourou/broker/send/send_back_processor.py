@@ -12,7 +12,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, MessageWriter
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 from kourou.protocol.layout import MAX_PROPERTIES_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from kourou.protocol.properties import (
     MessageConst,
-    PropertyScanner,
     encode_properties,
     properties_to_bytes,
     property_pair,
@@ -54,13 +53,6 @@ _SPECIAL: Final = frozenset(
 _NOTED: Final = _OURS | _SPECIAL
 SLOW_PATH_PROPERTIES: Final = tuple(sorted(name.encode() for name in _NOTED))
 """A message with one of these needs more than to be stored."""
-
-_DELAYS: Final = PropertyScanner(
-    MessageConst.PROPERTY_DELAY_TIME_LEVEL,
-    MessageConst.PROPERTY_TIMER_DELAY_SEC,
-    MessageConst.PROPERTY_TIMER_DELAY_MS,
-    MessageConst.PROPERTY_TIMER_DELIVER_MS,
-)
 
 
 class PropertyRewriter:
@@ -116,8 +108,3 @@ def _without_ours(properties: str) -> str:
     for name in _OURS:
         properties = remove_property(properties, name)
     return properties
-
-
-def is_delayed(properties: str) -> bool:
-    """Whether a message is to be delivered later."""
-    return any(_DELAYS.values(properties))

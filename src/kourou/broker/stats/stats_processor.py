@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.groups.connection_lists import consumer_connection, producer_connection, producer_table
-from kourou.broker.pull.message_filter import TAG, TagCodes, subscription_codes
+from kourou.broker.groups.message_filter import TAG, TagCodes, subscription_codes
 from kourou.broker.stats.consume_stats import ConsumeStatsView
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError

@@ -151,7 +151,7 @@ class CommitCycle:
         its end. A message whose sender has its answer is visible as soon as there are not enough slaves."""
         if not self._replicating:
             return
-        replicas, log_end = self.replicas, self._store.log.max_phy_offset
+        replicas, log_end = self.replicas, self._store.max_phy_offset
         mark = log_end if replicas is None else replicas.mark(log_end)
         if replicas is not None and not replicas.is_enough(log_end):
             mark = max(mark, self._replicating.late_phy_offset)

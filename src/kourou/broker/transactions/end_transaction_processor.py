@@ -38,8 +38,8 @@ from kourou.transport.request import Processor, Request
 if TYPE_CHECKING:
     from kourou.broker.admission import Admission
     from kourou.broker.clock_watch import ClockWatch
-    from kourou.broker.send.inner_message import MessageWriter
     from kourou.broker.settings import LiveConfig
+    from kourou.broker.storage.inner_message import MessageWriter
     from kourou.broker.storage.record_reads import RecordReader
     from kourou.store.log.commit_log import CommitLog
     from kourou.transport.cycles import Cycles

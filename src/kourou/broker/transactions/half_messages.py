@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage
-from kourou.broker.send.sent_properties import is_delayed
+from kourou.broker.delay.delayed_messages import is_delayed
+from kourou.broker.storage.inner_message import InnerMessage
 from kourou.errors import ProtocolError, RequestError
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
 from kourou.protocol.layout import MAX_PROPERTIES_BYTES

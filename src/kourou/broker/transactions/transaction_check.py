@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kourou.broker.hooks import GivenUpTransaction, TransactionEnd
-from kourou.broker.send.inner_message import InnerMessage
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
+from kourou.broker.storage.inner_message import InnerMessage
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.broker.transactions.half_message_states import ENDED, OPEN
 from kourou.broker.transactions.half_messages import check_times, property_number, real_place, without_mark

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.send.inner_message import InnerMessage, MessageWriter
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
 from kourou.broker.transactions.half_message_states import OPEN, HalfMessageStates
 from kourou.broker.transactions.half_messages import (

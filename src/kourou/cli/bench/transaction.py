@@ -17,8 +17,8 @@ from kourou.cli.bench.messages import Target, random_text
 from kourou.cli.bench.run import Span, percentiles, shown
 from kourou.cli.bench.send_load import RESPONSE_FAILED, SEND_FAILED, ProducerLifecycle, SendLoad
 from kourou.cli.bench.workers import share_of
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.sync.transaction_producer import TransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.properties import MessageConst
 

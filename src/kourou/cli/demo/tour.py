@@ -17,11 +17,11 @@ from kourou.admin.group_offsets import reset_offsets
 from kourou.admin.messages.redrive import RedriveOutcome, plan_redrive, redrive
 from kourou.admin.session import Admin
 from kourou.cli.demo.progress import Flow, flow_progress
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import KourouError
 from kourou.protocol.message import Message, MessageExt
 

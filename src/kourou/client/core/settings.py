@@ -187,7 +187,7 @@ def check_option_names(
 
 def _option_of_java(name: str, options_type: type[Any]) -> str | None:
     """The option that RocketMQ calls `name`: descriptions have RocketMQ's name in parentheses."""
-    from kourou.client.core.reference import meanings  # reads source; needed for errors only
+    from kourou.client.reference import meanings  # reads source; needed for errors only
 
     try:
         described = meanings(options_type) | meanings(ClientSettings)

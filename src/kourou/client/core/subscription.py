@@ -7,16 +7,18 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kourou.argument_types import check_str
-from kourou.client.push.handlers import Handler
 from kourou.errors import ClientError, ResponseError
 from kourou.protocol.bodies import SubscriptionData
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.properties import MessageConst, PropertyFinder
 from kourou.protocol.tags import SUB_ALL, parse_tag_expression, tags_code
+
+if TYPE_CHECKING:
+    from kourou.client.push.handlers import Handler
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from kourou.client.core.failure_log import FailureLog, kind_of
 from kourou.client.core.settings import check_hooks
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.send_result import SendResult
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 

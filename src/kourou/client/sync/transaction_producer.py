@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import Unpack
 
 from kourou.client.core.settings import ClientSettings, lists_options
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions
 from kourou.client.producer.queue_choice import QueueSelector
 from kourou.client.sync.blocking_portal import BlockingPortal
@@ -19,7 +20,6 @@ from kourou.client.transactions.transaction_producer import (
     Transaction,
     TransactionSendResult,
 )
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.client.transactions.transactions import TransactionCheck, wrong_state
 from kourou.errors import ClientStateError
 from kourou.protocol.bodies import MessageQueue

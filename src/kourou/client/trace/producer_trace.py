@@ -16,6 +16,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kourou.client.core.settings import ClientSettings
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, SendContext
 from kourou.client.producer.send_result import SendResult, split_result
 from kourou.client.trace.trace_data import (
@@ -26,7 +27,6 @@ from kourou.client.trace.trace_data import (
     encode_trace,
     trace_keys,
 )
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import KourouError
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC

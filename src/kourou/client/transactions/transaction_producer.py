@@ -16,6 +16,7 @@ from typing import Final, Unpack
 
 from kourou.argument_types import check_int
 from kourou.client.core.settings import ClientSettings, lists_options
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.pending_send import ChooseQueue
 from kourou.client.producer.producer import AsyncProducer, is_large
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions
@@ -23,7 +24,6 @@ from kourou.client.producer.queue_choice import QueueSelector
 from kourou.client.producer.send_result import SendResult, SendStatus
 from kourou.client.producer.sends import Sends
 from kourou.client.push.handler_threads import HandlerThreads
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.client.transactions.transactions import (
     LocalTransaction,
     TransactionCheck,

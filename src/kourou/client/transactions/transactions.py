@@ -20,11 +20,11 @@ from typing import Any, Final, TypeAlias
 from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, call_hooks
 from kourou.client.producer.producer_stats import ProducerCounters
 from kourou.client.producer.send_result import SendResult
 from kourou.client.push.handler_threads import HandlerThreads
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.transactions import (

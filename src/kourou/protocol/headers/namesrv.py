@@ -81,7 +81,7 @@ class RegisterBrokerRequestHeader(CommandHeader, kw_only=True, rename=_zone_name
 
 
 class RegisterBrokerResponseHeader(CommandHeader, kw_only=True):
-    """Answer to REGISTER_BROKER; both addresses are the master's and told to slaves only."""
+    """Answer to REGISTER_BROKER; both addresses are the master's, for slaves only."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

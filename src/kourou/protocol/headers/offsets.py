@@ -1,4 +1,4 @@
-"""Headers of asking and telling offsets, and of moving a group's progress."""
+"""Headers of requests that read, update and reset offsets."""
 
 from __future__ import annotations
 

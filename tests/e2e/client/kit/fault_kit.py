@@ -34,7 +34,7 @@ class _Inside:
 
 
 class FaultyCluster:
-    """What runs. Clients are told the addresses of the proxies; the test itself goes past them."""
+    """What runs. Clients get the addresses of the proxies; the test itself bypasses them."""
 
     def __init__(
         self, namesrv_proxy: TcpProxy, broker: Broker, proxy: TcpProxy, inside: Cluster, queues: int
@@ -96,7 +96,7 @@ class FaultyCluster:
 @contextlib.asynccontextmanager
 async def faulty_cluster(folder: Path, *, queues: int = 1, **settings: Any) -> AsyncIterator[FaultyCluster]:
     """One broker with one topic. It listens at one loopback address and is registered with another, at
-    which the proxy listens: both have the port that clients are told."""
+    which the proxy listens: both have the advertised port."""
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
         namesrv = await enter(NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0)))
@@ -120,7 +120,7 @@ async def faulty_cluster(folder: Path, *, queues: int = 1, **settings: Any) -> A
 
 
 async def ends_within(seconds: float, call: Awaitable[object]) -> object:
-    """The result of a call, or the error that it told; it must take no longer than that."""
+    """The result of a call, or its error; it must take no longer than that."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(60):

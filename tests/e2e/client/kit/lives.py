@@ -14,6 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
@@ -24,7 +25,6 @@ from kourou.client.sync.pull_consumer import PullConsumer
 from kourou.client.sync.push_consumer import PushConsumer
 from kourou.client.sync.transaction_producer import TransactionProducer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 

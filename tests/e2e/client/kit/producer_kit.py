@@ -61,7 +61,7 @@ def all_stored(broker: Broker, topic: str = TOPIC, queues: int = 8) -> list[Mess
 
 
 class Link:
-    """Passes bytes on to a broker, until it is told to hold them."""
+    """Forwards bytes to a broker until it is set to hold them."""
 
     def __init__(self, host: str, port: int, target_host: str) -> None:
         self._address = (host, port)

@@ -26,7 +26,7 @@ LIMIT_S = 20.0
 
 
 async def until(condition: Callable[[], Any], what: str = "") -> None:
-    """Wait until something holds that nobody tells us of."""
+    """Poll until a condition holds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + LIMIT_S
     while not condition():  # noqa: ASYNC110

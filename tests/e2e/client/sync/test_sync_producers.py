@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.send_result import SendStatus
 from kourou.client.sync.producer import Producer
 from kourou.client.sync.pull_consumer import PullConsumer
 from kourou.client.sync.push_consumer import PushConsumer
 from kourou.client.sync.transaction_producer import TransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.errors import ClientStateError, MessageRefusedError, TooManyRequestsError
 from kourou.protocol.message import Message, MessageExt
 from tests.e2e.client.kit.pull_kit import TOPIC, ClusterThread, cluster_thread, numbered

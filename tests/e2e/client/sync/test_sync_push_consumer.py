@@ -1,4 +1,4 @@
-"""PushConsumer: handlers in threads, and `run` until somebody ends it."""
+"""PushConsumer: handlers in threads, and `run` until it is stopped."""
 
 from __future__ import annotations
 

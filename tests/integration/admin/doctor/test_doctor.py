@@ -16,11 +16,11 @@ from kourou.admin.doctor import checks_groups as doctor_checks_groups
 from kourou.admin.doctor import doctor
 from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot
 from kourou.admin.session import Admin
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.client.transactions.transaction_state import TransactionState
 from kourou.config import NamesrvConfig
 from kourou.embed import Broker, NameServer
 from kourou.protocol.bodies import (
@@ -274,7 +274,7 @@ async def test_members_that_subscribe_differently(tmp_path: Path, monkeypatch: p
 
 
 class OnlyTheFirst:
-    """Leaves all queues but one to nobody."""
+    """Leaves all queues but one unassigned."""
 
     name = "FIRST"
 

@@ -1,4 +1,4 @@
-"""Dead letters go back: to whom, how often, which, and what an operator is told."""
+"""Dead letters are sent back: to which group, how often, which ones, and the output."""
 
 from __future__ import annotations
 

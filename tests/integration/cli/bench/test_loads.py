@@ -13,7 +13,7 @@ from kourou.cli.bench.messages import Compression, MessageMaker, Shape, Target
 from kourou.cli.bench.transaction import BATCH, NUMBER, PLAN, Checks, TransactionBench, make_plan
 from kourou.cli.bench.workers import Workers, share_of
 from kourou.cli.main import app
-from kourou.client.transactions.transaction_state import TransactionState
+from kourou.client.core.transaction_state import TransactionState
 from kourou.errors import ConfigError
 from kourou.protocol.compression import CompressionType
 from kourou.protocol.message import MessageExt

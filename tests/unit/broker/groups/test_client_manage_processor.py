@@ -36,7 +36,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[MemoryBroker]:
 
 
 async def notified(peer: Peer) -> list[str]:
-    """The groups that the client was told of."""
+    """The groups that the client was notified of."""
     await asyncio.sleep(0)
     commands = peer.received()
     assert all(each.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and each.is_oneway for each in commands)
@@ -62,7 +62,7 @@ async def test_a_heartbeat_registers_the_client_and_makes_its_group_and_retry_to
     assert answer.ext_fields == {
         "IS_SUPPORT_HEART_BEAT_V2": "true",
         "IS_SUB_CHANGE": "true",
-        "kourouFeatures": "largePull",
+        "kourouFeatures": "haHello,largePull",
     }
     assert ids(broker) == ["c40000"]
     assert broker.producers.is_registered("PG", peer.connection)

@@ -34,7 +34,7 @@ async def _start(tool: AdminPeer, member: Peer, header: object, code: RequestCod
     """Send a tool's request; what the member is asked."""
     tool.start(code, header)  # type: ignore[arg-type]
     async with asyncio.timeout(5):
-        while not (asked := member.received()):  # noqa: ASYNC110  a transport in memory tells nobody
+        while not (asked := member.received()):  # noqa: ASYNC110  a transport in memory does not notify
             await asyncio.sleep(0)
     return asked[0]
 

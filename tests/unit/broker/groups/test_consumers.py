@@ -15,7 +15,7 @@ from tests.unit.store.message_stores import Clock
 
 
 class Told:
-    """A manager, and whom it would have told."""
+    """A manager, and its notifications."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, list[str]]] = []

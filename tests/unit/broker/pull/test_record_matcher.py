@@ -1,4 +1,4 @@
-"""Records judged in the window, in blocks, from disk; never too many at once."""
+"""Records matched in the window, in blocks, from disk; never too many at once."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kourou.broker.delay.delayed_messages import is_delayed
 from kourou.broker.send import sent_properties
-from kourou.broker.send.sent_properties import PropertyRewriter, is_delayed
+from kourou.broker.send.sent_properties import PropertyRewriter
 from kourou.protocol.properties import decode_properties, encode_properties
 from kourou.protocol.tags import tags_code
 

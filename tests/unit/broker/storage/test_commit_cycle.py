@@ -30,7 +30,7 @@ class HandFlusher:
 
 
 class Senders:
-    """Puts messages, keeps what their senders were told."""
+    """Puts messages, keeps the results of their sends."""
 
     def __init__(self, store: MessageStore, commit_cycle: CommitCycle) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""DiskThreads: what was begun is brought to its end, whoever waits for it."""
+"""DiskThreads: what was begun is completed, with or without a waiter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_results_and_errors_come_back(disk: DiskThreads) -> None:
 
 
 async def test_who_is_cancelled_leaves_nothing_running(disk: DiskThreads) -> None:
-    """Else two would write the same file: one that nobody waits for, and the last one at a stop."""
+    """Otherwise two would write the same file: one without a waiter, and the last one at a stop."""
     begun, go_on, steps = threading.Event(), threading.Event(), []
 
     def write() -> None:

@@ -35,7 +35,7 @@ async def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 class WatchedDisk:
-    """Stands before JsonConfigFile.store: tells when files are stored, and fails if it is told to."""
+    """Wraps JsonConfigFile.store: reports when files are stored, and fails on demand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_failing = False

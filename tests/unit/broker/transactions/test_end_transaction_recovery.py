@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.send.inner_message import MessageWriter
+from kourou.broker.storage.inner_message import MessageWriter
 from kourou.broker.transactions.half_message_states import OPEN
 from kourou.broker.transactions.half_messages import committed
 from kourou.broker.transactions.transactions import Transactions

@@ -87,5 +87,5 @@ async def test_a_client_stays_with_one_until_it_fails() -> None:
     namesrvs.move_on(first)
     second = namesrvs.current
     assert second != first
-    namesrvs.move_on(first)  # somebody who heard of it late
+    namesrvs.move_on(first)  # a caller that is late
     assert namesrvs.current == second

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kourou import AsyncProducer, AsyncPushConsumer, Producer, PushConsumer, TransactionProducer
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer_hooks import ProducerHook, SendContext
 from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
-from kourou.client.transactions.transaction_state import TransactionState
 
 
 class AsyncHook(ProducerHook):

@@ -32,7 +32,7 @@ def order(number: int = 1, *, unique_id: str = "7F00000150805FFD2B2748C076780775
 
 
 class Recorder:
-    """A handler that notes what it did, and fails when told to."""
+    """A handler that records its calls, and fails on demand."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, ...]] = []

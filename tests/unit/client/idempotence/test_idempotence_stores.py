@@ -13,7 +13,7 @@ from kourou.client.idempotence.idempotence_stores import MemoryStore, RedisStore
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock in seconds that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

@@ -14,7 +14,7 @@ ONE_BROKER = [MessageQueue("T", "a", number) for number in range(3)]
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock in seconds that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

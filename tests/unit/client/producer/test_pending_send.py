@@ -1,4 +1,4 @@
-"""Room for sends: bounded by count and bytes, first come first served, nobody forgotten."""
+"""Room for sends: bounded by count and bytes, first come first served, none forgotten."""
 
 from __future__ import annotations
 

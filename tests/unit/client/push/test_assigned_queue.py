@@ -10,7 +10,7 @@ from kourou.protocol.message import MessageExt
 
 
 class Clock:
-    """Milliseconds that pass when told to."""
+    """A clock in milliseconds that the test advances."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000

@@ -1,4 +1,4 @@
-"""BrokerOffsets: in which order a broker hears of offsets."""
+"""BrokerOffsets: the order in which offsets reach a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a folder an archive, and what is told of one that is none."""
+"""What makes a folder an archive, and the error for one that is not."""
 
 from __future__ import annotations
 

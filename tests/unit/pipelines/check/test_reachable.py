@@ -1,4 +1,4 @@
-"""A topic that is not there is told with the nearest name; over a client that is played."""
+"""A missing topic is reported with the nearest name; with a fake client."""
 
 from __future__ import annotations
 

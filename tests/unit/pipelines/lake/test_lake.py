@@ -1,4 +1,4 @@
-"""Lake tables without a JVM: batches are there once, compaction changes no row, mistakes are told."""
+"""Lake tables without a JVM: batches are there once, compaction changes no row, mistakes are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replay of times that the archive has no day of is told so without Spark."""
+"""A replay of times without a day in the archive fails without starting Spark."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from kourou.spark.pipelines.replay.replay_state import ReplayState  # noqa: E402
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only in sleeps."""
 
     def __init__(self) -> None:
         self.now = 100.0

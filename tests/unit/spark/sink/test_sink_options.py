@@ -1,4 +1,4 @@
-"""What the sink is told: options and columns, and every mistake at once."""
+"""Options and columns of the sink, with all mistakes reported together."""
 
 from __future__ import annotations
 

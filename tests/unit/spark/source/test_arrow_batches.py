@@ -178,7 +178,7 @@ def build(raw: bytes, fields: dict[str, Any], **options: str) -> list[dict[str, 
 
 
 def test_only_columns_that_are_asked_for_are_made() -> None:
-    # The bodies do not inflate, and the property is no number: nobody looks at either.
+    # The bodies do not inflate, and the property is no number: neither is read.
     raw = record(5, b"nonsense", b"n\x01x", CompressionType.ZLIB.sys_flag)
     assert build(raw, {"queue_offset": pa.int64()}) == [{"queue_offset": 5}]
 

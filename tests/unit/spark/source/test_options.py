@@ -1,4 +1,4 @@
-"""The source's options: each value, and every mistake told at once with the nearest right name."""
+"""The source's options: each value, and all mistakes together, with the nearest right name."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_batch_that_cannot_be_is_refused_whole(
 
 
 def test_a_batch_whose_last_message_is_refused_leaves_nothing_pending(store: MessageStore) -> None:
-    """Its first messages were once stored although the sender was told that nothing was."""
+    """Its first messages were once stored although the send was rejected."""
     put(store, body_for(3900))
     answers = put_batch(store, entries(b"pending"))
     bad = [*entries(b"good"), entries(b"bad")[0]._replace(flag=1 << 40)]

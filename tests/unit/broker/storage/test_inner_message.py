@@ -9,7 +9,7 @@ import pytest
 from kourou.broker.delay.delayed_messages import slot_time
 from kourou.broker.delay.delivered_records import find_delivered, mark_of
 from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle, recall_handle
-from kourou.broker.send.inner_message import InnerMessage
+from kourou.broker.storage.inner_message import InnerMessage
 from kourou.protocol.message import MessageExt
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker

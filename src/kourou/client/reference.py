@@ -1,4 +1,4 @@
-"""docs/client-options.md, generated from the code: `python -m kourou.client.core.reference [FILE]`.
+"""docs/client-options.md, generated from the code: `python -m kourou.client.reference [FILE]`.
 
 A test compares the file with the output.
 """

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import kourou
-from kourou.client.core.reference import reference
 from kourou.client.core.settings import ClientSettings
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.pull.lite_pull_options import LitePullOptions
 from kourou.client.push.consumer_options import ConsumerOptions
+from kourou.client.reference import reference
 
-DOCS = Path(__file__).parents[4] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT = DOCS / "client-options.md"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kourou.broker.groups import message_filter
 from kourou.broker.groups.consumers import ConsumerManager
-from kourou.broker.pull import message_filter
-from kourou.broker.pull.message_filter import (
+from kourou.broker.groups.message_filter import (
     MessageFilter,
     PropertyFilter,
     RetryFilter,
