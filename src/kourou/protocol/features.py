@@ -2,9 +2,9 @@
 
 A broker announces its extensions in the response to HEART_BEAT, and to GET_KOUROU_FEATURES for peers that are
 not clients, in the field `kourouFeatures`: their names, separated by commas. A peer uses one only where it
-was announced; other brokers never see one. Request codes of extensions are 29000 to 29999, properties begin with
-`__KOUROU_`, header fields with `kourou`. A name keeps its meaning forever; an extension that changes gets
-another name.
+was announced; other brokers never see one. Request codes of extensions are 29000 to 29999, properties begin
+with `__KOUROU_`, header fields with `kourou`. A name keeps its meaning forever; an extension that changes
+gets another name.
 """
 
 from __future__ import annotations
