@@ -166,7 +166,10 @@ _print_important = click.option(
     "--brokers", metavar="N", default="1", help="Number of brokers; if more than one, each is a process."
 )
 @click.option(
-    "--slaves", metavar="N", default="0", help="Slaves of each broker; each is a process, restarted if it dies."
+    "--slaves",
+    metavar="N",
+    default="0",
+    help="Slaves of each broker; each is a process, restarted if it dies.",
 )
 @click.option("--sync", is_flag=True, help="Acknowledge a message when a slave has it (SYNC_MASTER).")
 @click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")

@@ -148,6 +148,19 @@ class BrokerProcess:
             self._process.kill()
 
 
+class RestartPauses:
+    """How long to wait before a broker is started again: longer each time, unless it stayed up."""
+
+    def __init__(self) -> None:
+        self._next_s = _FIRST_PAUSE_S
+
+    def next_s(self, lived_s: float) -> float:
+        """The pause after a broker that has run for so long."""
+        pause_s = _FIRST_PAUSE_S if lived_s >= _STABLE_S else self._next_s
+        self._next_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        return pause_s
+
+
 class Supervisor:
     """A name server and the processes of its brokers. `start` and `stop` it once."""
 
@@ -184,7 +197,9 @@ class Supervisor:
         if self._options.slaves:
             await self._wait_followed()
             self._keepers = [
-                asyncio.create_task(self._keep_running(replica, self._brokers[replica].port), name="keep-broker")
+                asyncio.create_task(
+                    self._keep_running(replica, self._brokers[replica].port), name="keep-broker"
+                )
                 for replica in self._brokers
             ]
 
@@ -201,25 +216,25 @@ class Supervisor:
             if not replica.is_slave
         }
         for address in await wait_followed(masters, self._options.slaves, _FOLLOW_TIMEOUT_S):
-            _log.warning("not all slaves of %s follow it yet; the logs of the slaves say why", masters[address])
+            _log.warning(
+                "not all slaves of %s follow it yet; the logs of the slaves say why", masters[address]
+            )
 
     async def _keep_running(self, replica: Replica, port: int) -> None:
         """Start a broker again whenever it has ended."""
-        loop, pause_s = asyncio.get_running_loop(), _FIRST_PAUSE_S
+        loop, pauses = asyncio.get_running_loop(), RestartPauses()
         while True:
             broker = self._brokers[replica]
             end = describe_exit(await asyncio.shield(broker.ended))
-            if loop.time() - broker.started_s >= _STABLE_S:
-                pause_s = _FIRST_PAUSE_S
+            pause_s = pauses.next_s(loop.time() - broker.started_s)
             _log.error("%s ended by itself (%s); restarting it in %g s", broker.name, end, pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             restarted = self._brokers[replica] = await self._spawn(replica, port=port)
             if await restarted.wait_booted_or_ended():
                 _log.info("%s serves again at %s", restarted.name, restarted.address)
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
-        """Stop all brokers together, then the name server."""
+        """Stop the slaves together, then the masters, then the name server."""
         self._is_stopping = True
         for keeper in self._keepers:
             keeper.cancel()
@@ -232,7 +247,11 @@ class Supervisor:
 
     async def _stop_servers(self, timeout_ms: int) -> None:
         try:
-            await asyncio.gather(*(broker.stop() for broker in self._brokers.values()))
+            for is_slave in (True, False):
+                brokers = [
+                    broker for replica, broker in self._brokers.items() if replica.is_slave is is_slave
+                ]
+                await asyncio.gather(*(broker.stop() for broker in brokers))
         except asyncio.CancelledError:
             for broker in self._brokers.values():
                 broker.kill()
