@@ -30,13 +30,8 @@ def test_brokers_have_names_stores_and_ports_ten_apart(tmp_path: Path) -> None:
     assert {config.namesrv_addr for config in configs} == {"127.0.0.1:9876"}
 
 
-<<<<<<< HEAD
 def test_it_listens_on_loopback_and_advertises_that(tmp_path: Path) -> None:
-    config, notes = broker_config(options(tmp_path), 0, "127.0.0.1:9876")
-=======
-def test_it_listens_on_loopback_and_tells_clients_that(tmp_path: Path) -> None:
     config, notes = broker_config(options(tmp_path), FIRST, "127.0.0.1:9876")
->>>>>>> 492b4c1c (testing: slaves of a LocalCluster; ready: the roles of brokers)
     assert (config.bind_address, config.broker_ip1, notes) == ("127.0.0.1", "127.0.0.1", [])
     namesrv, notes = namesrv_config(options(tmp_path))
     assert (namesrv.bind_address, namesrv.listen_port, notes) == ("127.0.0.1", 9876, [])

@@ -78,7 +78,13 @@ class ReadinessProbe:
             else:
                 _check_permission(config)
                 status = await self._store(address, name)
-                role = "" if role != _SYNC_MASTER else role if status is SendStatus.SEND_OK else f"{role}, {status.name}"
+                role = (
+                    ""
+                    if role != _SYNC_MASTER
+                    else role
+                    if status is SendStatus.SEND_OK
+                    else f"{role}, {status.name}"
+                )
         except (KourouError, OSError) as error:
             problem = await self._namesrv_instead(address, error) or str(error)
             return Readiness(f"broker {name or 'at'} {address}", problem), name

@@ -223,7 +223,11 @@ def broker_config(
     """The configuration of a broker; other keys may stand in its file."""
     overrides = broker_overrides(options, replica, namesrv_addr)
     path = _existing(config_file(options, replica))
-    names = {**BROKER_OPTIONS, "brokerRole": "--slaves" if replica.is_slave else "--sync", "brokerId": "--slaves"}
+    names = {
+        **BROKER_OPTIONS,
+        "brokerRole": "--slaves" if replica.is_slave else "--sync",
+        "brokerId": "--slaves",
+    }
     return load_broker_config(path, overrides, option_names=names, notes_unused=True)
 
 
