@@ -77,14 +77,7 @@ class ReadinessProbe:
                 await self._check_following(address)
             else:
                 _check_permission(config)
-                status = await self._store(address, name)
-                role = (
-                    ""
-                    if role != _SYNC_MASTER
-                    else role
-                    if status is SendStatus.SEND_OK
-                    else f"{role}, {status.name}"
-                )
+                role = _master_text(role, await self._store(address, name))
         except (KourouError, OSError) as error:
             problem = await self._namesrv_instead(address, error) or str(error)
             return Readiness(f"broker {name or 'at'} {address}", problem), name
@@ -165,6 +158,13 @@ class ReadinessProbe:
 
 def _is_not_supported(error: Exception) -> bool:
     return isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def _master_text(role: str, status: SendStatus) -> str:
+    """A master's role, with what its slaves are lacking; empty for the usual one."""
+    if role != _SYNC_MASTER:
+        return ""
+    return role if status is SendStatus.SEND_OK else f"{role}, {status.name}"
 
 
 def _check_permission(config: dict[str, str]) -> None:

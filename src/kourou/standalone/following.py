@@ -34,7 +34,7 @@ async def wait_followed(masters: Iterable[str], slaves: int, timeout_s: float) -
 
 
 async def _wait_one(client: RemotingClient, address: str, slaves: int) -> None:
-    while await _connected(client, address) < slaves:
+    while await _connected(client, address) < slaves:  # noqa: ASYNC110 (there is no notification)
         await asyncio.sleep(_LOOK_S)
 
 

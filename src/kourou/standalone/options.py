@@ -1,7 +1,7 @@
 """The options of standalone, and the resulting configurations of name server and brokers.
 
-Masters are `broker-a`, `broker-b`, …, ports 10 apart. A slave is named after its master, `broker-a-s1`, and has
-the second port after that of the broker before it.
+Masters are `broker-a`, `broker-b`, …, ports 10 apart. The slaves of `broker-a` are `broker-a-s1`,
+`broker-a-s2`, …, two ports apart from it and from each other.
 """
 
 from __future__ import annotations

@@ -282,19 +282,26 @@ class Supervisor:
         assert self._namesrv is not None, "standalone is not started"
         failed = asyncio.create_task(self._namesrv.wait_failed(), name="wait-namesrv")
         try:
-            ends = self._keepers or [broker.ended for broker in self._brokers.values()]
-            await asyncio.wait((*ends, failed), return_when=asyncio.FIRST_COMPLETED)
-            for keeper in self._keepers:
-                if keeper.done():
-                    keeper.result()
-            for broker in () if self._keepers else self._brokers.values():
-                if broker.ended.done():
-                    end = describe_exit(broker.ended.result())
-                    raise KourouError(f"{broker.name} ended by itself ({end}); stopping all")
+            if self._keepers:
+                await asyncio.wait((*self._keepers, failed), return_when=asyncio.FIRST_COMPLETED)
+                for keeper in self._keepers:
+                    if keeper.done():
+                        keeper.result()
+            else:
+                await self._wait_ended(failed)
             failed.result()
         finally:
             failed.cancel()
             await asyncio.gather(failed, return_exceptions=True)
+
+    async def _wait_ended(self, failed: asyncio.Task[None]) -> None:
+        """KourouError when a broker ends."""
+        ends = [broker.ended for broker in self._brokers.values()]
+        await asyncio.wait((*ends, failed), return_when=asyncio.FIRST_COMPLETED)
+        for broker in self._brokers.values():
+            if broker.ended.done():
+                end = describe_exit(broker.ended.result())
+                raise KourouError(f"{broker.name} ended by itself ({end}); stopping all")
 
     async def address_warning(self) -> str | None:
         """Each broker checks its own address, and warns on the shared stderr."""
