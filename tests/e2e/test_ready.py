@@ -59,6 +59,27 @@ def test_swapped_addresses_are_reported_as_what_they_are(mq: LocalCluster) -> No
     ]
 
 
+def test_the_roles_of_brokers_with_slaves() -> None:
+    with LocalCluster(slaves=1, sync=True) as mq:
+        master, slave = mq.broker_addresses
+        asked = ready("-b", master, "-b", slave)
+        assert (asked.returncode, asked.stderr) == (0, "")
+        assert asked.stdout.splitlines() == [
+            f"broker broker-a {master}: ready (SYNC_MASTER)",
+            f"broker broker-a {slave}: ready (SLAVE)",
+        ]
+        mq.stop_broker(broker_id=1)
+        assert (
+            ready("-b", master).stdout
+            == f"broker broker-a {master}: ready (SYNC_MASTER, SLAVE_NOT_AVAILABLE)\n"
+        )
+        mq.start_broker(broker_id=1)
+        mq.stop_broker()
+        asked = ready("-b", slave)
+        assert (asked.returncode, asked.stdout) == (1, "")
+        assert asked.stderr.startswith(f"kourou ready: broker broker-a {slave}: connecting")
+
+
 def refuse(message: SendContext) -> None:
     raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
 
@@ -112,17 +133,17 @@ def test_waiters_learn_when_it_is_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "problem", "code"),
     [
-        (["-b", "nowhere"], "'nowhere' is not an address; write host:port"),
-        (["-b", "127.0.0.1:1"], "broker at 127.0.0.1:1: cannot connect"),
-        (["-n", "127.0.0.1:1"], "name server 127.0.0.1:1: cannot connect"),
-        (["--wait", "x"], "Invalid value for '--wait'"),
+        (["-b", "nowhere"], "'nowhere' is not an address; write host:port", 1),
+        (["-b", "127.0.0.1:1"], "broker at 127.0.0.1:1: cannot connect", 1),
+        (["-n", "127.0.0.1:1"], "name server 127.0.0.1:1: cannot connect", 1),
+        (["--wait", "x"], "Invalid value for '--wait'", 2),
     ],
 )
-def test_a_mistake_is_one_line(arguments: list[str], problem: str) -> None:
+def test_a_mistake_is_one_line(arguments: list[str], problem: str, code: int) -> None:
     asked = ready(*arguments)
-    assert (asked.returncode, asked.stdout) == (1, "")
+    assert (asked.returncode, asked.stdout) == (code, "")
     assert asked.stderr.startswith(f"kourou ready: {problem}") and asked.stderr.count("\n") == 1
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kourou.cli.mqshutdown import shut_down
+from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
@@ -79,10 +80,15 @@ def call(address: str, command: RemotingCommand) -> RemotingCommand:
 
 
 def registered(namesrv: str) -> dict[str, str]:
-    """The brokers that a name server knows, with their addresses."""
+    """The masters that a name server knows, with their addresses."""
+    return {name: addresses[0] for name, addresses in replicas(namesrv).items()}
+
+
+def replicas(namesrv: str) -> dict[str, dict[int, str]]:
+    """The brokers that a name server knows: name, id, address."""
     answer = call(namesrv, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
     table = decode_body(answer.body, ClusterInfo).broker_addr_table
-    return {name: data.broker_addrs[0] for name, data in table.items()}
+    return {name: data.broker_addrs for name, data in table.items()}
 
 
 def brokers_of(store: Path) -> list[int]:
@@ -285,6 +291,47 @@ def test_a_broker_that_dies_stops_all_loudly(spawn: Spawn, tmp_path: Path) -> No
     assert "broker-a ended by itself (killed by SIGKILL); stopping all" in server.errors
     assert "Traceback" not in server.errors
     assert brokers_of(store) == []
+
+
+def test_with_slaves_a_master_that_dies_is_restarted_where_it_was(spawn: Spawn, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    server = spawn("standalone", "--store", str(store), *FREE, "--brokers", "2", "--slaves", "1", "--sync")
+    namesrv, brokers = ready(server)
+    places = [text.split(" ") for text in brokers]
+    assert [role for _, role in places] == ["SYNC_MASTER", "SLAVE"] * 2
+    master, slave, other, other_slave = (address for address, _ in places)
+    assert replicas(namesrv) == {"broker-a": {0: master, 1: slave}, "broker-b": {0: other, 1: other_slave}}
+    # At once: ready means that a slave acknowledges.
+    assert [call(address, send_command(b"x")).code for address in (master, other)] == [
+        ResponseCode.SUCCESS
+    ] * 2
+    (pid,) = brokers_of(store / "broker-a\0")
+    os.kill(pid, signal.SIGKILL)
+    server.wait_errors("broker-a ended by itself (killed by SIGKILL); restarting it in 0.5 s")
+    wait_stored(master)
+    assert replicas(namesrv)["broker-a"] == {0: master, 1: slave}
+    assert server.stop() == 0
+    assert brokers_of(store) == []
+    assert len(server.errors.splitlines()) == 1 + server.errors.count("not following the master"), (
+        server.errors
+    )
+    for label in ("broker-a", "broker-a-s1", "broker-b", "broker-b-s1"):
+        assert_store_ok(store / label)
+    assert "broker-a serves again at" in (store / "logs" / "standalone.log").read_text()
+
+
+def wait_stored(address: str) -> None:
+    """Wait until a broker stores messages, and its slave too."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            code = call(address, send_command(b"x")).code
+        except KourouError:
+            code = -1
+        if code == ResponseCode.SUCCESS:
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.slow

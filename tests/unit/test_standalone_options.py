@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from kourou.errors import ConfigError
-from kourou.standalone.options import StandaloneOptions, broker_config, namesrv_config
+from kourou.standalone.options import Replica, StandaloneOptions, broker_config, namesrv_config
+from kourou.standalone.supervisor import RestartPauses
+
+FIRST = Replica(0)
 
 
 def options(store: Path, **more: Any) -> StandaloneOptions:
@@ -18,7 +21,7 @@ def options(store: Path, **more: Any) -> StandaloneOptions:
 def test_brokers_have_names_stores_and_ports_ten_apart(tmp_path: Path) -> None:
     three = options(tmp_path, brokers=3)
     three.check()
-    configs = [broker_config(three, index, "127.0.0.1:9876")[0] for index in range(3)]
+    configs = [broker_config(three, replica, "127.0.0.1:9876")[0] for replica in three.replicas]
     assert [config.broker_name for config in configs] == ["broker-a", "broker-b", "broker-c"]
     assert [config.listen_port for config in configs] == [10911, 10921, 10931]
     assert [config.store_path_root_dir for config in configs] == [
@@ -28,7 +31,7 @@ def test_brokers_have_names_stores_and_ports_ten_apart(tmp_path: Path) -> None:
 
 
 def test_it_listens_on_loopback_and_advertises_that(tmp_path: Path) -> None:
-    config, notes = broker_config(options(tmp_path), 0, "127.0.0.1:9876")
+    config, notes = broker_config(options(tmp_path), FIRST, "127.0.0.1:9876")
     assert (config.bind_address, config.broker_ip1, notes) == ("127.0.0.1", "127.0.0.1", [])
     namesrv, notes = namesrv_config(options(tmp_path))
     assert (namesrv.bind_address, namesrv.listen_port, notes) == ("127.0.0.1", 9876, [])
@@ -48,14 +51,15 @@ def test_on_every_address_its_own_brokers_use_loopback(
 
 def test_port_zero_is_free_for_all(tmp_path: Path) -> None:
     free = options(tmp_path, broker_port=0, brokers=2)
-    assert [free.port_of(index) for index in range(2)] == [0, 0]
+    assert [free.port_of(replica) for replica in free.replicas] == [0, 0]
 
 
 def test_all_problems_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        options(tmp_path, brokers=27, namesrv_port=-1, broker_port=70_000, http_port=65_536).check()
+        options(tmp_path, brokers=27, slaves=5, namesrv_port=-1, broker_port=70_000, http_port=65_536).check()
     assert caught.value.problems == (
         "--brokers 27: must be from 1 to 26",
+        "--slaves 5: must be from 0 to 4, for each broker",
         "--namesrv-port -1: must be from 0 to 65535; 0 picks a free one",
         "--broker-port 70000: must be from 0 to 65535; 0 picks a free one",
         "--http-port 65536: must be from 0 to 65535; 0 picks a free one",
@@ -64,9 +68,11 @@ def test_all_problems_together(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_a_store_is_served_as_it_is_by_one_broker(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
-    assert options(tmp_path).store_of(0) == tmp_path
+    assert options(tmp_path).store_of(FIRST) == tmp_path
     with pytest.raises(ConfigError, match="is the store of one broker; leave --brokers"):
         options(tmp_path, brokers=2).check()
+    with pytest.raises(ConfigError, match="is the store of one broker; leave --slaves"):
+        options(tmp_path, slaves=1).check()
 
 
 def test_stores_of_more_brokers_than_asked_for_are_found(tmp_path: Path) -> None:
@@ -77,7 +83,7 @@ def test_stores_of_more_brokers_than_asked_for_are_found(tmp_path: Path) -> None
 
 def test_keys_in_the_brokers_file_are_taken_up_and_options_win(tmp_path: Path) -> None:
     (tmp_path / "broker-a.properties").write_text("brokerName=x\nflushDiskType=SYNC_FLUSH\n")
-    config, _ = broker_config(options(tmp_path), 0, "127.0.0.1:1")
+    config, _ = broker_config(options(tmp_path), FIRST, "127.0.0.1:1")
     assert (config.broker_name, config.flush_disk_type) == ("broker-a", "SYNC_FLUSH")
     assert config.broker_config_path == str(tmp_path / "broker-a.properties")
 
@@ -85,6 +91,57 @@ def test_keys_in_the_brokers_file_are_taken_up_and_options_win(tmp_path: Path) -
 def test_a_key_in_the_brokers_file_that_an_option_sets_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "broker-a.properties"
     path.write_text("flushDiskType=SYNC_FLUSH\nlistenPort=4\n")
-    config, notes = broker_config(options(tmp_path), 0, "127.0.0.1:1")
+    config, notes = broker_config(options(tmp_path), FIRST, "127.0.0.1:1")
     assert config.listen_port != 4
     assert notes == [f"{path}:2: listenPort=4 is not used: --broker-port sets it"]
+
+
+def test_slaves_are_between_the_ports_of_their_master_and_the_next(tmp_path: Path) -> None:
+    cluster = options(tmp_path, brokers=2, slaves=2, sync=True)
+    cluster.check()
+    configs = [broker_config(cluster, replica, "127.0.0.1:9876")[0] for replica in cluster.replicas]
+    assert [
+        (config.broker_name, config.broker_id, config.broker_role, config.listen_port, config.ha_listen_port)
+        for config in configs
+    ] == [
+        ("broker-a", 0, "SYNC_MASTER", 10911, 10912),
+        ("broker-a", 1, "SLAVE", 10913, 10914),
+        ("broker-a", 2, "SLAVE", 10915, 10916),
+        ("broker-b", 0, "SYNC_MASTER", 10921, 10922),
+        ("broker-b", 1, "SLAVE", 10923, 10924),
+        ("broker-b", 2, "SLAVE", 10925, 10926),
+    ]
+    names = ["broker-a", "broker-a-s1", "broker-a-s2", "broker-b", "broker-b-s1", "broker-b-s2"]
+    assert [config.store_path_root_dir for config in configs] == [str(tmp_path / name) for name in names]
+
+
+def test_the_last_slave_needs_a_port_too(tmp_path: Path) -> None:
+    options(tmp_path, broker_port=65_531, slaves=2).check()
+    with pytest.raises(ConfigError, match="--broker-port 65531: the last broker would need port 65537"):
+        options(tmp_path, broker_port=65_531, slaves=3).check()
+
+
+def test_a_synchronous_master_needs_a_slave(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="^--sync: .*add --slaves 1$"):
+        options(tmp_path, sync=True).check()
+
+
+def test_the_role_in_the_file_of_a_broker_holds_unless_an_option_sets_it(tmp_path: Path) -> None:
+    path = tmp_path / "broker-a.properties"
+    path.write_text("brokerRole=SYNC_MASTER\n")
+    slave = tmp_path / "broker-a-s1.properties"
+    slave.write_text("brokerRole=ASYNC_MASTER\nbrokerId=7\n")
+    given = options(tmp_path, slaves=1)
+    assert broker_config(given, FIRST, "127.0.0.1:1")[0].broker_role == "SYNC_MASTER"
+    config, notes = broker_config(given, Replica(0, 1), "127.0.0.1:1")
+    assert (config.broker_role, config.broker_id) == ("SLAVE", 1)
+    assert notes == [
+        f"{slave}:1: brokerRole=ASYNC_MASTER is not used: --slaves sets it",
+        f"{slave}:2: brokerId=7 is not used: --slaves sets it",
+    ]
+
+
+def test_a_broker_that_does_not_stay_up_is_started_less_and_less_often() -> None:
+    pauses = RestartPauses()
+    assert [pauses.next_s(lived_s=1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert [pauses.next_s(lived_s=61), pauses.next_s(lived_s=1)] == [0.5, 1]

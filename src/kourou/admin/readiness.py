@@ -1,4 +1,4 @@
-"""Readiness of servers: a name server responds, a broker stores a message.
+"""Readiness of servers: a name server responds, a master stores a message, a slave follows its master.
 
 The message goes to the topic that every broker has under its own name, as in Apache's `sendMsgStatus`; it is
 never consumed. Requests are direct, so that a broker can be probed before it is registered.
@@ -16,7 +16,7 @@ from kourou.client.core.unique_id import UniqueIds
 from kourou.client.producer.send_result import SEND_STATUSES, SendStatus
 from kourou.config.properties import parse_properties, properties_dict
 from kourou.errors import KourouError, ProtocolError, ResponseError
-from kourou.protocol.bodies import BrokerData, ClusterInfo, decode_body
+from kourou.protocol.bodies import BrokerData, ClusterInfo, HARuntimeInfo, decode_body
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
@@ -26,6 +26,8 @@ from kourou.transport.client import RemotingClient
 
 PROBE_GROUP: Final = "KOUROU_READY"
 PROBE_BODY: Final = b"ready?"
+_SLAVE: Final = "SLAVE"
+_SYNC_MASTER: Final = "SYNC_MASTER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Readiness:
 
     server: str
     problem: str = ""
+    role: str = ""
+    """The role of a broker other than ASYNC_MASTER, with what its slaves are lacking."""
 
     @property
     def is_ready(self) -> bool:
@@ -64,17 +68,20 @@ class ReadinessProbe:
         return Readiness(server, f"{', '.join(missing)} is not registered here" if missing else "")
 
     async def broker(self, address: str) -> tuple[Readiness, str | None]:
-        """Whether a broker stores a message, and its name if it responds."""
+        """Whether a broker stores a message, or follows its master, and its name if it responds."""
         name: str | None = None
         try:
             config = await self._config_of(address)
-            name = config["brokerName"]
-            _check_permission(config)
-            await self._store(address, name)
+            name, role = config["brokerName"], config.get("brokerRole", "")
+            if role == _SLAVE:
+                await self._check_following(address)
+            else:
+                _check_permission(config)
+                role = _master_text(role, await self._store(address, name))
         except (KourouError, OSError) as error:
             problem = await self._namesrv_instead(address, error) or str(error)
             return Readiness(f"broker {name or 'at'} {address}", problem), name
-        return Readiness(f"broker {name} {address}"), name
+        return Readiness(f"broker {name} {address}", role=role), name
 
     async def _config_of(self, address: str) -> dict[str, str]:
         answer = await self._call(address, RemotingCommand.request(RequestCode.GET_BROKER_CONFIG))
@@ -108,7 +115,19 @@ class ReadinessProbe:
         answer = await self._call(namesrv, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
         return decode_body(answer.body, ClusterInfo).broker_addr_table
 
-    async def _store(self, address: str, topic: str) -> None:
+    async def _check_following(self, address: str) -> None:
+        """KourouError unless a slave follows its master. Slaves of RocketMQ 4 do not report it."""
+        try:
+            answer = await self._call(address, RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS))
+        except ResponseError as error:
+            if _is_not_supported(error):
+                return
+            raise
+        info = decode_body(answer.body, HARuntimeInfo).ha_client_runtime_info
+        if info.kourou_problem or not info.master_addr:
+            raise ProtocolError(info.kourou_problem or "it does not know its master yet")
+
+    async def _store(self, address: str, topic: str) -> SendStatus:
         header = SendMessageRequestHeaderV2(
             producer_group=PROBE_GROUP,
             topic=topic,
@@ -128,6 +147,7 @@ class ReadinessProbe:
         # A missing slave does not prevent storing; a disk that does not keep up does.
         if status is None or status is SendStatus.FLUSH_DISK_TIMEOUT:
             raise ResponseError(answer.code, answer.remark or "", address)
+        return status
 
     async def _call(self, address: str, command: RemotingCommand) -> RemotingCommand:
         answer = await self._remoting.call(address, command, self._timeout_ms)
@@ -138,6 +158,13 @@ class ReadinessProbe:
 
 def _is_not_supported(error: Exception) -> bool:
     return isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def _master_text(role: str, status: SendStatus) -> str:
+    """A master's role, with what its slaves are lacking; empty for the usual one."""
+    if role != _SYNC_MASTER:
+        return ""
+    return role if status is SendStatus.SEND_OK else f"{role}, {status.name}"
 
 
 def _check_permission(config: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Whether clients can send to a broker now: what `GET /readyz` of a broker means.
+"""Whether clients can use a broker now: what `GET /readyz` of a broker means.
 
 Judged by the broker's own state, which is exact without a write: `brokerPermission` has W, the store is
 neither fenced nor refuses puts for want of space, no sync is overdue, not too much waits for one, the last
@@ -6,6 +6,8 @@ write went through, and a name server has taken a registration, if there is to b
 
 After a write that failed, only the next one can tell: then a message is stored, in the topic that every
 broker has under its own name, which nobody consumes; the same one as `kourou ready` stores.
+
+A slave serves consumers, also while its master is away: it is ready when a name server knows it.
 
 Not here: start and stop, where a broker is never ready (controller.py).
 """
@@ -34,7 +36,7 @@ _BORN_HOST: Final = encode_host("127.0.0.1", 0)
 
 
 class Readiness:
-    """Whether clients can send to one broker."""
+    """Whether clients can use one broker."""
 
     def __init__(
         self,
@@ -56,7 +58,9 @@ class Readiness:
         self._now_ms = now_ms
 
     async def why_not_ready(self) -> str | None:
-        """Why clients cannot send to this broker now, in one line; None: they can."""
+        """Why clients cannot use this broker now, in one line; None: they can."""
+        if self._config.current.is_slave:
+            return self._why_unknown()
         why_not = self._why_closed() or self._why_unable() or self._why_unknown()
         if why_not is None and self._commit_cycle.write_problem is not None:
             return await self._why_not_stored()

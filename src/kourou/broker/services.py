@@ -64,10 +64,11 @@ class BrokerSetup:
     def checked(self) -> Self:
         """The same with ports, if none are configured. ConfigError: none is free."""
         config = self.config
-        if config.listen_port != 0:
+        if config.listen_port and config.ha_listen_port:
             return self
-        host, ha_port = config.bind_address, config.ha_listen_port or free_port(config.bind_address)
-        return replace(self, config=replace(config, listen_port=free_port(host), ha_listen_port=ha_port))
+        port = config.listen_port or free_port(config.bind_address)
+        ha_port = config.ha_listen_port or free_port(config.bind_address)
+        return replace(self, config=replace(config, listen_port=port, ha_listen_port=ha_port))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

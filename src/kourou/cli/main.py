@@ -165,6 +165,13 @@ _print_important = click.option(
 @click.option(
     "--brokers", metavar="N", default="1", help="Number of brokers; if more than one, each is a process."
 )
+@click.option(
+    "--slaves",
+    metavar="N",
+    default="0",
+    help="Slaves of each broker; each is a process, restarted if it dies.",
+)
+@click.option("--sync", is_flag=True, help="Acknowledge a message when a slave has it (SYNC_MASTER).")
 @click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")
 @click.option("--advertise", metavar="HOST", help="Address that clients connect to, if different.")
 @_http_port
@@ -176,6 +183,8 @@ def standalone(
     namesrv_port: str,
     broker_port: str,
     brokers: str,
+    slaves: str,
+    sync: bool,
     host: str,
     advertise: str | None,
     http_port: str | None,
@@ -192,6 +201,8 @@ def standalone(
             namesrv_port=whole_number("--namesrv-port", namesrv_port),
             broker_port=whole_number("--broker-port", broker_port),
             brokers=whole_number("--brokers", brokers),
+            slaves=whole_number("--slaves", slaves),
+            sync=sync,
             host=host,
             advertise=advertise,
             http_port=None if http_port is None else whole_number("--http-port", http_port),

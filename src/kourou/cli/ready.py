@@ -72,12 +72,18 @@ async def _probe_listener(address: str) -> Readiness:
 def _print(found: Sequence[Readiness], is_ready: bool, *, as_json: bool) -> None:
     if as_json:
         servers = [
-            {"server": each.server, "ready": each.is_ready, "problem": each.problem or None} for each in found
+            {
+                "server": each.server,
+                "ready": each.is_ready,
+                "problem": each.problem or None,
+                "role": each.role or None,
+            }
+            for each in found
         ]
         print(msgspec.json.encode({"ready": is_ready, "servers": servers}).decode())
         return
     for each in found:
         if each.is_ready:
-            print(f"{each.server}: ready")
+            print(f"{each.server}: ready" + (f" ({each.role})" if each.role else ""))
         else:
             print(f"kourou ready: {each.server}: {each.problem}", file=sys.stderr)

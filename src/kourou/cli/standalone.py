@@ -50,8 +50,8 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
     options.check()
     options.make_folder()
     # First, so that nothing is written into the log of servers that are already running there.
-    for index in range(options.brokers):
-        StoreLock.check_free(options.store_of(index))
+    for replica in options.replicas:
+        StoreLock.check_free(options.store_of(replica))
     default = options.log_folder / f"{COMPONENT}.log"
     config = log_config(default, ServerOptions(log_file=log.file, log_level=log.level))
     with logging_to(config), logged_failure(COMPONENT):
@@ -86,7 +86,7 @@ def _serve(options: StandaloneOptions, log: LogConfig) -> None:
 
 
 def _server(options: StandaloneOptions) -> Standalone | Supervisor:
-    if options.brokers == 1:
+    if options.is_single:
         from kourou.standalone.one_process import Standalone
 
         return Standalone(options)
@@ -96,7 +96,7 @@ def _server(options: StandaloneOptions) -> Standalone | Supervisor:
 
 
 def ready_line(server: Standalone | Supervisor, options: StandaloneOptions) -> str:
-    """The addresses that clients need, in one line."""
-    brokers = ", ".join(server.broker_addresses)
-    noun = "broker" if options.brokers == 1 else "brokers"
+    """The addresses that clients need, in one line; with slaves, also the role of each broker."""
+    brokers = ", ".join(server.broker_texts)
+    noun = "broker" if options.is_single else "brokers"
     return f"Kourou is ready: namesrvAddr={server.address} ({noun} {brokers}; store {options.store})"

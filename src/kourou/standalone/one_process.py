@@ -52,7 +52,8 @@ class Standalone:
             _log.info("note: %s", note)
 
     async def _start_broker(self, namesrv_addr: str) -> None:
-        config, notes = broker_config(self._options, 0, namesrv_addr)
+        (master,) = self._options.replicas
+        config, notes = broker_config(self._options, master, namesrv_addr)
         self.notes += notes
         broker = BrokerController(config)
         with naming_options(BROKER_OPTIONS, BROKER_OPTIONS):
@@ -116,7 +117,7 @@ class Standalone:
         return join_address(self._options.advertised, self._namesrv.port)
 
     @property
-    def broker_addresses(self) -> list[str]:
+    def broker_texts(self) -> list[str]:
         """The advertised address of the broker."""
         assert self._broker is not None, "standalone is not started"
         return [self._broker.address]

@@ -1,4 +1,8 @@
-"""The options of standalone, and the resulting configurations of name server and brokers."""
+"""The options of standalone, and the resulting configurations of name server and brokers.
+
+Masters are `broker-a`, `broker-b`, …, ports 10 apart. The slaves of `broker-a` are `broker-a-s1`,
+`broker-a-s2`, …, two ports apart from it and from each other.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from string import ascii_lowercase
 from typing import Final
 
 from kourou.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config
+from kourou.config.broker import MASTER_ID, SLAVE, SYNC_MASTER
 from kourou.config.home import folder_problem
 from kourou.config.host import LOOPBACK, advertised_address, is_wildcard
 from kourou.errors import ConfigError
@@ -18,9 +23,11 @@ from kourou.transport.addresses import join_address
 
 NAMESRV_PORT: Final = 9_876
 BROKER_PORT: Final = 10_911
-# A broker takes its port and the next one, for slaves; the rest is room.
+# A broker takes its port and the next one, for replication; the rest is room for its slaves.
 PORT_STEP: Final = 10
+_PORTS_OF_ONE: Final = 2
 MAX_BROKERS: Final = len(ascii_lowercase)
+MAX_SLAVES: Final = PORT_STEP // _PORTS_OF_ONE - 1
 _MAX_PORT: Final = 65_535
 _STORE_FOLDERS: Final = ("commitlog", "config")
 
@@ -37,14 +44,39 @@ PROBE_OPTIONS: Final = {"httpPort": "--http-port", "httpBindAddress": "--host"}
 """Key to option, of the listener for health checks."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One broker of a standalone: a master, or with an id above 0 a slave of the master of that index."""
+
+    index: int
+    broker_id: int = MASTER_ID
+
+    @property
+    def broker_name(self) -> str:
+        """`broker-a`, `broker-b`, …; a slave has the name of its master."""
+        return f"broker-{ascii_lowercase[self.index]}"
+
+    @property
+    def label(self) -> str:
+        """Its own name, in messages and on disk: `broker-a`, `broker-a-s1`, …"""
+        return f"{self.broker_name}-s{self.broker_id}" if self.is_slave else self.broker_name
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_id != MASTER_ID
+
+
 @dataclass(frozen=True, kw_only=True)
 class StandaloneOptions:
-    """One name server and `brokers` brokers. Port 0 picks free ones."""
+    """One name server and `brokers` masters with `slaves` slaves each. Port 0 picks free ones."""
 
     store: Path
     namesrv_port: int = NAMESRV_PORT
     broker_port: int = BROKER_PORT
     brokers: int = 1
+    slaves: int = 0
+    # Whether masters acknowledge a message when a slave has it.
+    sync: bool = False
     # Loopback: what is started to try something out must not be open to everybody.
     host: str = LOOPBACK
     # The advertised address; the listening address if not given.
@@ -62,6 +94,10 @@ class StandaloneOptions:
         problems = []
         if not 1 <= self.brokers <= MAX_BROKERS:
             problems.append(f"--brokers {self.brokers}: must be from 1 to {MAX_BROKERS}")
+        if not 0 <= self.slaves <= MAX_SLAVES:
+            problems.append(f"--slaves {self.slaves}: must be from 0 to {MAX_SLAVES}, for each broker")
+        if self.sync and not self.slaves:
+            problems.append("--sync: a message is acknowledged when a slave has it; add --slaves 1")
         ports = {
             "--namesrv-port": self.namesrv_port,
             "--broker-port": self.broker_port,
@@ -70,8 +106,7 @@ class StandaloneOptions:
         for option, port in ports.items():
             if not 0 <= port <= _MAX_PORT:
                 problems.append(f"{option} {port}: must be from 0 to {_MAX_PORT}; 0 picks a free one")
-        last = self.port_of(self.brokers - 1)
-        if not problems and last > _MAX_PORT:
+        if not problems and (last := max(map(self.port_of, self.replicas))) > _MAX_PORT:
             problems.append(f"--broker-port {self.broker_port}: the last broker would need port {last}")
         problems += self._same_port_problems(ports)
         return problems
@@ -82,9 +117,21 @@ class StandaloneOptions:
                 yield f"{option} and {other} are both {port}; choose different ports"
 
     def _store_problems(self) -> list[str]:
-        if self.brokers > 1 and self.is_store:
-            return [f"{self.store}: is the store of one broker; leave --brokers, or use another --store"]
-        return []
+        if self.is_single or not self.is_store:
+            return []
+        option = "--brokers" if self.brokers > 1 else "--slaves"
+        return [f"{self.store}: is the store of one broker; leave {option}, or use another --store"]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is only one broker, which then runs in the same process as the name server."""
+        return self.brokers == 1 and not self.slaves
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """All brokers, each master followed by its slaves."""
+        ids = range(MASTER_ID, MASTER_ID + 1 + self.slaves)
+        return [Replica(index, broker_id) for index in range(self.brokers) for broker_id in ids]
 
     @property
     def is_store(self) -> bool:
@@ -94,7 +141,7 @@ class StandaloneOptions:
     @property
     def unserved_stores(self) -> list[Path]:
         """Stores of further brokers than requested, whose messages are not served."""
-        names = (broker_name(index) for index in range(self.brokers, MAX_BROKERS))
+        names = (Replica(index).label for index in range(self.brokers, MAX_BROKERS))
         return [self.store / name for name in names if (self.store / name / "commitlog").exists()]
 
     @property
@@ -121,22 +168,18 @@ class StandaloneOptions:
                 f"--store {self.store}: cannot write to the folder; check owner and permissions"
             )
 
-    def port_of(self, index: int) -> int:
-        """The requested port of a broker, by number."""
-        return self.broker_port and self.broker_port + index * PORT_STEP
+    def port_of(self, replica: Replica) -> int:
+        """The requested port of a broker."""
+        offset = replica.index * PORT_STEP + replica.broker_id * _PORTS_OF_ONE
+        return self.broker_port and self.broker_port + offset
 
-    def store_of(self, index: int) -> Path:
-        """The store of the broker of that number."""
-        return self.store if self.is_store else self.store / broker_name(index)
+    def store_of(self, replica: Replica) -> Path:
+        """The store of a broker."""
+        return self.store if self.is_store else self.store / replica.label
 
     def namesrv_address(self, port: int) -> str:
         """How our own brokers reach the name server."""
         return join_address(LOOPBACK if is_wildcard(self.host) else self.host, port)
-
-
-def broker_name(index: int) -> str:
-    """`broker-a`, `broker-b`, …"""
-    return f"broker-{ascii_lowercase[index]}"
 
 
 def namesrv_config(options: StandaloneOptions) -> tuple[NamesrvConfig, list[str]]:
@@ -153,33 +196,45 @@ def namesrv_config(options: StandaloneOptions) -> tuple[NamesrvConfig, list[str]
     return load_namesrv_config(path, overrides, option_names=NAMESRV_OPTIONS)
 
 
-def broker_overrides(options: StandaloneOptions, index: int, namesrv_addr: str) -> dict[str, str]:
-    """RocketMQ keys of the broker of that number."""
-    return {
-        "brokerName": broker_name(index),
+def broker_overrides(options: StandaloneOptions, replica: Replica, namesrv_addr: str) -> dict[str, str]:
+    """RocketMQ keys of a broker."""
+    keys = {
+        "brokerName": replica.broker_name,
         "brokerIP1": options.advertised,
         "bindAddress": options.host,
-        "listenPort": str(options.port_of(index)),
+        "listenPort": str(options.port_of(replica)),
         "namesrvAddr": namesrv_addr,
-        "storePathRootDir": str(options.store_of(index)),
+        "storePathRootDir": str(options.store_of(replica)),
         "rocketmqHome": str(options.store),
-        "brokerConfigPath": str(config_file(options, index)),
+        "brokerConfigPath": str(config_file(options, replica)),
     }
+    if not options.broker_port:
+        keys["haListenPort"] = "0"
+    if replica.is_slave:
+        keys |= {"brokerRole": SLAVE, "brokerId": str(replica.broker_id)}
+    elif options.sync:
+        keys["brokerRole"] = SYNC_MASTER
+    return keys
 
 
 def broker_config(
-    options: StandaloneOptions, index: int, namesrv_addr: str
+    options: StandaloneOptions, replica: Replica, namesrv_addr: str
 ) -> tuple[BrokerConfig, list[str]]:
-    """The configuration of the broker of that number; other keys may stand in its file."""
-    overrides = broker_overrides(options, index, namesrv_addr)
-    path = _existing(config_file(options, index))
-    return load_broker_config(path, overrides, option_names=BROKER_OPTIONS, notes_unused=True)
+    """The configuration of a broker; other keys may stand in its file."""
+    overrides = broker_overrides(options, replica, namesrv_addr)
+    path = _existing(config_file(options, replica))
+    names = {
+        **BROKER_OPTIONS,
+        "brokerRole": "--slaves" if replica.is_slave else "--sync",
+        "brokerId": "--slaves",
+    }
+    return load_broker_config(path, overrides, option_names=names, notes_unused=True)
 
 
-def config_file(options: StandaloneOptions, index: int) -> Path:
+def config_file(options: StandaloneOptions, replica: Replica) -> Path:
     """The file with further keys of a broker, including those set by mqadmin. Beside the store: a non-empty
     folder would not be a new store."""
-    return options.store / f"{broker_name(index)}.properties"
+    return options.store / f"{replica.label}.properties"
 
 
 def _existing(path: Path) -> Path | None:

@@ -1,7 +1,8 @@
 """Standalone with several brokers: the name server here, each broker a process of its own.
 
-One process is one core; more brokers use the others. A broker that ends by itself stops all:
-half a cluster that looks whole would lose messages from sight.
+One process is one core; more brokers use the others. A broker that ends by itself stops all: half a cluster
+that looks whole would lose messages from sight. Where masters have slaves, messages stay in sight: then it is
+reported and started again at the same address, after a pause that grows while it does not stay up.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from typing import TYPE_CHECKING, Final
 from kourou.config.host import LOOPBACK
 from kourou.errors import KourouError
 from kourou.namesrv.server import NameServer
+from kourou.standalone.following import wait_followed
 from kourou.standalone.health import start_health_checks
 from kourou.standalone.one_process import start_namesrv
 from kourou.standalone.options import (
+    Replica,
     StandaloneOptions,
     broker_config,
-    broker_name,
     broker_overrides,
     config_file,
     namesrv_config,
 )
 from kourou.store.kernel import choose_kernel
-from kourou.transport.addresses import join_address
+from kourou.transport.addresses import join_address, parse_address
 
 if TYPE_CHECKING:
+    from kourou.config import BrokerConfig
     from kourou.transport.http_probe import HttpProbes
 
 _log = logging.getLogger(__name__)
@@ -43,6 +46,12 @@ _PROBED: Final = re.compile(r"health checks: http://(?P<address>\S+)/readyz")
 _PROBE_TIMEOUT_MS: Final = 2_000
 # A large store that was not closed has to be recovered first.
 _START_TIMEOUT_S: Final = 600.0
+# A slave that copies is connected within milliseconds; one that cannot says why in its log.
+_FOLLOW_TIMEOUT_S: Final = 10.0
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
+# A broker that has run for so long is not one that fails to start.
+_STABLE_S: Final = 60.0
 
 
 class BrokerProcess:
@@ -51,22 +60,29 @@ class BrokerProcess:
     def __init__(self, name: str, process: Process) -> None:
         self.name = name
         self._process = process
-        self._booted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.started_s = loop.time()
+        self._booted: asyncio.Future[str] = loop.create_future()
         self._probe_address: str | None = None
         # Ends with the exit code.
         self.ended = asyncio.create_task(self._watch(), name=f"watch-{name}")
 
     @classmethod
-    async def spawn(cls, options: StandaloneOptions, index: int, namesrv_addr: str) -> BrokerProcess:
-        """Start the broker of that number. Its own session: Ctrl-C is for us, who stop it in order."""
-        name = broker_name(index)
-        keys = broker_overrides(options, index, namesrv_addr)
+    async def spawn(
+        cls, options: StandaloneOptions, replica: Replica, namesrv_addr: str, *, port: int | None = None
+    ) -> BrokerProcess:
+        """Start a broker, at its own port if none is given. It has a session of its own: Ctrl-C is for the
+        supervisor, which stops it in order."""
+        name = replica.label
+        keys = broker_overrides(options, replica, namesrv_addr)
+        if port is not None:
+            keys["listenPort"] = str(port)
         if options.http_port is not None:
             keys |= {"httpPort": "0", "httpBindAddress": LOOPBACK}  # for the supervisor's own probes
         arguments = [f"--logFile={options.log_folder / name}.log"]
         arguments += [f"--set={key}={text}" for key, text in keys.items()]
-        if config_file(options, index).exists():
-            arguments.append(f"--configFile={config_file(options, index)}")
+        if config_file(options, replica).exists():
+            arguments.append(f"--configFile={config_file(options, replica)}")
         process = await asyncio.create_subprocess_exec(
             sys.executable, *_BROKER_COMMAND, *arguments, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
@@ -85,13 +101,19 @@ class BrokerProcess:
             self._booted.set_result("")
         return await self._process.wait()
 
+    async def wait_booted_or_ended(self) -> bool:
+        """Wait until it serves; False if it ended before. It reports failures on stderr."""
+        return bool(await asyncio.shield(self._booted))
+
     async def wait_booted(self) -> None:
-        """Wait until it serves; it reports failures on stderr."""
-        if not await asyncio.shield(self._booted):
+        """Wait until it serves. KourouError if it ended before."""
+        if not await self.wait_booted_or_ended():
             raise KourouError(f"{self.name} did not start: {describe_exit(await asyncio.shield(self.ended))}")
 
     async def why_not_ready(self) -> str | None:
-        """Why clients cannot send to it now; None: they can."""
+        """Why clients cannot use it now; None: they can."""
+        if self.ended.done():
+            return f"{self.name} has ended and is being restarted"
         if self._probe_address is None:
             return f"{self.name} is starting"
         from kourou.transport.http_probe import ask_readyz
@@ -101,8 +123,13 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """The advertised address, once it serves."""
+        """The advertised address, once it serves; empty if it ended before."""
         return self._booted.result()
+
+    @property
+    def port(self) -> int:
+        """Its port, once it serves."""
+        return parse_address(self.address)[1]
 
     async def stop(self) -> None:
         """Ask it to stop and wait for that."""
@@ -121,6 +148,19 @@ class BrokerProcess:
             self._process.kill()
 
 
+class RestartPauses:
+    """How long to wait before a broker is started again: longer each time, unless it stayed up."""
+
+    def __init__(self) -> None:
+        self._next_s = _FIRST_PAUSE_S
+
+    def next_s(self, lived_s: float) -> float:
+        """The pause after a broker that has run for so long."""
+        pause_s = _FIRST_PAUSE_S if lived_s >= _STABLE_S else self._next_s
+        self._next_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        return pause_s
+
+
 class Supervisor:
     """A name server and the processes of its brokers. `start` and `stop` it once."""
 
@@ -128,34 +168,77 @@ class Supervisor:
         options.check()
         self._options = options
         self._namesrv: NameServer | None = None
-        self._brokers: list[BrokerProcess] = []
+        self._brokers: dict[Replica, BrokerProcess] = {}
+        self._keepers: list[asyncio.Task[None]] = []
         self._probes: HttpProbes | None = None
         self._is_stopping = False
         # What the operator should know of the name server; each broker speaks for itself.
         self.notes: list[str] = []
 
     async def start(self) -> None:
-        """On return every broker serves. If one does not, none is left."""
+        """On return every broker serves, and every slave follows its master. If a broker does not start, none
+        is left."""
         config, self.notes = namesrv_config(self._options)
         for note in self.notes:
             _log.info("note: %s", note)
         try:
             self._probes = await start_health_checks(self._options, self.why_not_ready)
             self._namesrv = await start_namesrv(NameServer(config))
-            await self._start_brokers(self._options.namesrv_address(self._namesrv.port))
+            await self._start_brokers()
         except BaseException:
             await self.stop()
             raise
 
-    async def _start_brokers(self, namesrv_addr: str) -> None:
-        for index in range(self._options.brokers):
-            self._brokers.append(await BrokerProcess.spawn(self._options, index, namesrv_addr))
+    async def _start_brokers(self) -> None:
+        for replica in self._options.replicas:
+            self._brokers[replica] = await self._spawn(replica)
         async with asyncio.timeout(_START_TIMEOUT_S):
-            await asyncio.gather(*(broker.wait_booted() for broker in self._brokers))
+            await asyncio.gather(*(broker.wait_booted() for broker in self._brokers.values()))
+        if self._options.slaves:
+            await self._wait_followed()
+            self._keepers = [
+                asyncio.create_task(
+                    self._keep_running(replica, self._brokers[replica].port), name="keep-broker"
+                )
+                for replica in self._brokers
+            ]
+
+    async def _spawn(self, replica: Replica, *, port: int | None = None) -> BrokerProcess:
+        assert self._namesrv is not None
+        address = self._options.namesrv_address(self._namesrv.port)
+        return await BrokerProcess.spawn(self._options, replica, address, port=port)
+
+    async def _wait_followed(self) -> None:
+        """Wait until every master has its slaves; a send to a SYNC_MASTER needs one."""
+        masters = {
+            self._options.namesrv_address(broker.port): broker.name
+            for replica, broker in self._brokers.items()
+            if not replica.is_slave
+        }
+        for address in await wait_followed(masters, self._options.slaves, _FOLLOW_TIMEOUT_S):
+            _log.warning(
+                "not all slaves of %s follow it yet; the logs of the slaves say why", masters[address]
+            )
+
+    async def _keep_running(self, replica: Replica, port: int) -> None:
+        """Start a broker again whenever it has ended."""
+        loop, pauses = asyncio.get_running_loop(), RestartPauses()
+        while True:
+            broker = self._brokers[replica]
+            end = describe_exit(await asyncio.shield(broker.ended))
+            pause_s = pauses.next_s(loop.time() - broker.started_s)
+            _log.error("%s ended by itself (%s); restarting it in %g s", broker.name, end, pause_s)
+            await asyncio.sleep(pause_s)
+            restarted = self._brokers[replica] = await self._spawn(replica, port=port)
+            if await restarted.wait_booted_or_ended():
+                _log.info("%s serves again at %s", restarted.name, restarted.address)
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
-        """Stop all brokers together, then the name server."""
+        """Stop the slaves together, then the masters, then the name server."""
         self._is_stopping = True
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
         try:
             await self._stop_servers(timeout_ms)
         finally:
@@ -164,9 +247,13 @@ class Supervisor:
 
     async def _stop_servers(self, timeout_ms: int) -> None:
         try:
-            await asyncio.gather(*(broker.stop() for broker in self._brokers))
+            for is_slave in (True, False):
+                brokers = [
+                    broker for replica, broker in self._brokers.items() if replica.is_slave is is_slave
+                ]
+                await asyncio.gather(*(broker.stop() for broker in brokers))
         except asyncio.CancelledError:
-            for broker in self._brokers:
+            for broker in self._brokers.values():
                 broker.kill()
             raise
         finally:
@@ -177,11 +264,11 @@ class Supervisor:
         """Why clients cannot work now, in one line; None: name server and every broker are ready."""
         if self._is_stopping:
             return "all brokers are stopping"
-        if self._namesrv is None or len(self._brokers) < self._options.brokers:
+        if self._namesrv is None or len(self._brokers) < len(self._options.replicas):
             return "the brokers are starting"
         whys = [
             await self._namesrv.why_not_ready(),
-            *await asyncio.gather(*(broker.why_not_ready() for broker in self._brokers)),
+            *await asyncio.gather(*(broker.why_not_ready() for broker in self._brokers.values())),
         ]
         return "; ".join(why for why in whys if why) or None
 
@@ -191,20 +278,30 @@ class Supervisor:
         return None if self._probes is None else self._probes.address
 
     async def wait_failed(self) -> None:
-        """Raise when a broker has ended, or the name server died of something."""
+        """Raise when a broker has ended that is not restarted, or the name server died of something."""
         assert self._namesrv is not None, "standalone is not started"
         failed = asyncio.create_task(self._namesrv.wait_failed(), name="wait-namesrv")
         try:
-            ends = [broker.ended for broker in self._brokers]
-            await asyncio.wait((*ends, failed), return_when=asyncio.FIRST_COMPLETED)
-            for broker in self._brokers:
-                if broker.ended.done():
-                    end = describe_exit(broker.ended.result())
-                    raise KourouError(f"{broker.name} ended by itself ({end}); stopping all")
+            if self._keepers:
+                await asyncio.wait((*self._keepers, failed), return_when=asyncio.FIRST_COMPLETED)
+                for keeper in self._keepers:
+                    if keeper.done():
+                        keeper.result()
+            else:
+                await self._wait_ended(failed)
             failed.result()
         finally:
             failed.cancel()
             await asyncio.gather(failed, return_exceptions=True)
+
+    async def _wait_ended(self, failed: asyncio.Task[None]) -> None:
+        """KourouError when a broker ends."""
+        ends = [broker.ended for broker in self._brokers.values()]
+        await asyncio.wait((*ends, failed), return_when=asyncio.FIRST_COMPLETED)
+        for broker in self._brokers.values():
+            if broker.ended.done():
+                end = describe_exit(broker.ended.result())
+                raise KourouError(f"{broker.name} ended by itself ({end}); stopping all")
 
     async def address_warning(self) -> str | None:
         """Each broker checks its own address, and warns on the shared stderr."""
@@ -218,20 +315,30 @@ class Supervisor:
 
     @property
     def broker_addresses(self) -> list[str]:
-        """The advertised addresses of the brokers."""
-        return [broker.address for broker in self._brokers]
+        """The advertised addresses of the brokers, each master followed by its slaves."""
+        return [broker.address for broker in self._brokers.values()]
+
+    @property
+    def broker_texts(self) -> list[str]:
+        """The advertised addresses; with slaves, each with its role."""
+        if not self._options.slaves:
+            return self.broker_addresses
+        roles = [config.broker_role for config in self._configs]
+        return [f"{address} {role}" for address, role in zip(self.broker_addresses, roles, strict=True)]
+
+    @property
+    def _configs(self) -> list[BrokerConfig]:
+        """The configurations of the brokers, as they read them."""
+        return [broker_config(self._options, replica, self.address)[0] for replica in self._brokers]
 
     @property
     def kernel_lines(self) -> list[str]:
         """Whether the brokers use the compiled kernel: one line if it is the same for all."""
         # They choose by this environment and by their own keys, as here.
-        configs = [
-            broker_config(self._options, index, self.address)[0] for index in range(len(self._brokers))
-        ]
-        lines = [str(choose_kernel(is_enabled=config.compiled_kernel_enable)) for config in configs]
+        lines = [str(choose_kernel(is_enabled=config.compiled_kernel_enable)) for config in self._configs]
         if len(set(lines)) == 1:
             return lines[:1]
-        return [f"{broker.name}: {line}" for broker, line in zip(self._brokers, lines, strict=True)]
+        return [f"{broker.name}: {line}" for broker, line in zip(self._brokers.values(), lines, strict=True)]
 
 
 def describe_exit(code: int) -> str:

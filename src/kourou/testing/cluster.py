@@ -14,6 +14,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from kourou.config import BrokerConfig, NamesrvConfig
+from kourou.config.broker import MASTER_ID, SLAVE
 from kourou.config.host import LOOPBACK
 from kourou.embed import Broker, BrokerHooks, NameServer
 from kourou.transport.client import RemotingClient
@@ -65,15 +66,20 @@ async def cluster(
         yield Cluster(namesrv, running, client)
 
 
-def broker_config(folder: Path, index: int, namesrv_addr: str, **settings: Any) -> BrokerConfig:
-    """The configuration of one broker of a cluster for tests."""
+def broker_config(
+    folder: Path, index: int, namesrv_addr: str, *, broker_id: int = MASTER_ID, **settings: Any
+) -> BrokerConfig:
+    """The configuration of one broker of a cluster for tests; with an id above 0, of a slave."""
     name = f"broker-{ascii_lowercase[index]}"
     defaults: dict[str, Any] = {
         "broker_name": name,
         "bind_address": LOOPBACK,
         "listen_port": 0,
+        "ha_listen_port": 0,
         "namesrv_addr": namesrv_addr,
-        "store_path_root_dir": str(folder / name),
+        "store_path_root_dir": str(folder / (f"{name}-s{broker_id}" if broker_id else name)),
         **SMALL_STORE,
     }
+    if broker_id:
+        settings = {**settings, "broker_role": SLAVE, "broker_id": broker_id}
     return BrokerConfig(**{**defaults, **settings})

@@ -30,6 +30,7 @@ from typing import Any, Final, Self, TypeVar
 
 from kourou.argument_types import check_int
 from kourou.config import BrokerConfig
+from kourou.config.broker import MASTER_ID, SYNC_MASTER
 from kourou.config.host import LOOPBACK
 from kourou.embed import BrokerHooks
 from kourou.errors import ConfigError
@@ -46,7 +47,8 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 """Default of `wait_consumed`: a failed message is delivered again after 10 s."""
 MAX_BROKERS: Final = 26
 _NOT_STARTED: Final = "the cluster is not started: use `with LocalCluster() as mq:`"
-_OWN_OPTIONS: Final = ("brokers", "store", "hooks")
+MAX_SLAVES: Final = 4
+_OWN_OPTIONS: Final = ("brokers", "slaves", "sync", "store", "hooks")
 _OWN_SETTINGS: Final = ("broker_name", "namesrv_addr", "store_path_root_dir", "broker_id", "broker_role")
 
 
@@ -54,6 +56,8 @@ class LocalCluster:
     """A name server and `brokers` brokers, `broker-a`, `broker-b` and so on. Use it as a context manager,
     or `start` and `stop` it, once. All methods may be called from any thread.
 
+    Each broker has `slaves` slaves, which follow it when the cluster is started; with `sync` a message is
+    acknowledged when a slave has it (SYNC_MASTER).
     `store` is a folder that outlives the cluster: the next cluster there continues with its messages. `hooks`
     are called on the brokers' threads. `settings` are attributes of BrokerConfig, for every broker.
     `async with` returns an AsyncLocalCluster.
@@ -63,15 +67,18 @@ class LocalCluster:
         self,
         brokers: int = 1,
         *,
+        slaves: int = 0,
+        sync: bool = False,
         store: Path | str | None = None,
         hooks: BrokerHooks | None = None,
         **settings: Any,
     ) -> None:
-        _check(brokers, settings)
+        _check(brokers, slaves, settings, sync=sync)
         self._brokers = brokers
+        self._slaves = slaves
         self._store = None if store is None else Path(store)
         self._hooks = hooks
-        self._settings = settings
+        self._settings = {**settings, "broker_role": SYNC_MASTER} if sync else settings
         self._life = threading.Lock()
         self._pid = os.getpid()
         self._is_used = False
@@ -103,7 +110,7 @@ class LocalCluster:
     def _open(self, control: LoopThread) -> None:
         running = RunningCluster()
         opening = control.submit(
-            partial(running.open, self._folder, self._brokers, self._hooks, **self._settings)
+            partial(running.open, self._folder, self._brokers, self._slaves, self._hooks, **self._settings)
         )
         try:
             self._namesrv = opening.result()
@@ -169,13 +176,13 @@ class LocalCluster:
 
     @property
     def broker_addresses(self) -> list[str]:
-        """The addresses that brokers advertise, including stopped ones."""
+        """The addresses that brokers advertise, including stopped ones: masters, then their slaves."""
         places = self._parts()[1].places
         return [f"{place.config.broker_ip1}:{place.config.listen_port}" for place in places]
 
     @property
     def store(self) -> Path:
-        """The folder of the stores: `store/broker-a` and so on."""
+        """The folder of the stores: `store/broker-a` and so on; `store/broker-a-s1` of its first slave."""
         self._parts()
         return self._folder
 
@@ -211,18 +218,19 @@ class LocalCluster:
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def stop_broker(self, index: int = 0) -> None:
-        """Stop a broker cleanly: its port refuses connections, and it is gone from the name server."""
-        self._call(lambda running: running.stop_broker(index))
+    def stop_broker(self, index: int = 0, *, broker_id: int = MASTER_ID) -> None:
+        """Stop a broker cleanly: its port refuses connections, and it is gone from the name server.
+        `broker_id` above 0 means one of its slaves."""
+        self._call(lambda running: running.stop_broker(index, broker_id))
 
-    def start_broker(self, index: int = 0) -> None:
+    def start_broker(self, index: int = 0, *, broker_id: int = MASTER_ID) -> None:
         """Start a stopped broker again, with the same address and store."""
-        self._call(lambda running: running.start_broker(index))
+        self._call(lambda running: running.start_broker(index, broker_id))
 
-    def restart_broker(self, index: int = 0) -> None:
+    def restart_broker(self, index: int = 0, *, broker_id: int = MASTER_ID) -> None:
         """Stop a broker cleanly and start it again."""
-        self.stop_broker(index)
-        self.start_broker(index)
+        self.stop_broker(index, broker_id=broker_id)
+        self.start_broker(index, broker_id=broker_id)
 
     def pause(self, index: int | None = None) -> _Pause:
         """Make a broker, or all, hang until `resume`, or for a `with` block. The name server keeps running.
@@ -310,18 +318,18 @@ class AsyncLocalCluster:
         """As LocalCluster.wait_consumed."""
         await self._call(lambda running: running.wait_consumed(group, topic, timeout_s))
 
-    async def stop_broker(self, index: int = 0) -> None:
+    async def stop_broker(self, index: int = 0, *, broker_id: int = MASTER_ID) -> None:
         """As LocalCluster.stop_broker."""
-        await self._call(lambda running: running.stop_broker(index))
+        await self._call(lambda running: running.stop_broker(index, broker_id))
 
-    async def start_broker(self, index: int = 0) -> None:
+    async def start_broker(self, index: int = 0, *, broker_id: int = MASTER_ID) -> None:
         """As LocalCluster.start_broker."""
-        await self._call(lambda running: running.start_broker(index))
+        await self._call(lambda running: running.start_broker(index, broker_id))
 
-    async def restart_broker(self, index: int = 0) -> None:
+    async def restart_broker(self, index: int = 0, *, broker_id: int = MASTER_ID) -> None:
         """As LocalCluster.restart_broker."""
-        await self.stop_broker(index)
-        await self.start_broker(index)
+        await self.stop_broker(index, broker_id=broker_id)
+        await self.start_broker(index, broker_id=broker_id)
 
     def pause(self, index: int | None = None) -> _Pause:
         """As LocalCluster.pause; not a coroutine."""
@@ -355,17 +363,22 @@ class _Pause(AbstractContextManager[None], AbstractAsyncContextManager[None]):
         self._cluster.resume(self._index)
 
 
-def _check(brokers: int, settings: dict[str, Any]) -> None:
+def _check(brokers: int, slaves: int, settings: dict[str, Any], *, sync: bool) -> None:
     """ConfigError for wrong arguments, before anything is started."""
     problems = [f"{name}: set by LocalCluster itself" for name in _OWN_SETTINGS if name in settings]
     check_int("brokers", brokers)
+    check_int("slaves", slaves)
     attributes = {field.name for field in fields(BrokerConfig)}
     for name in settings.keys() - attributes:
         if (near := nearest(name, {*attributes, *_OWN_OPTIONS})) in _OWN_OPTIONS:
             problems.append(f"LocalCluster has no option {name!r}; did you mean {near}?")
     if not 1 <= brokers <= MAX_BROKERS:
         problems.append(f"brokers={brokers}: must be from 1 to {MAX_BROKERS}")
-    if brokers > 1 and settings.get("listen_port"):
+    if not 0 <= slaves <= MAX_SLAVES:
+        problems.append(f"slaves={slaves}: must be from 0 to {MAX_SLAVES}, for each broker")
+    if sync and not slaves:
+        problems.append("sync=True: a message is acknowledged when a slave has it; add slaves=1")
+    if (brokers > 1 or slaves) and settings.get("listen_port"):
         problems.append("listen_port: brokers cannot share it; leave it out, and each gets a free one")
     if problems:
         raise ConfigError(*problems)

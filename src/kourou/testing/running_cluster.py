@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from kourou.argument_types import check_int
 from kourou.broker.tables.name_checks import check_topic_name
 from kourou.broker.tables.topics import check_queue_nums
 from kourou.config import BrokerConfig, NamesrvConfig
+from kourou.config.broker import MASTER_ID
 from kourou.config.host import LOOPBACK
 from kourou.embed import Broker, BrokerHooks, NameServer
 from kourou.errors import KourouError
@@ -25,6 +27,7 @@ from kourou.protocol.bodies import TopicConfig
 from kourou.protocol.codes import PermName
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import is_inner_topic
+from kourou.standalone.following import wait_followed
 from kourou.testing.cluster import broker_config
 from kourou.testing.errors import ClusterStateError, NotConsumedError, UnknownTopicError
 from kourou.testing.group_lag import GroupLag, broker_lag, broker_topics, merged
@@ -34,6 +37,7 @@ from kourou.testing.stored_messages import broker_messages, in_store_order
 _LOOK_S: Final = 0.02
 _ROUTE_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_MS: Final = 2_000
+_FOLLOW_TIMEOUT_S: Final = 10.0
 
 
 class BrokerPlace:
@@ -43,13 +47,15 @@ class BrokerPlace:
         self.config = config
         self._hooks = hooks
         self._watch: asyncio.Task[None] | None = None
-        self.thread = LoopThread(f"kourou-{config.broker_name}")
+        self.thread = LoopThread(f"kourou-{self.name}")
         self.broker: Broker | None = None
         self.failure: BaseException | None = None
 
     @property
     def name(self) -> str:
-        return self.config.broker_name
+        """Its name; `broker-a-s1` of the first slave of `broker-a`."""
+        config = self.config
+        return f"{config.broker_name}-s{config.broker_id}" if config.is_slave else config.broker_name
 
     async def start(self) -> None:
         """Start the broker; called on its own loop."""
@@ -96,32 +102,57 @@ class RunningCluster:
         self._stack = AsyncExitStack()
         self._changing = asyncio.Lock()
         self._namesrv: NameServer
-        self.places: list[BrokerPlace] = []
+        self.masters: list[BrokerPlace] = []
+        self.slaves: list[list[BrokerPlace]] = []
+        """Of each master."""
 
-    async def open(self, folder: Path, brokers: int, hooks: BrokerHooks | None, **settings: Any) -> str:
+    @property
+    def places(self) -> list[BrokerPlace]:
+        """All brokers, masters first."""
+        return [*self.masters, *(slave for slaves in self.slaves for slave in slaves)]
+
+    async def open(
+        self, folder: Path, brokers: int, slaves: int, hooks: BrokerHooks | None, **settings: Any
+    ) -> str:
         """Start everything; returns the name server's address. After a failure nothing is left running."""
         try:
             namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0))
             self._namesrv = await self._stack.enter_async_context(namesrv)
-            for index in range(brokers):
-                config = broker_config(folder, index, namesrv.address, **settings)
-                self._add(BrokerPlace(config, hooks))
+
+            def place(index: int, broker_id: int = MASTER_ID) -> BrokerPlace:
+                config = broker_config(folder, index, namesrv.address, broker_id=broker_id, **settings)
+                return self._opened(BrokerPlace(config, hooks))
+
+            self.masters = [place(index) for index in range(brokers)]
+            self.slaves = [[place(index, 1 + each) for each in range(slaves)] for index in range(brokers)]
             await self._all_done(place.thread.run(place.start) for place in self.places)
+            await self._wait_followed(slaves)
             return namesrv.address
         except BaseException:
             await self.close()
             raise
 
-    def _add(self, place: BrokerPlace) -> None:
+    def _opened(self, place: BrokerPlace) -> BrokerPlace:
         place.thread.start()
         self._stack.callback(place.thread.stop)
-        self.places.append(place)
+        return place
+
+    async def _wait_followed(self, slaves: int) -> None:
+        if not slaves:
+            return
+        addresses = [place.running().address for place in self.masters]
+        if left := await wait_followed(addresses, slaves, _FOLLOW_TIMEOUT_S):
+            raise KourouError(
+                f"not every slave of {', '.join(left)} follows it after {_FOLLOW_TIMEOUT_S:g} s"
+            )
 
     async def close(self) -> None:
         """Stop everything, brokers first. Raises the error of a failed broker."""
         async with self._changing:
             try:
-                await self._all_done(place.thread.run(place.stop) for place in self.places)
+                # Slaves first: they would look for their masters.
+                for places in (chain.from_iterable(self.slaves), self.masters):
+                    await self._all_done(place.thread.run(place.stop) for place in places)
             finally:
                 await self._stack.aclose()
         for place in self.places:
@@ -135,24 +166,30 @@ class RunningCluster:
                 raise result
 
     def _running(self) -> list[tuple[BrokerPlace, Broker]]:
-        return [(place, place.running()) for place in self.places]
+        return [(place, place.running()) for place in self.masters]
 
     # -- stopping and starting brokers -------------------------------------------------------------
 
-    def place(self, index: int) -> BrokerPlace:
-        """The broker with that index."""
-        if not 0 <= index < len(self.places):
-            raise ClusterStateError(f"there is no broker {index}: indexes are 0 to {len(self.places) - 1}")
-        return self.places[index]
+    def place(self, index: int, broker_id: int = MASTER_ID) -> BrokerPlace:
+        """The master with that index, or its slave of that id."""
+        if not 0 <= index < len(self.masters):
+            raise ClusterStateError(f"there is no broker {index}: indexes are 0 to {len(self.masters) - 1}")
+        if broker_id == MASTER_ID:
+            return self.masters[index]
+        slaves = self.slaves[index]
+        if not 0 < broker_id <= len(slaves):
+            ids = f"ids are 0, the master's, to {len(slaves)}"
+            raise ClusterStateError(f"{self.masters[index].name} has no broker_id {broker_id}: {ids}")
+        return slaves[broker_id - 1]
 
-    async def stop_broker(self, index: int) -> None:
-        place = self.place(index)
+    async def stop_broker(self, index: int, broker_id: int) -> None:
+        place = self.place(index, broker_id)
         async with self._changing:
             place.running()
             await place.thread.run(place.stop)
 
-    async def start_broker(self, index: int) -> None:
-        place = self.place(index)
+    async def start_broker(self, index: int, broker_id: int) -> None:
+        place = self.place(index, broker_id)
         async with self._changing:
             if place.broker is not None:
                 raise ClusterStateError(f"{place.name} is running already")
@@ -186,7 +223,7 @@ class RunningCluster:
     def _has_route(self, topic: str, queues: int) -> bool:
         route = self._namesrv.state.views.route(topic)
         found = [] if route is None else route.queue_datas
-        return sum(data.write_queue_nums == queues for data in found) == len(self.places)
+        return sum(data.write_queue_nums == queues for data in found) == len(self.masters)
 
     async def messages(self, topic: str) -> list[MessageExt]:
         """All messages of a topic in the order in which they were stored. UnknownTopicError if no broker has

@@ -396,6 +396,33 @@ def test_what_a_broker_dies_of_is_raised() -> None:
     assert not mq._folder.exists()
 
 
+# -- slaves ------------------------------------------------------------------------------------------
+
+
+def test_a_slave_has_every_message_that_was_acknowledged(tmp_path: Path) -> None:
+    with LocalCluster(slaves=1, sync=True, store=tmp_path) as mq:
+        mq.create_topic("Orders", queues=1)
+        send(mq, "Orders", 10)
+        master, slave = mq.broker_addresses
+        assert master != slave
+        mq.restart_broker(broker_id=1)
+        with pytest.raises(
+            ClusterStateError, match="broker-a has no broker_id 2: ids are 0, the master's, to 1"
+        ):
+            mq.stop_broker(broker_id=2)
+    logs = [
+        next((tmp_path / name / "commitlog").iterdir()).read_bytes() for name in ("broker-a", "broker-a-s1")
+    ]
+    assert logs[0].rstrip(b"\0") == logs[1].rstrip(b"\0") != b""
+
+
+def test_sync_needs_a_slave() -> None:
+    with pytest.raises(ConfigError, match="sync=True: .*add slaves=1"):
+        LocalCluster(sync=True)
+    with pytest.raises(ConfigError, match="slaves=5: must be from 0 to 4, for each broker"):
+        LocalCluster(slaves=5)
+
+
 # -- life --------------------------------------------------------------------------------------------
 
 

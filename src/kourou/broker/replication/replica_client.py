@@ -76,6 +76,13 @@ class ReplicaStatus:
     last_read_ms: int = 0
     last_write_ms: int = 0
 
+    @property
+    def why_not_following(self) -> str | None:
+        """Why the slave does not follow its master; None: it does."""
+        if self.state is ReplicaState.FOLLOWING:
+            return None
+        return f"{self.state.value}: {self.problem}" if self.problem else self.state.value
+
 
 class ReplicaClient:
     """Follows the master that `lead_by` names. `check` compares this log with the master's before an Apache

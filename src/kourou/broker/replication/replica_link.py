@@ -32,6 +32,8 @@ _READ_BYTES: Final = 64 * 1024
 # Between two of our brokers; Apache's slaves get haTransferBatchSize.
 OWN_TRANSFER_BYTES: Final = 256 * 1024
 """The largest transfer to a slave that opened with a hello."""
+SLAVE_CLOSED: Final = "the slave has closed the connection"
+"""The reason for the end of a link that is no fault by itself."""
 # Then the loop has its turn.
 _BYTES_AT_ONCE: Final = 1024 * 1024
 
@@ -132,7 +134,7 @@ class ReplicaLink:
             self.close(error.strerror or str(error))
             return
         if not data:
-            self.close("the slave has closed the connection")
+            self.close(SLAVE_CLOSED)
             return
         self.times.read = self._loop.time()
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from kourou import __version__
-from kourou.broker.replication.replica_link import ReplicaLink, ReplicaRefusedError
+from kourou.broker.replication.replica_link import SLAVE_CLOSED, ReplicaLink, ReplicaRefusedError
 from kourou.config.broker import SYNC_MASTER
 from kourou.errors import ConfigError
 from kourou.protocol.ha import MasterHello, SlaveHello
@@ -39,6 +39,7 @@ _TICK_S: Final = 1.0
 # A slave that is refused tries again every 5 s.
 _SAME_LINE_S: Final = 600.0
 _MAX_LINES: Final = 256
+_STOPPING: Final = "the broker stops"
 
 
 class ReplicaServer:
@@ -98,7 +99,7 @@ class ReplicaServer:
             listening.close()
         self._listening = []
         for link in list(self.links):
-            link.close("the broker stops")
+            link.close(_STOPPING)
 
     def pump(self) -> None:
         """The log has grown: send it."""
@@ -191,8 +192,11 @@ class ReplicaServer:
 
     def closed(self, link: ReplicaLink, reason: str) -> None:
         self.links.discard(link)
-        # Its port is another one each time.
-        self._say(f"{link.address.rpartition(':')[0]} {reason}", "%s is disconnected: %s", link, reason)
+        if link.is_reporting and reason in (SLAVE_CLOSED, _STOPPING):
+            _log.info("%s is disconnected: %s", link, reason)
+        else:
+            # Its port is another one each time.
+            self._say(f"{link.address.rpartition(':')[0]} {reason}", "%s is disconnected: %s", link, reason)
         self._on_ack()
 
     def run(self, work: Coroutine[object, object, None]) -> None:

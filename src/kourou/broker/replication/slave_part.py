@@ -225,6 +225,7 @@ class SlavePart(BrokerPart):
                 max_offset=self._commit_log.max_phy_offset,
                 last_read_timestamp=status.last_read_ms,
                 last_write_timestamp=status.last_write_ms,
+                kourou_problem=status.why_not_following,
             )
         )
         request.reply(body=encode_body(info))

@@ -67,8 +67,8 @@ def run_demo(*, spark: bool = True) -> None:
 async def _cluster_at_work(console: Console, folder: Path, *, spark: bool) -> None:
     began = time.monotonic()
     options = StandaloneOptions(store=folder, namesrv_port=0, broker_port=0, brokers=_BROKERS)
-    for index in range(_BROKERS):
-        config_file(options, index).write_text(format_properties(BROKER_KEYS))
+    for replica in options.replicas:
+        config_file(options, replica).write_text(format_properties(BROKER_KEYS))
     server = Supervisor(options)
     await server.start()
     try:

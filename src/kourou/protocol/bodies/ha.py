@@ -1,4 +1,7 @@
-"""HARuntimeInfo (907, 5.x): how far replication is."""
+"""HARuntimeInfo (907, 5.x): how far replication is; EpochEntryCache (1007, 5.x): the epochs of a log.
+
+Fields `kourou…` are only in the answers of Kourou's brokers; Apache's tools skip them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,10 @@ class HAConnectionRuntimeInfo(Body):
     in_sync: bool = False
     transferred_byte_in_second: Int64 = 0
     transfer_from_where: Int64 = 0
+    kourou_broker_id: Int64 | None = None
+    """The slave's brokerId; Apache's slaves do not report it."""
+    kourou_lag_ms: Int64 | None = None
+    """For how long the slave has been behind; 0 if it has everything."""
 
 
 class HAClientRuntimeInfo(Body):
@@ -27,6 +34,8 @@ class HAClientRuntimeInfo(Body):
     last_read_timestamp: Int64 = 0
     last_write_timestamp: Int64 = 0
     master_flush_offset: Int64 = 0
+    kourou_problem: str | None = None
+    """Why the slave does not follow its master."""
 
 
 class HARuntimeInfo(Body):
@@ -37,3 +46,22 @@ class HARuntimeInfo(Body):
     in_sync_slave_nums: Int32 = 0
     ha_connection_info: list[HAConnectionRuntimeInfo] = []
     ha_client_runtime_info: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)
+
+
+class EpochEntry(Body):
+    """One epoch: the log from one start of a master to the next."""
+
+    epoch: Int32 = 0
+    start_offset: Int64 = 0
+    end_offset: Int64 = 2**63 - 1
+    """Of the last epoch it is Java's largest long."""
+
+
+class EpochEntryCache(Body):
+    """Body of the answer to 1007."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    broker_id: Int64 = 0
+    epoch_list: list[EpochEntry] = []
+    max_offset: Int64 = 0
