@@ -1,4 +1,4 @@
-"""The stored record: one message's bytes in the CommitLog, and so in every pull answer.
+"""The stored record: one message's bytes in the CommitLog, and so in every pull response.
 
 Its fields are described in layout.py. Behind the head come body, topic and properties, topic and properties
 with their lengths in front; that of the body is the last field of the head.
@@ -263,7 +263,7 @@ def encode_record(message: MessageExt) -> bytes:
 
 
 def decode_records(buffer: Buffer) -> list[MessageExt]:
-    """The records of a pull answer, which follow each other without a gap."""
+    """The records of a pull response, which follow each other without a gap."""
     messages = []
     pos = 0
     end = len(buffer)

@@ -1,4 +1,4 @@
-"""HARuntimeInfo (907, 5.x): how far replication is."""
+"""HARuntimeInfo (907, 5.x): the state of replication."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HAClientRuntimeInfo(Body):
 
 
 class HARuntimeInfo(Body):
-    """Body of the answer to 907."""
+    """Body of the response to 907."""
 
     master: bool = False
     master_commit_log_max_offset: Int64 = 0

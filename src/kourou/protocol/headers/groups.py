@@ -40,7 +40,7 @@ class GetAllSubscriptionGroupRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAllSubscriptionGroupResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG; a pager stops when the number is not there."""
+    """Response to GET_ALL_SUBSCRIPTIONGROUP_CONFIG; a pager stops when the number is not there."""
 
     total_group_num: Int32 | None = None
 

@@ -48,7 +48,7 @@ class GetAllTopicConfigRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAllTopicConfigResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_ALL_TOPIC_CONFIG; a pager stops when the number is not there."""
+    """Response to GET_ALL_TOPIC_CONFIG; a pager stops when the number is not there."""
 
     total_topic_num: Int32 | None = None
 
