@@ -122,7 +122,7 @@ def test_waiters_learn_when_it_is_ready() -> None:
 )
 def test_a_mistake_is_one_line(arguments: list[str], problem: str) -> None:
     asked = ready(*arguments)
-    assert (asked.returncode, asked.stdout) == (1, "")
+    assert (asked.returncode, asked.stdout) == (2 if "Invalid value" in problem else 1, "")
     assert asked.stderr.startswith(f"kourou ready: {problem}") and asked.stderr.count("\n") == 1
 
 
