@@ -244,7 +244,7 @@ def _does_not_fit(properties: bytes, error: struct.error) -> ProtocolError:
 
 
 def encode_record(message: MessageExt) -> bytes:
-    """The record of `message` from its stored fields; the CRC and the size are made anew."""
+    """The record of `message` from its stored fields; the CRC and the size are computed again."""
     encoder = RecordEncoder(message.topic, message.queue_id, message.raw_store_host, magic=message.magic)
     parts = encoder.parts(
         message.stored_body,

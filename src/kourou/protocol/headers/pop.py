@@ -89,7 +89,7 @@ class ChangeInvisibleTimeResponseHeader(CommandHeader, kw_only=True):
 
 
 class NotificationRequestHeader(CommandHeader, kw_only=True):
-    """NOTIFICATION: tell me when there is something to pop."""
+    """NOTIFICATION: wait until there is something to pop."""
 
     consumer_group: str
     topic: str

@@ -79,7 +79,7 @@ class SendMessageResponseHeader(
 
 
 class ReplyMessageRequestHeader(CommandHeader, kw_only=True):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT, broker to the producer that asked; hosts are `ip:port`."""
+    """PUSH_REPLY_MESSAGE_TO_CLIENT, from the broker to the requester; hosts are `ip:port`."""
 
     producer_group: str
     topic: str

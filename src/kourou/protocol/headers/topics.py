@@ -40,7 +40,7 @@ class DeleteTopicRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAllTopicConfigRequestHeader(CommandHeader, kw_only=True):
-    """GET_ALL_TOPIC_CONFIG of 5.x, which asks page by page; 4.9 sends no header."""
+    """GET_ALL_TOPIC_CONFIG of 5.x, read in pages; 4.9 sends no header."""
 
     topic_seq: Int32 | None = None
     data_version: str | None = None
@@ -54,7 +54,7 @@ class GetAllTopicConfigResponseHeader(CommandHeader, kw_only=True):
 
 
 class GetTopicConfigRequestHeader(CommandHeader, kw_only=True):
-    """GET_TOPIC_CONFIG; `lo` asks for the queue mapping too."""
+    """GET_TOPIC_CONFIG; `lo` requests the queue mapping, too."""
 
     topic: str
     lo: bool | None = None
