@@ -23,7 +23,7 @@ from benchmarks._store_load import (
     spent,
     work_folder,
 )
-from kourou.broker.pull.record_matcher import RecordMatcher
+from kourou.broker.pull.filtered_read import RecordMatcher
 from kourou.protocol.filter import FilterProgram
 from kourou.protocol.tags import tags_code
 from kourou.store.message_store import MessageStore

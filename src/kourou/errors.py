@@ -216,7 +216,7 @@ class ResponseError(KourouError):
 
 
 class StorageError(KourouError):
-    """The disk failed, or what lies on it cannot be used. `path` is the file or folder, if it is one."""
+    """The disk failed, or its contents cannot be used. `path` is the file or folder, if it is one."""
 
     response_code = SERVICE_NOT_AVAILABLE
 
@@ -235,7 +235,7 @@ class StoreLockedError(StorageError):
 
 
 class StoreFormatError(StorageError):
-    """A folder is no store, or its files do not have the sizes they should have."""
+    """A folder is not a store, or its files do not have the expected sizes."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}", path)
@@ -266,7 +266,7 @@ class StoreFencedError(StorageError):
 
 
 class DiskFullError(StorageError):
-    """No room for more messages. Writing goes on by itself when there is room again."""
+    """No room for more messages. Writing resumes by itself when there is room again."""
 
     retriable = True
 
@@ -278,7 +278,7 @@ class DiskFullError(StorageError):
 
 
 class ClientError(KourouError):
-    """A client of ours cannot do what it was asked to; the message names the step that failed."""
+    """A client operation failed; the message names the failed step."""
 
 
 class ClientStateError(ClientError):

@@ -38,7 +38,7 @@ class ConfigUpdate(Outcome):
     """What became of a change of keys on one server."""
 
     note: str = ""
-    """Which keys are not in force yet; empty if all are. Only Kourou's servers tell."""
+    """Which keys are not in force yet; empty if all are. Only Kourou's servers report it."""
 
 
 async def brokers_of(admin: Admin, cluster: str) -> list[BrokerAddress]:

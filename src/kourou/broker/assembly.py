@@ -1,4 +1,5 @@
-"""RunningBroker: the parts of a broker around its open store, in the order in which they start.
+"""RunningBroker: the parts of a broker around its open store, in the order in which they start. And its port,
+the part in which the requests of all others come in, and are answered before it stops.
 
 Not here: what each part is made of (wiring.py), what they share (services.py).
 """
@@ -7,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Self
 
 from kourou.broker import wiring
-from kourou.broker.part import BrokerPart, HandlersPart
+from kourou.broker.connection_state import ConnectionState
+from kourou.broker.part import BrokerPart, HandlersPart, processors_of
 from kourou.broker.registration.out_api import BrokerOuterApi
-from kourou.broker.registration.part import OutboundPart, RegistrationPart, identity_of
-from kourou.broker.registration.registration import Registration
+from kourou.broker.registration.registration import OutboundPart, Registration, RegistrationPart, identity_of
 from kourou.broker.services import BrokerServices, BrokerSetup
-from kourou.broker.serving import ServingPart
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import FlushService
 from kourou.broker.storage.part import StoragePart, UpkeepPart, open_store
@@ -24,9 +24,87 @@ from kourou.store.log.file_preparer import FilePreparer
 from kourou.store.message_store import MessageStore
 from kourou.store.replica.epochs import EpochFile
 from kourou.transport.client import RemotingClient
-from kourou.transport.from_config import client_settings
+from kourou.transport.connection import BulkHandler, Connection
+from kourou.transport.from_config import client_settings, server_settings
+from kourou.transport.server import RemotingServer
+from kourou.transport.tasks import TaskOwner
 
+if TYPE_CHECKING:
+    from kourou.broker.admission import Admission
+    from kourou.broker.groups.consumers import ConsumerManager
+    from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.pull.long_polling import PullRequestHoldService
+    from kourou.broker.storage.commit_cycle import CommitCycle
+    from kourou.config.broker import BrokerConfig
+    from kourou.transport.cycles import Cycles
+
+_DRAIN_LOOK_S: Final = 0.002
+_NO_LIMIT_S: Final = 3600.0
 _log = logging.getLogger(__name__)
+
+
+class ServingPart(BrokerPart):
+    """Serves what `parts` handle, and owns the tasks that run meanwhile."""
+
+    def __init__(
+        self,
+        parts: Sequence[BrokerPart],
+        *,
+        config: BrokerConfig,
+        admission: Admission,
+        bulk_handler: BulkHandler | None,
+        producers: ProducerManager,
+        consumers: ConsumerManager,
+        holds: PullRequestHoldService,
+        cycles: Cycles,
+        commit_cycle: CommitCycle,
+        tasks: TaskOwner,
+        requests: TaskOwner,
+    ) -> None:
+        self._producers = producers
+        self._consumers = consumers
+        self._holds = holds
+        self._cycles = cycles
+        self._commit_cycle = commit_cycle
+        self._tasks = tasks
+        self._requests = requests
+        self._is_stopping = False
+        self._server = RemotingServer(
+            processors_of(parts),
+            server_settings(config),
+            on_close=self._closed,
+            cycles=cycles,
+            bulk=bulk_handler,
+            checks=admission.request_checks,
+            new_state=ConnectionState,
+        )
+
+    async def start(self, tasks: TaskOwner) -> None:
+        await self._server.start()
+
+    async def wait_failed(self) -> None:
+        """Raise what a task of the server died of; return when it has stopped."""
+        await self._server.wait_failed()
+
+    def _closed(self, connection: Connection) -> None:
+        self._producers.connection_closed(connection)
+        if not self._is_stopping:  # the members of a broker that stops notice by themselves
+            self._consumers.connection_closed(connection)
+
+    async def stop(self, timeout_ms: int) -> None:
+        self._is_stopping = True
+        await self._server.stop(timeout_ms, self._drain)
+        await self._requests.stop()
+        await self._tasks.stop()
+        self._cycles.close()
+
+    async def _drain(self) -> None:
+        """Answer the pulls that wait for messages, and the sends that wait for the disk."""
+        self._holds.wake_all()
+        await self._requests.wait_idle(_NO_LIMIT_S)
+        self._cycles.close()
+        while self._commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)
+            await asyncio.sleep(_DRAIN_LOOK_S)
 
 
 class RunningBroker:

@@ -21,7 +21,7 @@ PullWork: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class ColdPullQueue:
-    """Pulls of one connection that wait for the disk (pull/cold_pull_queues.py)."""
+    """Pulls of one connection that wait for the disk (pull/cold_pulls.py)."""
 
     waiting: deque[tuple[Request, PullWork]] = field(default_factory=deque)
     under_way: int = 0

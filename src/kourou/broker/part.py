@@ -7,8 +7,8 @@ it does, and stop after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from kourou.config.broker import BrokerConfig
 from kourou.transport.request import Processor
@@ -59,17 +59,30 @@ class BrokerPart(Protocol):
         return
 
 
-class HandlersPart(BrokerPart):
-    """A part that only answers requests."""
+class Periodic(NamedTuple):
+    """Work that is done each so many seconds, as a task of that name."""
 
-    def __init__(self, *handlers: Handler) -> None:
+    seconds: float
+    work: Callable[[], None]
+    name: str
+
+
+class HandlersPart(BrokerPart):
+    """A part that answers requests, and does some work from time to time."""
+
+    def __init__(self, *handlers: Handler, periodic: Sequence[Periodic] = ()) -> None:
         self._handlers = handlers
+        self._periodic = periodic
 
     def processors(self) -> Mapping[int, Processor]:
         return processors_of(self._handlers)
 
+    async def start(self, tasks: TaskOwner) -> None:
+        for seconds, work, name in self._periodic:
+            tasks.start(_every(seconds, work), name)
 
-async def every(seconds: float, work: Callable[[], None]) -> None:
+
+async def _every(seconds: float, work: Callable[[], None]) -> None:
     """Call `work` each `seconds`, until cancelled."""
     while True:
         await asyncio.sleep(seconds)

@@ -25,8 +25,7 @@ from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.registration.registration import ChangeSignal
 from kourou.broker.settings import KernelStatus, LiveConfig, free_port, store_root
-from kourou.broker.stats.broker_stats import BrokerStatsManager
-from kourou.broker.stats.part import StoreStats
+from kourou.broker.stats.broker_stats import BrokerStatsManager, StoreStats
 from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.inner_message import MessageWriter

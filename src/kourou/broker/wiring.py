@@ -15,9 +15,7 @@ from kourou.broker.delay.timer_service import TimerService
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
-from kourou.broker.groups.part import GroupsPart
-from kourou.broker.part import HandlersPart
-from kourou.broker.pull.part import PullPart
+from kourou.broker.part import HandlersPart, Periodic
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.replication.master_part import MasterPart
 from kourou.broker.replication.slave_part import SlavePart
@@ -29,19 +27,16 @@ from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.broker.send.send_targets import SendTargets
 from kourou.broker.send.sent_properties import PropertyRewriter
 from kourou.broker.services import BrokerServices
-from kourou.broker.stats.part import StatsPart
 from kourou.broker.stats.stats_processor import StatsProcessor
 from kourou.broker.storage.retention_service import RetentionService
-from kourou.broker.tables.config_writer import ConfigWriter
 from kourou.broker.tables.group_processor import GroupProcessor
 from kourou.broker.tables.offset_processor import OffsetProcessor
-from kourou.broker.tables.part import TablesPart
+from kourou.broker.tables.part import ConfigWriter, TablesPart
 from kourou.broker.tables.reset_offset import ResetOffsetProcessor
 from kourou.broker.tables.topic_processor import TopicProcessor
 from kourou.broker.transactions.end_transaction_processor import EndTransactionProcessor
-from kourou.broker.transactions.half_message_cache import HalfMessageCache
-from kourou.broker.transactions.part import TransactionsPart
-from kourou.broker.transactions.transaction_check import TransactionCheck
+from kourou.broker.transactions.half_message_states import HalfMessageCache
+from kourou.broker.transactions.transaction_check import TransactionCheck, TransactionsPart
 from kourou.broker.transactions.transactions import Transactions
 from kourou.protocol.layout import HOST_V4_BYTES
 from kourou.store.kernel import Kernel
@@ -106,44 +101,42 @@ def tables_part(services: BrokerServices) -> TablesPart:
     )
 
 
-def groups_part(services: BrokerServices) -> GroupsPart:
+def groups_part(services: BrokerServices) -> HandlersPart:
     """Producers and consumers."""
     config, topics, groups = services.live_config, services.topics, services.groups
     producers, consumers = services.producers, services.consumers
-    return GroupsPart(
+    clients = ClientManageProcessor(
         config=config,
-        cycles=services.cycles,
+        topics=topics,
+        groups=groups,
         producers=producers,
         consumers=consumers,
-        locks=services.locks,
-        notifier=services.notifier,
+        cycles=services.cycles,
         monotonic_ms=services.monotonic_ms,
-        handlers=(
-            ClientManageProcessor(
-                config=config,
-                topics=topics,
-                groups=groups,
-                producers=producers,
-                consumers=consumers,
-                monotonic_ms=services.monotonic_ms,
-            ),
-            ConsumerManageProcessor(
-                config=config,
-                log=services.store.log,
-                queues=services.store.queues,
-                topics=topics,
-                groups=groups,
-                offsets=services.offsets,
-                consumers=consumers,
-            ),
-            ConsumerCallProcessor(
-                config=config,
-                topics=topics,
-                groups=groups,
-                consumers=consumers,
-                requests=services.requests,
-                records=services.records,
-            ),
+    )
+    return HandlersPart(
+        clients,
+        ConsumerManageProcessor(
+            config=config,
+            log=services.store.log,
+            queues=services.store.queues,
+            topics=topics,
+            groups=groups,
+            offsets=services.offsets,
+            consumers=consumers,
+        ),
+        ConsumerCallProcessor(
+            config=config,
+            topics=topics,
+            groups=groups,
+            consumers=consumers,
+            requests=services.requests,
+            records=services.records,
+        ),
+        services.locks,
+        periodic=(
+            Periodic(15.0, services.notifier.send_held, "notify-members"),
+            Periodic(10.0, clients.scan, "scan-clients"),
         ),
     )
 
@@ -253,32 +246,32 @@ def delayed_delivery(services: BrokerServices) -> DelayedDelivery:
     )
 
 
-def stats_part(services: BrokerServices) -> StatsPart:
-    """Statistics."""
-    return StatsPart(
+def stats_part(services: BrokerServices) -> HandlersPart:
+    """Statistics, and the watch over the clock, which they depend on."""
+
+    def tick() -> None:
+        services.clock_watch.look()
+        services.stats.tick(services.monotonic_ms(), wall_ms=services.now_ms())
+
+    processor = StatsProcessor(
+        config=services.live_config,
+        address=services.address,
+        queues=services.store.queues,
+        lookup=services.store.lookup,
+        topics=services.topics,
+        groups=services.groups,
+        offsets=services.offsets,
+        producers=services.producers,
+        consumers=services.consumers,
         stats=services.stats,
-        clock_watch=services.clock_watch,
-        processor=StatsProcessor(
-            config=services.live_config,
-            address=services.address,
-            queues=services.store.queues,
-            lookup=services.store.lookup,
-            topics=services.topics,
-            groups=services.groups,
-            offsets=services.offsets,
-            producers=services.producers,
-            consumers=services.consumers,
-            stats=services.stats,
-            records=services.records,
-            now_ms=services.now_ms,
-            monotonic_ms=services.monotonic_ms,
-        ),
+        records=services.records,
         now_ms=services.now_ms,
         monotonic_ms=services.monotonic_ms,
     )
+    return HandlersPart(processor, periodic=(Periodic(1.0, tick, "statistics"),))
 
 
-def pull_part(services: BrokerServices) -> PullPart:
+def pull_part(services: BrokerServices) -> HandlersPart:
     """Pulls and queries."""
     queries = QueryMessageProcessor(
         config=services.live_config,
@@ -287,7 +280,8 @@ def pull_part(services: BrokerServices) -> PullPart:
         requests=services.requests,
         records=services.records,
     )
-    return PullPart(services.holds, (services.pulls, queries))
+    check = Periodic(5.0, services.holds.check, "check-held-pulls")
+    return HandlersPart(services.pulls, queries, periodic=(check,))
 
 
 def sends(

@@ -22,19 +22,21 @@ from typing import Final
 from kourou.errors import ProtocolError
 from kourou.protocol.codes import CommandFlag, RequestCode
 from kourou.protocol.command_head import CommandHead
-from kourou.protocol.layout import BINARY_COMMAND, BINARY_NAME_LENGTH, BINARY_VALUE_LENGTH
+from kourou.protocol.layout import BINARY_COMMAND, BINARY_NAME_LENGTH, BINARY_VALUE_LENGTH, I2, U2, U4
 
 HEAD_WITHOUT_REMARK: Final = BINARY_COMMAND.struct()
 """All that is before the fields where there is no remark: code to flag, the length of the remark, which is 0,
 and the length of the fields."""
 
-_FIXED: Final = Struct(">hBhiii")
-_FIXED_WRITTEN: Final = Struct(">HBHiii")
+_FIXED: Final = BINARY_COMMAND.part("code", "language", "version", "opaque", "flag", "remark_length")
+# Codes and versions are written without their high bits, and without a sign.
+_FIXED_WRITTEN: Final = Struct(_FIXED.format.replace(I2.code, U2.code))
 _KEY_LENGTH: Final = Struct(f">{BINARY_NAME_LENGTH.code}")
 _LENGTH: Final = Struct(f">{BINARY_VALUE_LENGTH.code}")
-_VALUE_LENGTH: Final = Struct(">I")
+# Read as unsigned, a negative length exceeds any header.
+_VALUE_LENGTH: Final = Struct(f">{U4.code}")
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
-_MAX_KEY_BYTES: Final = 0x7FFF
+_MAX_KEY_BYTES: Final = BINARY_NAME_LENGTH.high
 
 _TRUNCATED_REQUEST_CODES: Final = {code & 0xFFFF: int(code) for code in RequestCode if code > 0xFFFF}
 

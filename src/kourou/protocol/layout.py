@@ -113,7 +113,8 @@ class Layout:
         `is_padded` adds what follows the last of them, so that one layout can follow another."""
         format, at = ">", 0
         for name in names:
-            format += f"{self.at(name) - at}x{self.kind(name).code}"
+            gap = self.at(name) - at
+            format += f"{gap}x{self.kind(name).code}" if gap else self.kind(name).code
             at = self.end(name)
         return Struct(f"{format}{self.size - at}x" if is_padded else format)
 

@@ -8,7 +8,7 @@ milliseconds since local midnight of the first of the month. The Go client write
 its ids in lower case, so ids are compared and stored as they came and never change case.
 
 A host in stored form (address, then port as 4 bytes) is part of the offset id and is made
-and read here. Not here: who asks for an id, the clock and the address that go into it.
+and read here. Not here: the clock and the address that go into it.
 """
 
 from __future__ import annotations

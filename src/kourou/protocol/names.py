@@ -37,7 +37,7 @@ REVIVE_LOG_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 STORE_FENCED: Final = "storeFenced"
-"""Key of a broker's runtime information, only there if the store takes no more messages: why."""
+"""Key of a broker's runtime information, only present if the store rejects messages: the reason."""
 COMPILED_KERNEL: Final = "compiledKernel"
 """Key of a broker's runtime information: `in use`, or `not in use` and why."""
 COMPILED_KERNEL_CURE: Final = "compiledKernelCure"
@@ -110,15 +110,15 @@ _USUAL_TOPIC: Final = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{TOPIC_MAX_LENGTH}}}").fu
 
 
 def topic_problem(topic: str) -> str | None:
-    """Why `topic` is no topic name, or None."""
-    if _USUAL_TOPIC(topic):  # every message asks
+    """Why `topic` is not a valid topic name; None if it is."""
+    if _USUAL_TOPIC(topic):  # called for every message
         return None
     prefixed = is_retry_topic(topic) or is_dlq_topic(topic)
     return _name_problem("topic", topic, RETRY_OR_DLQ_TOPIC_MAX_LENGTH if prefixed else TOPIC_MAX_LENGTH)
 
 
 def group_problem(group: str) -> str | None:
-    """Why `group` is no group name, or None."""
+    """Why `group` is not a valid group name; None if it is."""
     return _name_problem("group", group, GROUP_MAX_LENGTH)
 
 
@@ -159,7 +159,7 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_inner_topic(topic: str) -> bool:
-    """None that a user made: RocketMQ's own by name, or of retries, of dead letters, a light one."""
+    """Not a user's topic: RocketMQ's own, or a retry, dead-letter or light topic."""
     return is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic) or is_lmq(topic)
 
 
@@ -169,17 +169,17 @@ def is_system_group(group: str) -> bool:
 
 
 def retry_topic(group: str) -> str:
-    """Where messages that `group` failed on come back from."""
+    """The topic from which failed messages of `group` are delivered again."""
     return RETRY_GROUP_TOPIC_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages rest that `group` gave up on."""
+    """The topic of the dead letters of `group`."""
     return DLQ_GROUP_TOPIC_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """Where replies to requests go in `cluster`."""
+    """The topic of replies to requests in `cluster`."""
     return cluster + REPLY_TOPIC_POSTFIX
 
 

@@ -1,4 +1,4 @@
-"""The stored record: one message's bytes in the CommitLog, and so in every pull answer.
+"""The stored record: one message's bytes in the CommitLog, and so in every pull response.
 
 Its fields are described in layout.py. Behind the head come body, topic and properties, topic and properties
 with their lengths in front; that of the body is the last field of the head.
@@ -244,7 +244,7 @@ def _does_not_fit(properties: bytes, error: struct.error) -> ProtocolError:
 
 
 def encode_record(message: MessageExt) -> bytes:
-    """The record of `message` from its stored fields; the CRC and the size are made anew."""
+    """The record of `message` from its stored fields; the CRC and the size are computed again."""
     encoder = RecordEncoder(message.topic, message.queue_id, message.raw_store_host, magic=message.magic)
     parts = encoder.parts(
         message.stored_body,
@@ -263,7 +263,7 @@ def encode_record(message: MessageExt) -> bytes:
 
 
 def decode_records(buffer: Buffer) -> list[MessageExt]:
-    """The records of a pull answer, which follow each other without a gap."""
+    """The records of a pull response, which follow each other without a gap."""
     messages = []
     pos = 0
     end = len(buffer)

@@ -69,7 +69,7 @@ def record_queue_offset(buffer: Buffer, pos: int = 0) -> int:
 
 
 def record_phy_offset(buffer: Buffer, pos: int = 0) -> int:
-    """Where the record at `pos` says that it lies in the log; its head is there."""
+    """The phy_offset in the record at `pos`, whose head must be present."""
     phy_offset: int = _PHY_OFFSET.unpack_from(buffer, pos)[0]
     return phy_offset
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.delay.deliveries import read_records_at, target_of
-from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.groups.producers import ClientChannel
 from kourou.embed import Broker
 from kourou.errors import ProtocolError, RemotingError
 from kourou.protocol.bodies import GetConsumerStatusBody, MessageQueue, decode_body

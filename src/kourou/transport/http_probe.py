@@ -1,6 +1,6 @@
 """HttpProbes: a small HTTP listener for health checks.
 
-    GET /livez     200: the event loop turns. Never asks for more: a recovery is no reason for a restart
+    GET /livez     200: the event loop runs. Checks nothing else: a recovery is no reason for a restart
     GET /readyz    200 `ready`, or 503 and one line that says why clients cannot work now
 
 Anything else is 404, another method 405, what is no request 400, 408 or 431. One request a connection,

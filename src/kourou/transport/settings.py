@@ -36,7 +36,7 @@ class ServerTlsConfig:
     trust_cert_path: Path | None = None  # tls.server.trustCertPath: who signs clients
     client_auth: ClientAuth = ClientAuth.NONE  # tls.server.need.client.auth
     # tls.test.mode.enable: a throw-away certificate is made where none is given. Apache's default
-    # is true; ours is false, so that encryption which protects nobody is asked for in so many words.
+    # is true; ours is false, so that encryption without protection has to be requested explicitly.
     test_mode: bool = False
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kourou.broker.assembly import ServingPart
 from kourou.broker.controller import BrokerController
 from kourou.broker.delay.delayed_delivery import DelayedDelivery
 from kourou.broker.delay.schedule_service import ScheduleService
 from kourou.broker.part import BrokerPart
-from kourou.broker.serving import ServingPart
 from kourou.broker.storage.part import StoragePart, UpkeepPart
 from kourou.broker.tables.part import TablesPart
 from kourou.config import NamesrvConfig

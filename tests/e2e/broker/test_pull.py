@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from kourou.broker.hooks import BrokerHooks, PullContext
-from kourou.broker.pull import cold_read_throttle as read_turns
+from kourou.broker.pull import cold_pulls as read_turns
 from kourou.broker.pull import long_polling
-from kourou.broker.pull.cold_pull_queues import MAX_UNDER_WAY
-from kourou.broker.pull.cold_read_throttle import ColdReadThrottle
+from kourou.broker.pull.cold_pulls import MAX_UNDER_WAY, ColdReadThrottle
 from kourou.protocol.bodies import (
     ConsumerData,
     ConsumeType,

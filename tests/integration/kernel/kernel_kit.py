@@ -22,7 +22,7 @@ from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState, record_born_host
 from kourou.broker.controller import BrokerController
 from kourou.broker.send.fast_send_path import FastSendPath, Sender
-from kourou.broker.transactions.half_message_cache import HalfMessageCache
+from kourou.broker.transactions.half_message_states import HalfMessageCache
 from kourou.protocol.frame import FrameDecoder
 from kourou.store.disk.files import Files
 from kourou.store.kernel import (

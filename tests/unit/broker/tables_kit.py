@@ -15,12 +15,11 @@ import msgspec
 from kourou.broker.admission import Admission, DiskBacklog
 from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.connection_state import ConnectionState
-from kourou.broker.groups.client_channel import ClientChannel
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
 from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
-from kourou.broker.groups.producers import ProducerManager
-from kourou.broker.groups.rebalance_lock import RebalanceLockManager, lock_processors
+from kourou.broker.groups.producers import ClientChannel, ProducerManager
+from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.part import processors_of
 from kourou.broker.settings import LiveConfig
 from kourou.broker.stats.broker_stats import BrokerStatsManager
@@ -177,7 +176,7 @@ class MemoryBroker(Tables):
     def processors(self) -> dict[int, Processor]:
         """What it answers."""
         handlers = (ClientManageProcessor, ConsumerManageProcessor, TopicProcessor, GroupProcessor)
-        return processors_of(map(self.wired, handlers)) | lock_processors(self.locks)
+        return processors_of((*map(self.wired, handlers), self.locks))
 
     def reopen(self, **settings: Any) -> None:
         """Close the store and open it again; clients that connect from now on reach it."""

@@ -314,7 +314,7 @@ class _Sender:
             return
         try:
             async with asyncio.timeout(_RETURN_TIMEOUT_S):
-                while not await was_redriven(  # noqa: ASYNC110  # brokers do not tell
+                while not await was_redriven(  # noqa: ASYNC110  # brokers do not notify
                     self._admin, self._group, self._last_returned
                 ):
                     await asyncio.sleep(0.2)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.stats.store_rates import Rate
+from kourou.broker.stats.stats_item import Rate
 from kourou.protocol.names import (
     COMPILED_KERNEL,
     COMPILED_KERNEL_CURE,

@@ -1,7 +1,7 @@
 """How far each delay level has been delivered, and `config/delayOffset.json`, which keeps it.
 
 Beside Apache's fields the file notes how long the CommitLog was when it was written: deliveries
-that the table does not count yet lie behind that point (delivered_records.py). Apache passes over
+that the table does not count yet lie behind that point (deliveries.py). Apache passes over
 the note, and leaves it out when it writes the file.
 Not here: delivering (schedule_service.py).
 """

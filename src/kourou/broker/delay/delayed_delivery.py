@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kourou.broker.delay.delivered_records import find_delivered
+from kourou.broker.delay.deliveries import find_delivered
 from kourou.broker.part import BrokerPart
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner

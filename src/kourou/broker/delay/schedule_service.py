@@ -4,7 +4,7 @@ Each level is a queue of SCHEDULE_TOPIC_XXXX, in the order of store times and so
 first undelivered message tells when to look again. What is due is put to its real topic, many in
 one commit cycle, and only then counted as delivered. The delivered record keeps all properties, DELAY and
 REAL_… included, and names the record it was made from, so that after a kill nothing is delivered
-twice (delivered_records.py).
+twice (deliveries.py).
 Not here: how a message gets into a level (delayed_messages.py).
 """
 
@@ -15,10 +15,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.delay.delivered_records import DeliveredRecords
 from kourou.broker.delay.deliveries import (
     DELIVERY_BYTES,
     DELIVERY_MESSAGES,
+    DeliveredRecords,
     Deliveries,
     DeliveryWriter,
     read_records_at,

@@ -1,24 +1,29 @@
-"""Requests about timer messages: RECALL_MESSAGE, which takes one back before it is delivered, and how
-far they are.
+"""Requests about timer messages: RECALL_MESSAGE, which takes one back before it is delivered, and how far
+they are.
 
-The message lies in the log and stays there. A second one, which waits in the same slot, has it left
-out when the slot is emptied. Who recalls is told that this second one is stored.
+A sender of a timer message gets a recall handle, and returns it to recall the message: URL-safe base64 of `v1
+<topic> <brokerName> <timestamp> <UNIQ_KEY>`. The timestamp is one that waits in the same slot as the message.
+
+The message lies in the log and stays there. A second one, which waits in the same slot, has it left out when
+the slot is emptied. The response to a recall means that this second one is stored.
 Not here: the slots (timer_messages.py).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle
 from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RequestError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from kourou.protocol.message_id import encode_host
-from kourou.protocol.properties import MessageConst, encode_properties
+from kourou.protocol.names import TIMER_TOPIC, is_retry_topic
+from kourou.protocol.properties import MessageConst, PropertyScanner, encode_properties
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.addresses import parse_address
 from kourou.transport.request import Processor, Request
@@ -31,9 +36,51 @@ if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.topics import TopicConfigManager
 
-RECALL_TAG: Final = "_RECALL_TAG_"
+_VERSION: Final = "v1"
 
+_scan: Final = PropertyScanner(
+    MessageConst.PROPERTY_REAL_TOPIC,
+    MessageConst.PROPERTY_TIMER_OUT_MS,
+    MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+).values
+RECALL_TAG: Final = "_RECALL_TAG_"
 _NOT_ENABLED: Final = ": timerWheelEnable is false, or was when the broker started"
+
+
+class RecallHandle(NamedTuple):
+    """What a handle says."""
+
+    topic: str
+    broker_name: str
+    timestamp_ms: int
+    uniq_key: str
+
+    def encode(self) -> str:
+        """The handle as text."""
+        text = " ".join((_VERSION, self.topic, self.broker_name, str(self.timestamp_ms), self.uniq_key))
+        return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def recall_handle(message: InnerMessage, broker_name: str) -> str | None:
+    """The handle of a message that is about to wait for its time; None for every other."""
+    if message.topic != TIMER_TOPIC:
+        return None
+    topic, out_ms, uniq_key = _scan(message.properties)
+    if not topic or not out_ms or not uniq_key or is_retry_topic(topic):
+        return None
+    return RecallHandle(topic, broker_name, int(out_ms) + 1, uniq_key).encode()
+
+
+def decode_recall_handle(text: str) -> RecallHandle:
+    """ValueError: this is no handle."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        version, topic, broker_name, timestamp, uniq_key = raw.decode().split(" ")
+    except (binascii.Error, UnicodeDecodeError, ValueError) as error:
+        raise ValueError("recall handle is invalid") from error
+    if version != _VERSION or not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 18:
+        raise ValueError("recall handle is invalid")
+    return RecallHandle(topic, broker_name, int(timestamp), uniq_key)
 
 
 class TimerProcessor:

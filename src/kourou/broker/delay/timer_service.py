@@ -16,12 +16,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.delay.delayed_messages import slot_time
-from kourou.broker.delay.delivered_records import DeliveredRecords, find_delivered
 from kourou.broker.delay.deliveries import (
     DELIVERY_BYTES,
     DELIVERY_MESSAGES,
+    DeliveredRecords,
     Deliveries,
     DeliveryWriter,
+    find_delivered,
     read_records_at,
     target_of,
 )

@@ -11,10 +11,9 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.connection_state import ConnectionState
-from kourou.broker.groups.client_channel import ClientChannel
-from kourou.broker.groups.consumer_group import SubscriptionKey
-from kourou.broker.groups.group_problems import client_id_conflict, subscription_conflict
+from kourou.broker.groups.consumer_group import SubscriptionKey, client_id_conflict, subscription_conflict
 from kourou.broker.groups.message_filter import check_subscription
+from kourou.broker.groups.producers import ClientChannel
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
     CheckClientRequestBody,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.transport.cycles import Cycles
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class ClientManageProcessor:
         groups: SubscriptionGroupManager,
         producers: ProducerManager,
         consumers: ConsumerManager,
+        cycles: Cycles,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._config = config
@@ -65,6 +66,7 @@ class ClientManageProcessor:
         self._groups = groups
         self._producers = producers
         self._consumers = consumers
+        self._cycles = cycles
         self._monotonic_ms = monotonic_ms
 
     def processors(self) -> dict[int, Processor]:
@@ -74,6 +76,13 @@ class ClientManageProcessor:
             RequestCode.UNREGISTER_CLIENT: self.unregister_client,
             RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
         }
+
+    def scan(self) -> None:
+        """Remove clients whose heartbeats have stopped."""
+        self._cycles.open()
+        expired_ms, now_ms = self._config.current.channel_expired_timeout, self._monotonic_ms()
+        self._producers.scan(now_ms, expired_ms)
+        self._consumers.scan(now_ms, expired_ms)
 
     # -- 34 --------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.groups.producers import ClientChannel
 from kourou.errors import CallTimeoutError, RemotingError, RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand

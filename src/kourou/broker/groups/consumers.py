@@ -12,9 +12,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kourou.broker.groups.client_channel import CHANNEL_EXPIRED_MS, ClientChannel
-from kourou.broker.groups.consumer_group import ConsumerGroupInfo, SubscriptionKey
-from kourou.broker.groups.group_problems import find_problems
+from kourou.broker.groups.consumer_group import ConsumerGroupInfo, SubscriptionKey, find_problems
+from kourou.broker.groups.producers import CHANNEL_EXPIRED_MS, ClientChannel
 from kourou.errors import RemotingError
 from kourou.protocol.bodies import ConsumerData, SubscriptionData
 from kourou.protocol.codes import RequestCode

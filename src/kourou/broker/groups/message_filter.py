@@ -3,7 +3,7 @@
 Tags are compared by their codes in the ConsumeQueue. Codes are hashes: the client compares what they let
 through once more by text, and the codes are made here from the text, because not every client sends right
 ones. The text is a peer's: beyond MAX_EXPRESSION_CHARS it is rejected, and of the longer ones few are cached.
-Not here: how a record's properties are read (record_matcher.py), whose subscription counts for a pull
+Not here: how a record's properties are read (filtered_read.py), whose subscription counts for a pull
 (pull_targets.py).
 """
 

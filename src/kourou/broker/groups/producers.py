@@ -1,17 +1,46 @@
-"""ProducerManager: which clients produce under which group, for calls back to them.
+"""Clients of groups: ClientChannel, one client, and ProducerManager, which clients produce under which group.
 
-A transaction check or a reply goes to any one client of the group. Nobody is told of changes.
-Not here: what is sent back, and who reads heartbeats (client_manage_processor.py).
+A client is as its last heartbeat described it. A transaction check or a reply goes to any one client of a
+producer group; changes of the group are not announced.
+Not here: what is sent back, and heartbeats (client_manage_processor.py).
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from typing import Final
 
-from kourou.broker.groups.client_channel import CHANNEL_EXPIRED_MS, ClientChannel
 from kourou.transport.connection import Connection
+from kourou.transport.request import Request
 
+CHANNEL_EXPIRED_MS: Final = 120_000
+"""`channelExpiredTimeout`: four heartbeats that did not come."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class ClientChannel:
+    """A client and the connection on which it is reached. `language` is a LanguageCode."""
+
+    connection: Connection
+    client_id: str
+    language: int
+    version: int
+    last_update_ms: int
+    """By the monotonic clock."""
+
+    @classmethod
+    def of(cls, request: Request, client_id: str, now_ms: int) -> ClientChannel:
+        """Whoever sent this request, under the id it gives itself."""
+        return cls(request.connection, client_id, request.head.language_code, request.version, now_ms)
+
+    def is_expired(self, now_ms: int, expired_ms: int) -> bool:
+        """Whether nothing was heard of it for so long that it counts as gone."""
+        return now_ms - self.last_update_ms > expired_ms
+
+    def __str__(self) -> str:
+        return f"{self.client_id} at {self.connection.remote_address}"
 
 
 class ProducerManager:

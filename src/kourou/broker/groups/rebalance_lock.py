@@ -98,20 +98,23 @@ class RebalanceLockManager:
         locks[mq] = _Lock(client_id, now_ms)
         return True
 
+    # -- requests --------------------------------------------------------------------------------
 
-def lock_processors(locks: RebalanceLockManager) -> dict[int, Processor]:
-    """Request code to function."""
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {
+            RequestCode.LOCK_BATCH_MQ: self.lock_batch_mq,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock_batch_mq,
+        }
 
-    def lock_batch(request: Request) -> None:
-        """41: the queues that the client has now; those it does not get are missing in the answer."""
+    def lock_batch_mq(self, request: Request) -> None:
+        """LOCK_BATCH_MQ: the queues that the client has now; others are missing in the response."""
         asked = decode_body(request.body, LockBatchRequestBody)
-        locked = locks.try_lock_batch(asked.consumer_group, asked.mq_set, asked.client_id)
+        locked = self.try_lock_batch(asked.consumer_group, asked.mq_set, asked.client_id)
         request.reply(body=encode_body(LockBatchResponseBody(sorted(locked))))
 
-    def unlock_batch(request: Request) -> None:
-        """42: the client does not need these queues any more."""
+    def unlock_batch_mq(self, request: Request) -> None:
+        """UNLOCK_BATCH_MQ: the client does not need these queues any more."""
         asked = decode_body(request.body, UnlockBatchRequestBody)
-        locks.unlock_batch(asked.consumer_group, asked.mq_set, asked.client_id)
+        self.unlock_batch(asked.consumer_group, asked.mq_set, asked.client_id)
         request.reply()
-
-    return {RequestCode.LOCK_BATCH_MQ: lock_batch, RequestCode.UNLOCK_BATCH_MQ: unlock_batch}

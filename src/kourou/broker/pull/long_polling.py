@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kourou.broker.pull.filtered_read import RecordMatcher
 from kourou.broker.pull.pull_targets import PullTarget
-from kourou.broker.pull.record_matcher import RecordMatcher
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES

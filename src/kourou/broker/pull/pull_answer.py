@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
 from kourou.broker.admission import PullForbiddenError
 from kourou.protocol.codes import CommandFlag, ResponseCode, SerializeType
 from kourou.protocol.headers.pull import PullMessageResponseHeader
+from kourou.protocol.layout import FRAME
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.transport.request import Request
 
-_PREFIX: Final = Struct(">II")
+_PREFIX: Final = FRAME.struct()
 _JSON: Final = SerializeType.JSON.value
 _ONEWAY: Final = CommandFlag.ONEWAY.value
 _TEMPLATE: Final = (

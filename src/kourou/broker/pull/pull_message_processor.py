@@ -3,8 +3,8 @@
 A pull is answered within its commit cycle if its messages are in memory. If they are not, a thread reads
 them. If there are none and the client wants to wait, it waits (long_polling.py). A filter by property
 may have to look at many to find few: it does so in steps (filtered_read.py). Of the pulls of one
-connection that have to wait for the disk a few are under way at a time (cold_pull_queues.py), and
-whoever reads what is old gives way to those who send (cold_read_throttle.py).
+connection that have to wait for the disk a few are under way at a time (cold_pulls.py), and
+whoever reads what is old gives way to those who send (cold_pulls.py).
 Not here: who may pull, and what of it (pull_targets.py).
 """
 
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.admission import ForbiddenType, PullForbiddenError
 from kourou.broker.hooks import PullContext
-from kourou.broker.pull.cold_pull_queues import ColdPullQueues
-from kourou.broker.pull.cold_read_throttle import ColdReadThrottle
-from kourou.broker.pull.filtered_read import FilteredRead
+from kourou.broker.pull.cold_pulls import ColdPullQueues, ColdReadThrottle
+from kourou.broker.pull.filtered_read import FilteredRead, RecordMatcher
 from kourou.broker.pull.long_polling import Pull
 from kourou.broker.pull.pull_answer import (
     answer_forbidden,
@@ -29,7 +28,6 @@ from kourou.broker.pull.pull_answer import (
     pull_code,
 )
 from kourou.broker.pull.pull_targets import PullTarget, PullTargets
-from kourou.broker.pull.record_matcher import RecordMatcher
 from kourou.broker.settings import transfer_limits
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode

@@ -4,6 +4,7 @@ All topics at the start, again 10 s later and then every `registerNameServerPeri
 that failed is retried soon, then less and less often, so that the name server may be started after the
 broker. A change is registered at once, and simultaneous changes together. With many topics it is done less
 often: where they are created one after the other, that takes about a tenth of the time.
+It is the last part of a broker: it registers when all others serve, and unregisters before any of them stops.
 Not here: the request itself (out_api.py).
 """
 
@@ -14,14 +15,19 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.part import BrokerPart
+from kourou.broker.registration.out_api import BrokerIdentity, BrokerOuterApi
 from kourou.clock import Clock
+from kourou.config.broker import BrokerConfig
+from kourou.transport.addresses import join_address
+from kourou.transport.client import RemotingClient
+from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from kourou.broker.registration.out_api import BrokerOuterApi, RegisterBrokerResult
+    from kourou.broker.registration.out_api import RegisterBrokerResult
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.bodies.topics import TopicConfig
-    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -117,3 +123,48 @@ class Registration:
         while True:
             await asyncio.sleep(self._config.current.update_name_server_addr_period / 1000)
             await self._out_api.namesrvs.refresh()
+
+
+class OutboundPart(BrokerPart):
+    """The connections to name servers: they outlive whatever registers."""
+
+    def __init__(self, client: RemotingClient) -> None:
+        self._client = client
+
+    async def stop(self, timeout_ms: int) -> None:
+        await self._client.stop()
+
+
+class RegistrationPart(BrokerPart):
+    """Registers one broker."""
+
+    def __init__(
+        self, registration: Registration, out_api: BrokerOuterApi, changed: ChangeSignal, tasks: TaskOwner
+    ) -> None:
+        self._registration = registration
+        self._out_api = out_api
+        self._changed = changed
+        self._tasks = tasks
+
+    async def start(self, tasks: TaskOwner) -> None:
+        await self._registration.begin(tasks)
+
+    def config_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        if new.broker_permission != old.broker_permission:
+            self._changed.soon()
+        if new.namesrv_addr != old.namesrv_addr:
+            self._tasks.start(self._out_api.namesrvs.refresh(), "name-servers-changed")
+
+    async def stop(self, timeout_ms: int) -> None:
+        await self._out_api.unregister_all()
+
+
+def identity_of(config: BrokerConfig, address: str) -> BrokerIdentity:
+    """What the name servers know the broker by."""
+    return BrokerIdentity(
+        cluster_name=config.broker_cluster_name,
+        broker_name=config.broker_name,
+        broker_id=config.broker_id,
+        broker_addr=address,
+        ha_server_addr=join_address(config.broker_ip2, config.ha_listen_port or config.listen_port + 1),
+    )

@@ -7,7 +7,7 @@ fit, since the last byte of a length is all that differs then.
 
 from __future__ import annotations
 
-from struct import Struct, pack
+from struct import pack
 from typing import Final
 
 import msgspec
@@ -17,12 +17,13 @@ from kourou.protocol.command import decode_head, encode_response, ext_dict
 from kourou.protocol.frame import RawFrame
 from kourou.protocol.header_binary import HEAD_WITHOUT_REMARK, encode_binary_head
 from kourou.protocol.headers.send import SendMessageResponseHeader
+from kourou.protocol.layout import FRAME
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.kernel import ResponseTemplates
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.request import Request
 
-_PREFIX: Final = Struct(">II")
+_PREFIX: Final = FRAME.struct()
 _HEAD_BYTES: Final = HEAD_WITHOUT_REMARK.size
 _MARK: Final = SerializeType.ROCKETMQ.value << 24
 _PYTHON: Final = LanguageCode.PYTHON.value

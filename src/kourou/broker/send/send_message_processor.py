@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.connection_state import record_born_host
 from kourou.broker.delay.delayed_messages import is_delayed
-from kourou.broker.delay.recall_handle import recall_handle
+from kourou.broker.delay.timer_processor import recall_handle
 from kourou.broker.send.send_answer import SendAnswer
 from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets, send_context
 from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
-from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
+from kourou.broker.transactions.half_message_states import CachedHalfMessage, HalfMessageCache
 from kourou.broker.transactions.half_messages import (
     check_batch,
     check_half,

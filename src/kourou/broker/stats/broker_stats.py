@@ -11,7 +11,7 @@ due; a broker calls it once a second. Names that 315 may ask for, and their keys
 
 DayTotals: messages put and got by this morning and by yesterday's; mornings are local midnights that the
 broker lived through. PutLatency: how long puts took, in buckets of milliseconds, a minute at a time.
-Not here: arithmetic of the spans (stats_item.py), rates of the store (store_rates.py).
+Not here: arithmetic of the spans, rates of the store (stats_item.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate, chain
 from typing import Final
 
-from kourou.broker.stats.stats_item import DAY, HOUR, MINUTE, Column, StatsItem
-from kourou.broker.stats.store_rates import StoreRates
+from kourou.broker.stats.stats_item import DAY, HOUR, MINUTE, Column, StatsItem, StoreRates
 from kourou.protocol.bodies import BrokerStatsData
+from kourou.protocol.layout import CQ_UNIT
+from kourou.store.log.put_batch import PutBatch
+
+_SIZE: Final = CQ_UNIT.part("size", is_padded=True)
 
 # The upper bounds in ms: first each ms, then in wider steps; all above is one bucket more.
 _STEPS: Final = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
@@ -327,3 +330,30 @@ def _next_due_ms(due_ms: int, step_ms: int, now_ms: int) -> int:
 
 def _tps(item: StatsItem | None) -> float:
     return 0.0 if item is None else item.data(Column.NUMS).stats_minute.tps
+
+
+class StoreStats:
+    """Counts every batch that was published."""
+
+    def __init__(self, stats: BrokerStatsManager, now_ms: Callable[[], int]) -> None:
+        self._stats = stats
+        self._now_ms = now_ms
+
+    def published(self, batch: PutBatch) -> None:
+        """Count the messages of a batch."""
+        stats = self._stats
+        total = 0
+        # Most batches are of one topic and many queues.
+        units_of_topics: dict[str, list[bytes]] = {}
+        for queue, units in batch.units.items():
+            gathered = units_of_topics.get(queue.topic)
+            if gathered is None:
+                units_of_topics[queue.topic] = [*units]
+            else:
+                gathered += units
+        for topic, units in units_of_topics.items():
+            sizes = [size for (size,) in _SIZE.iter_unpack(b"".join(units))]
+            stats.topic_put(topic, len(sizes), sum(sizes))
+            total += len(sizes)
+        stats.broker_put(total)
+        stats.put_latency(self._now_ms() - batch.store_timestamp, total)

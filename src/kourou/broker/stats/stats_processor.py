@@ -1,20 +1,27 @@
 """What tools ask about topics, groups, clients and counters of a broker.
 
-Not here: how the numbers come about (consume_stats.py, broker_stats.py), connections (connection_lists.py).
+Not here: how the numbers come about (consume_stats.py, broker_stats.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from kourou.broker.groups.connection_lists import consumer_connection, producer_connection, producer_table
+from kourou.broker.groups.consumer_group import ConsumerGroupInfo
 from kourou.broker.groups.message_filter import TAG, TagCodes, subscription_codes
+from kourou.broker.groups.producers import ClientChannel
 from kourou.broker.stats.consume_stats import ConsumeStatsView
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.bodies import (
+    Connection,
     ConsumeQueueData,
+    ConsumerConnection,
     GroupList,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
     QueryConsumeQueueResponseBody,
     QuerySubscriptionResponseBody,
     SubscriptionData,
@@ -22,7 +29,7 @@ from kourou.protocol.bodies import (
     TopicList,
     encode_body,
 )
-from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from kourou.protocol.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumeStatsInBrokerHeader,
@@ -291,3 +298,59 @@ def _unit_data(
 
 def _lets_pass(codes: TagCodes, tags_code: int) -> bool:
     return codes is None or tags_code in codes
+
+
+def consumer_connection(group: ConsumerGroupInfo) -> ConsumerConnection:
+    """The members of a consumer group and what it subscribes to (203)."""
+    return ConsumerConnection(
+        [_client(channel) for channel in group.channels.values()],
+        dict(group.subscriptions),
+        group.consume_type,
+        group.message_model,
+        group.consume_from_where,
+    )
+
+
+def producer_connection(channels: Iterable[ClientChannel]) -> ProducerConnection:
+    """The clients of a producer group (204)."""
+    return ProducerConnection([_client(channel) for channel in channels])
+
+
+def producer_table(
+    groups: Mapping[str, Mapping[Any, ClientChannel]], *, wall_base_ms: int
+) -> ProducerTableInfo:
+    """All producers by group (328)."""
+    return ProducerTableInfo(
+        {
+            group: [_producer_info(channel, wall_base_ms) for channel in channels.values()]
+            for group, channels in groups.items()
+        }
+    )
+
+
+def _client(channel: ClientChannel) -> Connection:
+    return Connection(
+        client_id=channel.client_id,
+        client_addr=channel.connection.remote_address,
+        language=_language(channel),
+        version=channel.version,
+    )
+
+
+def _producer_info(channel: ClientChannel, wall_base_ms: int) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=channel.client_id,
+        # Java's text of an address has the slash, and mqadmin prints it as it comes.
+        remote_ip=f"/{channel.connection.remote_address}",
+        language=_language(channel),
+        version=channel.version,
+        last_update_timestamp=wall_base_ms + channel.last_update_ms,
+    )
+
+
+def _language(channel: ClientChannel) -> str:
+    """The name; binary headers carry numbers, and there may be newer languages."""
+    try:
+        return LanguageCode(channel.language).name
+    except ValueError:
+        return LanguageCode.OTHER.name

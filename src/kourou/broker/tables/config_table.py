@@ -1,15 +1,17 @@
-"""ConfigTable: what the broker's tables in `config/*.json` share: a DataVersion, and being written whole.
+"""ConfigTable: what the broker's tables in `config/*.json` share: a DataVersion, being written whole, and how
+a change is described in the log: by the names of fields in RocketMQ's JSON.
 
-A change is in memory at once and marks the table dirty; config_writer.py
-carries it to disk soon after. Not here: the tables.
+A change is in memory at once and marks the table dirty; ConfigWriter carries it to disk soon after.
+Not here: the tables.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -89,3 +91,38 @@ def page_of(
         begin = 0
     begin = max(begin, 0)
     return {name: table[name] for name in sorted(table)[begin : begin + max(count, 0)]}
+
+
+def describe_fields(body: msgspec.Struct) -> str:
+    """Every field with its value.
+
+    >>> from kourou.protocol.bodies import MessageQueue
+    >>> describe_fields(MessageQueue("T", "broker-a", 1))
+    'topic="T", brokerName="broker-a", queueId=1'
+    """
+    return ", ".join(f"{name}={json.dumps(value)}" for name, value in _fields(body).items())
+
+
+def describe_change(old: msgspec.Struct, new: msgspec.Struct) -> str:
+    """The fields that differ, each with its new value and its old one."""
+    before = _fields(old)
+    changed = (
+        f"{name}={json.dumps(value)} (was {json.dumps(before.get(name))})"
+        for name, value in _fields(new).items()
+        if before.get(name) != value
+    )
+    return ", ".join(changed) or "nothing"
+
+
+def queue_words(queues: Mapping[int, int]) -> str:
+    """Offsets by queue.
+
+    >>> queue_words({0: 7, 1: 0})
+    'queue 0 at 7, queue 1 at 0'
+    """
+    return ", ".join(f"queue {queue_id} at {queue_offset}" for queue_id, queue_offset in queues.items())
+
+
+def _fields(body: msgspec.Struct) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(body)
+    return fields

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.tables.change_description import queue_words
-from kourou.broker.tables.config_table import ConfigTable
+from kourou.broker.tables.config_table import ConfigTable, queue_words
 from kourou.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import ConsumerOffsetTable, load_table

@@ -12,9 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.groups.client_channel import ClientChannel
+from kourou.broker.groups.producers import ClientChannel
 from kourou.broker.storage.record_reads import RecordReads
-from kourou.broker.tables.change_description import queue_words
+from kourou.broker.tables.config_table import queue_words
 from kourou.errors import KourouError, RemotingError, RequestError
 from kourou.protocol.bodies import (
     GetConsumerStatusBody,

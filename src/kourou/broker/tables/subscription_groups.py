@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kourou.broker.tables.attributes import GROUP_ATTRIBUTES, apply_changes
-from kourou.broker.tables.change_description import describe_change, describe_fields
-from kourou.broker.tables.config_table import ConfigTable
+from kourou.broker.tables.config_table import ConfigTable, describe_change, describe_fields
 from kourou.protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from kourou.protocol.names import (
     CID_ONSAPI_OWNER_GROUP,

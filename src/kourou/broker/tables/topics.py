@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kourou.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes, parse_changes
-from kourou.broker.tables.change_description import describe_change, describe_fields
-from kourou.broker.tables.config_table import ConfigTable
+from kourou.broker.tables.config_table import ConfigTable, describe_change, describe_fields
 from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS, check_topic_name
 from kourou.errors import RequestError
 from kourou.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.record_reads import RecordReads
-from kourou.broker.transactions.half_message_cache import CachedHalfMessage
-from kourou.broker.transactions.half_message_states import ENDED, OPEN
-from kourou.broker.transactions.half_messages import resumed
-from kourou.broker.transactions.transaction_times import immunity_ms
+from kourou.broker.transactions.half_message_states import ENDED, OPEN, CachedHalfMessage
+from kourou.broker.transactions.half_messages import immunity_ms, resumed
 from kourou.broker.transactions.transactions import Transactions
 from kourou.errors import RequestError
 from kourou.protocol.codes import MessageSysFlag, RequestCode, ResponseCode

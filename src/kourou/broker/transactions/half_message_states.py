@@ -1,9 +1,14 @@
-"""HalfMessageStates: which half messages have ended. A decision about a half is made here, once.
+"""HalfMessageStates: which half messages have ended; HalfMessageCache: those stored a moment ago. A decision
+about a half is made here, once.
 
-Of every half from `half_queue_offset` on one byte is kept, and of every op record from
-`op_queue_offset` on the last half that it ends: these two offsets are what Apache keeps as the
-progress of CID_RMQ_SYS_TRANS. What lies below is settled: it has ended, or goes on as a copy.
-A copy takes the place of its half. Whoever ends the half by its old offset means the copy.
+Of every half from `half_queue_offset` on one byte is kept, and of every op record from `op_queue_offset` on
+the last half that it ends: these two offsets are what Apache keeps as the progress of CID_RMQ_SYS_TRANS. What
+lies below is settled: it has ended, or goes on as a copy. A copy takes the place of its half. Whoever ends
+the half by its old offset means the copy.
+
+Nearly every half ends within milliseconds. Its end then need not read the record and decode it again: what
+the commit puts is in the cache until then. A half that is not there (put by an earlier process or an Apache
+broker; put again; with a time of its own for checks; evicted) is read from the log.
 Not here: records (transactions.py), who decides (end_transaction_processor.py, transaction_check.py).
 """
 
@@ -13,6 +18,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
 import numpy as np
 
 OPEN: Final = 0
@@ -21,6 +27,11 @@ ENDING: Final = 1
 ENDED: Final = 2
 
 _NONE: Final = -1
+# A producer that never ends its halves must not cost more than this, and one half.
+MAX_HALVES: Final = 4096
+MAX_BYTES: Final = 16 * 1024 * 1024
+# A text of Python's, before its first character.
+_KEY_BYTES: Final = 64
 
 
 class HalfMessageStates:
@@ -162,3 +173,56 @@ class HalfMessageStates:
         count = int(needed.argmax()) if needed.any() else len(self._ops)
         del self._ops[:count]
         self.op_queue_offset += count
+
+
+class CachedHalfMessage(msgspec.Struct, gc=False):
+    """A half as it was put. `topic` and `queue_id` are where it goes; `phy_offset` and `queue_offset`, where
+    it is, are known when it is stored."""
+
+    producer_group: str
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    tags_code: int
+    keys: tuple[str, ...]
+    born_timestamp: int
+    born_host: bytes
+    sys_flag: int
+    flag: int
+    reconsume_times: int
+    phy_offset: int = -1
+    queue_offset: int = -1
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, about."""
+        return len(self.body) + 2 * len(self.properties) + _KEY_BYTES * len(self.keys)
+
+
+class HalfMessageCache:
+    """The halves of one broker, by queue_offset. Owned by the loop's thread."""
+
+    def __init__(self) -> None:
+        self._halves: dict[int, CachedHalfMessage] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._halves)
+
+    def add(self, half: CachedHalfMessage, phy_offset: int, queue_offset: int) -> None:
+        """Keep a half that is stored there."""
+        if len(self._halves) >= MAX_HALVES or self._bytes > MAX_BYTES:
+            # The few among them that will still end are found in the log.
+            self._halves.clear()
+            self._bytes = 0
+        half.phy_offset, half.queue_offset = phy_offset, queue_offset
+        self._halves[queue_offset] = half
+        self._bytes += half.size_bytes
+
+    def take(self, queue_offset: int) -> CachedHalfMessage | None:
+        """The half, for whoever ends it now: it is not kept any longer."""
+        half = self._halves.pop(queue_offset, None)
+        if half is not None:
+            self._bytes -= half.size_bytes
+        return half

@@ -5,24 +5,36 @@ that is due is put again behind the others, and some live producer of its group 
 (CHECK_TRANSACTION_STATE, one-way); it answers by END_TRANSACTION. After `transactionCheckMax` questions, or
 when it is older than the log keeps, a half is given up: a hook may say how it ends, else it goes to
 TRANS_CHECK_MAX_TIME_TOPIC.
-Not here: what is stored (transactions.py), when a half is due (transaction_times.py).
+TransactionsPart has the broker recover transactions, end them for producers, and check those that none ends.
+Not here: what is stored (transactions.py), when a half is due (half_messages.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kourou.broker.hooks import GivenUpTransaction, TransactionEnd
+from kourou.broker.part import BrokerPart
+from kourou.broker.settings import LiveConfig
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.inner_message import InnerMessage
 from kourou.broker.storage.record_reads import RecordReads
+from kourou.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from kourou.broker.transactions.half_message_states import ENDED, OPEN
-from kourou.broker.transactions.half_messages import check_times, property_number, real_place, without_mark
-from kourou.broker.transactions.transaction_times import NextStep, TransactionTimes
+from kourou.broker.transactions.half_messages import (
+    NextStep,
+    TransactionTimes,
+    check_times,
+    property_number,
+    real_place,
+    without_mark,
+)
+from kourou.broker.transactions.transactions import Transactions
 from kourou.errors import ProtocolError, RemotingError, StorageError
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
@@ -33,6 +45,8 @@ from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC
 from kourou.protocol.properties import MessageConst, properties_to_bytes
 from kourou.protocol.record import decode_record, encode_record
 from kourou.store.log.put_status import PutRefusedError, PutStatus
+from kourou.transport.request import Processor
+from kourou.transport.tasks import TaskOwner
 from kourou.wording import counted
 
 if TYPE_CHECKING:
@@ -41,12 +55,9 @@ if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.groups.producers import ProducerManager
     from kourou.broker.hooks import BrokerHooks
-    from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.record_reads import RecordReader
-    from kourou.broker.transactions.transactions import Transactions
     from kourou.store.log.log_appender import LogAppender
     from kourou.transport.cycles import Cycles
-    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -309,3 +320,29 @@ class _Turn:
             self._told.clear()
             await self._told.wait()
         return self._is_stored
+
+
+class TransactionsPart(BrokerPart):
+    """The first part that may store something: what a killed broker left undone comes right behind it."""
+
+    def __init__(
+        self,
+        *,
+        config: LiveConfig,
+        transactions: Transactions,
+        ends: EndTransactionProcessor,
+        check: TransactionCheck,
+    ) -> None:
+        self._config = config
+        self._transactions = transactions
+        self._ends = ends
+        self._check = check
+
+    def processors(self) -> Mapping[int, Processor]:
+        return self._ends.processors()
+
+    def recover(self) -> None:
+        self._transactions.recover(is_slave=self._config.current.is_slave)
+
+    async def start(self, tasks: TaskOwner) -> None:
+        self._check.start(tasks)

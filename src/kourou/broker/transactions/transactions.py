@@ -20,8 +20,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
-from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
-from kourou.broker.transactions.half_message_states import OPEN, HalfMessageStates
+from kourou.broker.transactions.half_message_states import (
+    OPEN,
+    CachedHalfMessage,
+    HalfMessageCache,
+    HalfMessageStates,
+)
 from kourou.broker.transactions.half_messages import (
     MOVED_TO,
     committed,

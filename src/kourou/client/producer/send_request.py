@@ -7,7 +7,6 @@ slow path, as all others do. Not here: sending it (sends.py).
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
 import msgspec
@@ -19,10 +18,11 @@ from kourou.protocol.ext_fields import ext_fields_of
 from kourou.protocol.frame import encode_frame
 from kourou.protocol.header_json import encode_json_head
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
+from kourou.protocol.layout import FRAME
 from kourou.protocol.versions import CURRENT_VERSION
 
 ONEWAY: Final = CommandFlag.ONEWAY.value
-_pack_prefix: Final = Struct(">II").pack
+_pack_prefix: Final = FRAME.struct().pack
 _json: Final = msgspec.json.Encoder().encode
 _HEADER: Final = (
     b'{"code":%%d,%%b"f":"%%d","g":"%%d","h":"%%d","i":%%b,%%b},"flag":%%d,"language":"PYTHON",'

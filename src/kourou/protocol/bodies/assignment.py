@@ -10,14 +10,14 @@ from kourou.protocol.bodies.shape import Body, Int32
 
 
 class MessageRequestMode(enum.StrEnum):
-    """How a consumer asks for messages."""
+    """How a consumer reads: by pull or POP."""
 
     PULL = "PULL"
     POP = "POP"
 
 
 class QueryAssignmentRequestBody(Body):
-    """Asks which queues a client should read (400)."""
+    """Requests the queues that a client should read (400)."""
 
     topic: str = ""
     consumer_group: str = ""

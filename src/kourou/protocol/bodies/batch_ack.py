@@ -44,7 +44,7 @@ class BatchAck(ReshapedBody):
 
     @classmethod
     def reshape(cls, tree: dict[Any, Any]) -> dict[Any, Any]:
-        """Take the long names too."""
+        """Accept the long names, too."""
         return renamed(tree, _LONG_NAMES)
 
     def queue_offsets(self) -> list[int]:

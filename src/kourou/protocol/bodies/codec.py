@@ -1,7 +1,7 @@
 """decode_body and encode_body: bytes of a body to its shape and back.
 
-Decoding first tries msgspec, which reads what our own side and most Java bodies hold; anything it
-does not take goes through the tolerant parser. Encoding writes as fastjson does: names in
+Decoding first tries msgspec, which reads our own and most Java bodies; anything else goes through the
+tolerant parser. Encoding writes as fastjson does: names in
 alphabetical order, nulls left out, no spaces, MessageQueue keys in place.
 """
 
@@ -49,13 +49,13 @@ def encode_body(body: object, *, v4: bool = False, bare_int_keys: bool = False) 
     """Write `body` as fastjson would.
 
     `v4` leaves out the fields that RocketMQ 4.x does not have. `bare_int_keys` writes integer map
-    keys without quotes, as Apache does wherever it is not asked for standard JSON.
+    keys without quotes, as Apache does unless standard JSON is requested.
     """
     return fastjson.write(_to_tree(body, v4), bare_int_keys=bare_int_keys)
 
 
 def convert_body(tree: Any, shape: type[T]) -> T:
-    """`tree`, taken from somewhere else than JSON text, as a `shape`."""
+    """`tree`, which does not come from JSON text, as a `shape`."""
     try:
         return msgspec.convert(tree, shape, strict=False)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Who is connected to a broker (203, 204, 328). Languages are names, as in LanguageCode."""
+"""The clients connected to a broker (203, 204, 328). Languages are names, as in LanguageCode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers ask of consumers, and what these answer (220, 221, 307, 309).
+"""Requests from brokers to consumers, and their responses (220, 221, 307, 309).
 
 Clients differ here more than anywhere else: C++ knows the reset table only as a list, Go also
 writes it as pairs, and Go spells `dropped` where Java and C++ write `droped`.
@@ -21,7 +21,7 @@ _QUEUE_NAMES: Final = ("brokerName", "queueId", "topic")
 
 
 class ResetOffsetBody(ReshapedBody):
-    """Offsets to begin again at (220 request, 222 response). Reads all three forms."""
+    """Offsets to reset to (220 request, 222 response). Reads all three forms."""
 
     offset_table: dict[MessageQueue, Int64] = {}
 
@@ -34,7 +34,7 @@ class ResetOffsetBody(ReshapedBody):
         return {"offsetTable": dict(_reset_entry(item) for item in table)}
 
     def for_c(self) -> ResetOffsetBodyForC:
-        """The same for a C++ consumer, which reads no other form."""
+        """The form for C++ consumers, which read no other."""
         return ResetOffsetBodyForC(
             [
                 MessageQueueForC(queue.topic, queue.broker_name, queue.queue_id, queue_offset)
@@ -44,7 +44,7 @@ class ResetOffsetBody(ReshapedBody):
 
 
 class MessageQueueForC(Body):
-    """A queue and the queue offset to begin again at."""
+    """A queue and the queue offset to reset to."""
 
     topic: str = ""
     broker_name: str = ""
@@ -66,7 +66,7 @@ class GetConsumerStatusBody(Body):
 
 
 class ProcessQueueInfo(ReshapedBody):
-    """What a consumer holds of one queue."""
+    """A consumer's state of one queue."""
 
     commit_offset: Int64 = 0
     cached_msg_min_offset: Int64 = 0
@@ -90,7 +90,7 @@ class ProcessQueueInfo(ReshapedBody):
 
 
 class PopProcessQueueInfo(ReshapedBody):
-    """What a consumer holds of one queue it reads by POP (5.x)."""
+    """A consumer's state of one queue that it reads by POP (5.x)."""
 
     wait_ack_count: Int32 = 0
     dropped: bool = field(default=False, name="droped")
@@ -126,7 +126,7 @@ class ConsumerRunningInfo(Body):
 
 
 class CMResult(enum.StrEnum):
-    """What came of consuming one message. Members stand in the order of their ordinals."""
+    """The result of consuming one message. Members stand in the order of their ordinals."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"
@@ -137,7 +137,7 @@ class CMResult(enum.StrEnum):
 
 
 class ConsumeMessageDirectlyResult(Body):
-    """The answer of a consumer that was handed one message (309)."""
+    """The response of a consumer to which one message was delivered (309)."""
 
     order: bool = False
     auto_commit: bool = True

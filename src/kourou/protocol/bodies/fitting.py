@@ -1,4 +1,4 @@
-"""Fitting: a plain tree into a shape, as forgivingly as fastjson does it.
+"""Fitting: converts a plain tree to a shape, as leniently as fastjson.
 
 Numbers may come as text, booleans as 0 and 1, enums as ordinals or names in any case; a null or an
 unknown enum name keeps the default, unknown fields are ignored, a `$ref` is followed.

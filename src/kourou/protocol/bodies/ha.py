@@ -39,7 +39,7 @@ class HAClientRuntimeInfo(Body):
 
 
 class HARuntimeInfo(Body):
-    """Body of the answer to 907."""
+    """Body of the response to 907."""
 
     master: bool = False
     master_commit_log_max_offset: Int64 = 0

@@ -14,7 +14,7 @@ from kourou.protocol.bodies.shape import V5, Body, Int32, Int64
 
 
 class ConsumeType(enum.StrEnum):
-    """Who asks for messages. Members stand in the order of their ordinals."""
+    """Who initiates delivery. Members are in the order of their ordinals."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -71,7 +71,7 @@ class ConsumerData(Body):
 
 
 class HeartbeatData(Body):
-    """Body of 34. `without_sub` asks the broker to keep the subscriptions it knows (5.x)."""
+    """Body of 34. With `without_sub` the broker keeps the subscriptions it knows (5.x)."""
 
     client_id: str = field(default="", name="clientID")
     producer_data_set: list[ProducerData] = []
@@ -81,7 +81,7 @@ class HeartbeatData(Body):
 
 
 class CheckClientRequestBody(Body):
-    """Asks whether a subscription compiles (46)."""
+    """Requests whether a subscription compiles (46)."""
 
     client_id: str = ""
     group: str = ""

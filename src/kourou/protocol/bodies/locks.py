@@ -1,4 +1,4 @@
-"""Locks on queues, by which an orderly consumer keeps others away (41, 42)."""
+"""Queue locks of orderly consumers (41, 42)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kourou.protocol.bodies.shape import V5, Body
 
 
 class LockBatchRequestBody(Body):
-    """The queues a client wants to hold (41)."""
+    """The queues that a client wants to lock (41)."""
 
     consumer_group: str = ""
     client_id: str = ""
@@ -20,10 +20,10 @@ class LockBatchRequestBody(Body):
 
 
 class UnlockBatchRequestBody(LockBatchRequestBody):
-    """The queues a client lets go (42)."""
+    """The queues that a client unlocks (42)."""
 
 
 class LockBatchResponseBody(Body):
-    """The queues it now holds (41 response); those refused are just missing."""
+    """The locked queues (41 response); those denied are missing."""
 
     lock_ok_mq_set: list[MessageQueue] = field(default_factory=list, name="lockOKMQSet")

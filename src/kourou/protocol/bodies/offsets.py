@@ -34,7 +34,7 @@ class QueryCorrectionOffsetBody(Body):
 
 
 class OffsetMovedEvent(Body):
-    """A message of OFFSET_MOVED_EVENT: a group asked for messages that are deleted, and was moved on."""
+    """A message of OFFSET_MOVED_EVENT: a group requested deleted messages, and its offset was moved."""
 
     consumer_group: str = ""
     message_queue: MessageQueue | None = None

@@ -1,4 +1,4 @@
-"""RegisterBrokerBody: what a broker tells the name server of its topics (103), plain or packed.
+"""RegisterBrokerBody: the topics of a broker for the name server (103), plain or packed.
 
 Plain is JSON. Packed (header `compressed=true`) is a zlib stream of, integers big-endian i32:
 
@@ -55,7 +55,7 @@ class RegisterBrokerBody(Body):
 def decode_register_broker(
     raw: bytes, *, compressed: bool = False, version: int = CURRENT_VERSION
 ) -> RegisterBrokerBody:
-    """Read the body of 103 that a broker of `version` sent; an empty one says nothing of topics."""
+    """Read the body of 103 that a broker of `version` sent; an empty one has no topics."""
     if not raw:
         return RegisterBrokerBody()
     if not compressed:

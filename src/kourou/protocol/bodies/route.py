@@ -1,4 +1,4 @@
-"""Where topics and brokers are: what the name server answers (105, 106, 901)."""
+"""Routes of topics and addresses of brokers: responses of the name server (105, 106, 901)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class QueueData(Body):
 
 
 MASTER_ID: Final = 0
-"""The id of a broker that takes messages; those that copy it have others."""
+"""The id of a master; slaves have others."""
 
 
 class BrokerData(Body):
@@ -58,7 +58,7 @@ class ClusterInfo(Body):
 
 
 class BrokerMemberGroup(Body):
-    """The living members of one broker name."""
+    """The online members of one broker name."""
 
     cluster: str = ""
     broker_name: str = ""

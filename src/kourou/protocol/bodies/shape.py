@@ -3,7 +3,7 @@
 A shape is a Struct with snake_case attributes and fastjson's names on the wire. Java requires no
 field, so each one here has Java's default. Sets are lists: their order on the wire means nothing,
 but keeping it gives back the bytes that came in.
-Not here: bytes (codec.py) and the fitting of odd input (fitting.py).
+Not here: bytes (codec.py) and the fitting of unusual input (fitting.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What admin tools ask brokers about topics and progress (202, 208, 303, 315, 317, 321)."""
+"""Statistics of topics and progress for admin tools (202, 208, 303, 315, 317, 321)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class DeleteAccessConfigRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetBrokerAclConfigResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_BROKER_CLUSTER_ACL_INFO; both versions are JSON text."""
+    """Response to GET_BROKER_CLUSTER_ACL_INFO; both versions are JSON text."""
 
     version: str
     all_acl_file_version: str | None = None

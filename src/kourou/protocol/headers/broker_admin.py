@@ -18,7 +18,7 @@ __all__ = [
 
 
 class GetBrokerConfigResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_BROKER_CONFIG; `version` is a DataVersion as JSON text."""
+    """Response to GET_BROKER_CONFIG; `version` is a DataVersion as JSON text."""
 
     version: str
 
@@ -53,7 +53,7 @@ class ExchangeHAInfoRequestHeader(CommandHeader, kw_only=True):
 
 
 class ExchangeHAInfoResponseHeader(CommandHeader, kw_only=True):
-    """Answer to EXCHANGE_BROKER_HA_INFO."""
+    """Response to EXCHANGE_BROKER_HA_INFO."""
 
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None

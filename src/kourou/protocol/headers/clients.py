@@ -21,7 +21,7 @@ class HeartbeatResponseHeader(
     kw_only=True,
     rename=wire_names(is_support_heart_beat_v2="IS_SUPPORT_HEART_BEAT_V2", is_sub_change="IS_SUB_CHANGE"),
 ):
-    """Answer to HEART_BEAT in 5.x. RocketMQ has the first two names but no class for them; the third is ours
+    """Response to HEART_BEAT in 5.x. RocketMQ has the first two names but no class; the third name is ours
     (features.py)."""
 
     is_support_heart_beat_v2: bool | None = None

@@ -33,7 +33,7 @@ class AlterSyncStateSetRequestHeader(CommandHeader, kw_only=True):
 
 
 class AlterSyncStateSetResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CONTROLLER_ALTER_SYNC_STATE_SET."""
+    """Response to CONTROLLER_ALTER_SYNC_STATE_SET."""
 
     new_sync_state_set_epoch: Int32
 
@@ -49,7 +49,7 @@ class ElectMasterRequestHeader(CommandHeader, kw_only=True):
 
 
 class ElectMasterResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CONTROLLER_ELECT_MASTER."""
+    """Response to CONTROLLER_ELECT_MASTER."""
 
     master_broker_id: Int64 | None = None
     master_address: str | None = None
@@ -68,7 +68,7 @@ class RegisterBrokerToControllerRequestHeader(CommandHeader, kw_only=True):
 
 
 class RegisterBrokerToControllerResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CONTROLLER_REGISTER_BROKER."""
+    """Response to CONTROLLER_REGISTER_BROKER."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -85,7 +85,7 @@ class GetReplicaInfoRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetReplicaInfoResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CONTROLLER_GET_REPLICA_INFO; the sync state set is in the body."""
+    """Response to CONTROLLER_GET_REPLICA_INFO; the sync state set is in the body."""
 
     master_broker_id: Int64 | None = None
     master_address: str | None = None
@@ -93,7 +93,7 @@ class GetReplicaInfoResponseHeader(CommandHeader, kw_only=True):
 
 
 class GetMetaDataResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CONTROLLER_GET_METADATA_INFO."""
+    """Response to CONTROLLER_GET_METADATA_INFO."""
 
     group: str | None = None
     controller_leader_id: str | None = None
@@ -129,7 +129,7 @@ class GetNextBrokerIdRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetNextBrokerIdResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CONTROLLER_GET_NEXT_BROKER_ID."""
+    """Response to CONTROLLER_GET_NEXT_BROKER_ID."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -146,7 +146,7 @@ class ApplyBrokerIdRequestHeader(CommandHeader, kw_only=True):
 
 
 class ApplyBrokerIdResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CONTROLLER_APPLY_BROKER_ID."""
+    """Response to CONTROLLER_APPLY_BROKER_ID."""
 
     cluster_name: str | None = None
     broker_name: str | None = None

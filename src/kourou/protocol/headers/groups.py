@@ -32,7 +32,7 @@ class DeleteSubscriptionGroupRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAllSubscriptionGroupRequestHeader(CommandHeader, kw_only=True):
-    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG of 5.x, which asks page by page; 4.9 sends no header."""
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG of 5.x, read in pages; 4.9 sends no header."""
 
     group_seq: Int32 | None = None
     data_version: str | None = None
@@ -40,7 +40,7 @@ class GetAllSubscriptionGroupRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAllSubscriptionGroupResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG; a pager stops when the number is not there."""
+    """Response to GET_ALL_SUBSCRIPTIONGROUP_CONFIG; a pager stops when the number is not there."""
 
     total_group_num: Int32 | None = None
 
@@ -86,7 +86,7 @@ class QuerySubscriptionByConsumerRequestHeader(CommandHeader, kw_only=True):
 
 
 class UpdateGroupForbiddenRequestHeader(CommandHeader, kw_only=True):
-    """UPDATE_AND_GET_GROUP_FORBIDDEN; without `readable` it only asks."""
+    """UPDATE_AND_GET_GROUP_FORBIDDEN; without `readable` it only reads."""
 
     group: str
     topic: str

@@ -47,7 +47,7 @@ class GetKVConfigRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetKVConfigResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_KV_CONFIG."""
+    """Response to GET_KV_CONFIG."""
 
     value: str | None = None
 
@@ -81,7 +81,7 @@ class RegisterBrokerRequestHeader(CommandHeader, kw_only=True, rename=_zone_name
 
 
 class RegisterBrokerResponseHeader(CommandHeader, kw_only=True):
-    """Answer to REGISTER_BROKER; both addresses are the master's, for slaves only."""
+    """Response to REGISTER_BROKER; both addresses are the master's, for slaves only."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -112,7 +112,7 @@ class WipeWritePermOfBrokerRequestHeader(CommandHeader, kw_only=True):
 
 
 class WipeWritePermOfBrokerResponseHeader(CommandHeader, kw_only=True):
-    """Answer to WIPE_WRITE_PERM_OF_BROKER."""
+    """Response to WIPE_WRITE_PERM_OF_BROKER."""
 
     wipe_topic_count: Int32
 
@@ -124,7 +124,7 @@ class AddWritePermOfBrokerRequestHeader(CommandHeader, kw_only=True):
 
 
 class AddWritePermOfBrokerResponseHeader(CommandHeader, kw_only=True):
-    """Answer to ADD_WRITE_PERM_OF_BROKER."""
+    """Response to ADD_WRITE_PERM_OF_BROKER."""
 
     add_topic_count: Int32
 
@@ -158,7 +158,7 @@ class QueryDataVersionRequestHeader(CommandHeader, kw_only=True):
 
 
 class QueryDataVersionResponseHeader(CommandHeader, kw_only=True):
-    """Answer to QUERY_DATA_VERSION."""
+    """Response to QUERY_DATA_VERSION."""
 
     changed: bool
 

@@ -38,7 +38,7 @@ class QueryConsumerOffsetRequestHeader(CommandHeader, kw_only=True):
 class QueryConsumerOffsetResponseHeader(
     CommandHeader, kw_only=True, rename=wire_names(consumer_offset="offset")
 ):
-    """Answer to QUERY_CONSUMER_OFFSET."""
+    """Response to QUERY_CONSUMER_OFFSET."""
 
     consumer_offset: Int64
 
@@ -62,7 +62,7 @@ class SearchOffsetRequestHeader(CommandHeader, kw_only=True):
 
 
 class SearchOffsetResponseHeader(CommandHeader, kw_only=True, rename=_queue_offset):
-    """Answer to SEARCH_OFFSET_BY_TIMESTAMP."""
+    """Response to SEARCH_OFFSET_BY_TIMESTAMP."""
 
     queue_offset: Int64
 
@@ -76,7 +76,7 @@ class GetMaxOffsetRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetMaxOffsetResponseHeader(CommandHeader, kw_only=True, rename=_queue_offset):
-    """Answer to GET_MAX_OFFSET: the next offset to be written."""
+    """Response to GET_MAX_OFFSET: the next offset to be written."""
 
     queue_offset: Int64
 
@@ -89,7 +89,7 @@ class GetMinOffsetRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetMinOffsetResponseHeader(CommandHeader, kw_only=True, rename=_queue_offset):
-    """Answer to GET_MIN_OFFSET."""
+    """Response to GET_MIN_OFFSET."""
 
     queue_offset: Int64
 
@@ -102,7 +102,7 @@ class GetEarliestMsgStoretimeRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetEarliestMsgStoretimeResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_EARLIEST_MSG_STORETIME; -1 when there is no message."""
+    """Response to GET_EARLIEST_MSG_STORETIME; -1 when there is no message."""
 
     timestamp: Int64
 

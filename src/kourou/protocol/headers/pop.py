@@ -38,7 +38,7 @@ class PopMessageRequestHeader(CommandHeader, kw_only=True):
 
 
 class PopMessageResponseHeader(CommandHeader, kw_only=True):
-    """Answer to POP_MESSAGE and PEEK_MESSAGE; the three infos say where each message was."""
+    """Response to POP_MESSAGE and PEEK_MESSAGE; the three infos say where each message was."""
 
     pop_time: Int64
     invisible_time: Int64
@@ -81,7 +81,7 @@ class ChangeInvisibleTimeRequestHeader(CommandHeader, kw_only=True, rename=_queu
 
 
 class ChangeInvisibleTimeResponseHeader(CommandHeader, kw_only=True):
-    """Answer to CHANGE_MESSAGE_INVISIBLETIME."""
+    """Response to CHANGE_MESSAGE_INVISIBLETIME."""
 
     pop_time: Int64
     invisible_time: Int64
@@ -89,7 +89,7 @@ class ChangeInvisibleTimeResponseHeader(CommandHeader, kw_only=True):
 
 
 class NotificationRequestHeader(CommandHeader, kw_only=True):
-    """NOTIFICATION: tell me when there is something to pop."""
+    """NOTIFICATION: wait until there is something to pop."""
 
     consumer_group: str
     topic: str
@@ -101,7 +101,7 @@ class NotificationRequestHeader(CommandHeader, kw_only=True):
 
 
 class NotificationResponseHeader(CommandHeader, kw_only=True):
-    """Answer to NOTIFICATION."""
+    """Response to NOTIFICATION."""
 
     has_msg: bool
     polling_full: bool | None = None
@@ -116,6 +116,6 @@ class PollingInfoRequestHeader(CommandHeader, kw_only=True):
 
 
 class PollingInfoResponseHeader(CommandHeader, kw_only=True):
-    """Answer to POLLING_INFO."""
+    """Response to POLLING_INFO."""
 
     polling_num: Int32

@@ -37,7 +37,7 @@ class PullMessageRequestHeader(CommandHeader, kw_only=True):
 
 
 class PullMessageResponseHeader(CommandHeader, kw_only=True):
-    """Answer to a pull. Clients need the first four fields whether messages were found or not."""
+    """Response to a pull. Clients need the first four fields whether messages were found or not."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
@@ -68,7 +68,7 @@ class QueryMessageRequestHeader(
 
 
 class QueryMessageResponseHeader(CommandHeader, kw_only=True):
-    """Answer to QUERY_MESSAGE: how far the index has come."""
+    """Response to QUERY_MESSAGE: how far the index has come."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64

@@ -66,7 +66,7 @@ class SendMessageRequestHeaderV2(CommandHeader, kw_only=True, rename=_V2_NAMES):
 class SendMessageResponseHeader(
     CommandHeader, kw_only=True, rename=wire_names(msg_region="MSG_REGION", trace_on="TRACE_ON")
 ):
-    """Answer to every kind of send. `msg_id` is an offset id, of a batch a list joined by commas."""
+    """Response to every kind of send. `msg_id` is an offset id, of a batch a list joined by commas."""
 
     msg_id: str
     queue_id: Int32
@@ -79,7 +79,7 @@ class SendMessageResponseHeader(
 
 
 class ReplyMessageRequestHeader(CommandHeader, kw_only=True):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT, broker to the producer that asked; hosts are `ip:port`."""
+    """PUSH_REPLY_MESSAGE_TO_CLIENT, from the broker to the requester; hosts are `ip:port`."""
 
     producer_group: str
     topic: str
@@ -118,6 +118,6 @@ class RecallMessageRequestHeader(CommandHeader, kw_only=True):
 
 
 class RecallMessageResponseHeader(CommandHeader, kw_only=True):
-    """Answer to RECALL_MESSAGE."""
+    """Response to RECALL_MESSAGE."""
 
     msg_id: str

@@ -40,7 +40,7 @@ class DeleteTopicRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAllTopicConfigRequestHeader(CommandHeader, kw_only=True):
-    """GET_ALL_TOPIC_CONFIG of 5.x, which asks page by page; 4.9 sends no header."""
+    """GET_ALL_TOPIC_CONFIG of 5.x, read in pages; 4.9 sends no header."""
 
     topic_seq: Int32 | None = None
     data_version: str | None = None
@@ -48,13 +48,13 @@ class GetAllTopicConfigRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAllTopicConfigResponseHeader(CommandHeader, kw_only=True):
-    """Answer to GET_ALL_TOPIC_CONFIG; a pager stops when the number is not there."""
+    """Response to GET_ALL_TOPIC_CONFIG; a pager stops when the number is not there."""
 
     total_topic_num: Int32 | None = None
 
 
 class GetTopicConfigRequestHeader(CommandHeader, kw_only=True):
-    """GET_TOPIC_CONFIG; `lo` asks for the queue mapping too."""
+    """GET_TOPIC_CONFIG; `lo` requests the queue mapping, too."""
 
     topic: str
     lo: bool | None = None

@@ -1,4 +1,4 @@
-"""Headers of transactional messages: how one ends, and how the broker asks."""
+"""Headers of transactional messages: their ends, and checks by the broker."""
 
 from __future__ import annotations
 

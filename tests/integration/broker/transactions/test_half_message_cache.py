@@ -13,8 +13,8 @@ import pytest
 from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
-from kourou.broker.transactions import half_message_cache as half_cache
-from kourou.broker.transactions.half_message_cache import CachedHalfMessage, HalfMessageCache
+from kourou.broker.transactions import half_message_states as half_cache
+from kourou.broker.transactions.half_message_states import CachedHalfMessage, HalfMessageCache
 from kourou.protocol.codes import CommandFlag, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import SendMessageResponseHeader

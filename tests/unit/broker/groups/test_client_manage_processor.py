@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kourou.broker.groups.client_channel import CHANNEL_EXPIRED_MS
+from kourou.broker.groups.producers import CHANNEL_EXPIRED_MS
 from kourou.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,

@@ -7,8 +7,8 @@ import logging
 import msgspec
 import pytest
 
-from kourou.broker.groups.client_channel import CHANNEL_EXPIRED_MS, ClientChannel
 from kourou.broker.groups.consumers import ConsumerManager
+from kourou.broker.groups.producers import CHANNEL_EXPIRED_MS, ClientChannel
 from kourou.protocol.bodies import ConsumerData, MessageModel, SubscriptionData
 from tests.unit.broker.tables_kit import consumer, make_channel
 from tests.unit.store.message_stores import Clock

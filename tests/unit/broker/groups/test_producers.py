@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kourou.broker.groups.client_channel import CHANNEL_EXPIRED_MS
-from kourou.broker.groups.producers import ProducerManager
+from kourou.broker.groups.producers import CHANNEL_EXPIRED_MS, ProducerManager
 from tests.unit.broker.tables_kit import make_channel
 
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kourou.broker.connection_state import ConnectionState
-from kourou.broker.pull import cold_pull_queues as pull_lines
-from kourou.broker.pull.cold_pull_queues import MAX_UNDER_WAY, ColdPullQueues
+from kourou.broker.pull import cold_pulls as pull_lines
+from kourou.broker.pull.cold_pulls import MAX_UNDER_WAY, ColdPullQueues
 from kourou.errors import RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import RemotingCommand

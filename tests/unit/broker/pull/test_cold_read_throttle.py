@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kourou.broker.pull import cold_read_throttle as read_turns
-from kourou.broker.pull.cold_read_throttle import ColdReadThrottle
+from kourou.broker.pull import cold_pulls as read_turns
+from kourou.broker.pull.cold_pulls import ColdReadThrottle
 
 
 class Log:

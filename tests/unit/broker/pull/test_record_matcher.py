@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.pull.record_matcher import WORK_PER_TURN, RecordMatcher
+from kourou.broker.pull.filtered_read import WORK_PER_TURN, RecordMatcher
 from kourou.protocol.filter import compile_filter
 from kourou.store.message_store import MessageStore
 from tests.unit.store.message_stores import StoreKit, faulty, put

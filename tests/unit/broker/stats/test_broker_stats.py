@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kourou.broker.stats.broker_stats import BrokerStatsManager
-from kourou.broker.stats.store_rates import Rate
+from kourou.broker.stats.stats_item import Rate
 
 START_MS = 1_700_000_000_000
 

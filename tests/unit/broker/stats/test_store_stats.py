@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kourou.broker.stats.broker_stats import BrokerStatsManager
-from kourou.broker.stats.part import StoreStats
+from kourou.broker.stats.broker_stats import BrokerStatsManager, StoreStats
 from kourou.store.log.put_batch import PutBatch
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.cq_unit import UNIT

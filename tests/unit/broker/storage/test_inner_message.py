@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kourou.broker.delay.delayed_messages import slot_time
-from kourou.broker.delay.delivered_records import find_delivered, mark_of
-from kourou.broker.delay.recall_handle import RecallHandle, decode_recall_handle, recall_handle
+from kourou.broker.delay.deliveries import find_delivered, mark_of
+from kourou.broker.delay.timer_processor import RecallHandle, decode_recall_handle, recall_handle
 from kourou.broker.storage.inner_message import InnerMessage
 from kourou.protocol.message import MessageExt
 from kourou.store.log.put_status import PutRefusedError, PutStatus

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.tables import config_writer
-from kourou.broker.tables.config_writer import ConfigWriter
+from kourou.broker.tables import part
+from kourou.broker.tables.part import ConfigWriter
 from kourou.protocol.bodies import TopicConfig
 from kourou.store.config_file import JsonConfigFile
 from tests.unit.broker.tables_kit import MemoryBroker, Tables
@@ -26,8 +26,8 @@ class WriterBroker(MemoryBroker):
 
 @pytest.fixture
 async def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WriterBroker]:
-    monkeypatch.setattr(config_writer, "_LOOK_S", 0)
-    monkeypatch.setattr(config_writer, "_AFTER_FAILURE_S", 0)
+    monkeypatch.setattr(part, "_LOOK_S", 0)
+    monkeypatch.setattr(part, "_AFTER_FAILURE_S", 0)
     made = WriterBroker(tmp_path)
     made.topics.persist()
     yield made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kourou.broker.transactions.transaction_times import NextStep, TransactionTimes, immunity_ms
+from kourou.broker.transactions.half_messages import NextStep, TransactionTimes, immunity_ms
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import RecordEncoder, decode_record
 from tests.unit.store.message_stores import BORN_HOST, STORE_HOST
