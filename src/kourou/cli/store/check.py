@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
 from kourou.cli.printing import shown, wide_console
+from kourou.cli.store.progress import progress_bar
 from kourou.store.check.check import CheckOptions, CheckReport, check_store
 from kourou.store.check.check_context import Progress as OnProgress
 from kourou.store.check.check_report import Finding
@@ -46,7 +43,7 @@ class CheckCommand:
         reports: list[tuple[CheckReport, float]] = []
         for folder in folders:
             started = time.perf_counter()
-            with _progress_bar() as on_progress:
+            with progress_bar("check") as on_progress:
                 report = check_store(Files(), folder, options=self._options(on_progress))
             reports.append((report, time.perf_counter() - started))
             if not self.as_json:
@@ -76,18 +73,6 @@ def exit_code(report: CheckReport) -> int:
     if report.unreadable:
         return CANNOT_READ
     return OK if report.ok else VIOLATIONS
-
-
-@contextmanager
-def _progress_bar() -> Iterator[OnProgress | None]:
-    """A bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("check")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_report(console: Console, report: CheckReport, seconds: float) -> None:

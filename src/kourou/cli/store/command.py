@@ -1,6 +1,6 @@
-"""`kourou store`: look at a store's files without changing them.
+"""`kourou store`: check, inspect, compare, back up and restore stores; no store is changed.
 
-Parses options; check.py and inspect.py do the work, imported on demand.
+Parses options; the modules beside this one do the work, imported on demand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kourou.errors import KourouError
 
 CANNOT_READ = 2
 
-store_app = OneLineGroup("store", help="Check a store, or show its content.")
+store_app = OneLineGroup("store", help="Check, inspect, compare, back up and restore stores.")
 
 _folder = click.argument("folder", type=Path, metavar="DIR")
 _commit_log = click.option(
@@ -122,6 +122,111 @@ def inspect(
         as_json=as_json,
     )
     _run("kourou store inspect", command.run, is_output_all=True)
+
+
+@store_app.command(short_help="Show where two stores differ.")
+@click.argument("folder_a", type=Path, metavar="A")
+@click.argument("folder_b", type=Path, metavar="B")
+@click.option(
+    "--commit-log-a", multiple=True, metavar="DIR[,DIR]", help="Folder of A's CommitLog, if elsewhere."
+)
+@click.option(
+    "--commit-log-b", multiple=True, metavar="DIR[,DIR]", help="Folder of B's CommitLog, if elsewhere."
+)
+@_json
+def compare(
+    *,
+    folder_a: Path,
+    folder_b: Path,
+    commit_log_a: tuple[str, ...],
+    commit_log_b: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show from which offset on the stores A and B differ. Read-only; safe beside running brokers.
+
+    Compared are the bytes of the CommitLog in the range that both have, up to the shorter end at the start of
+    the command; then the ends of the queues. A and B are stores or backups; of a `kourou standalone` with one
+    broker its folder is accepted.
+
+    Exit code 0: equal in the common range, or a log is empty; one of the two may be longer. 1: they differ,
+    or have no range in common. 2: not a store directory, or a file cannot be read.
+    """
+    from kourou.cli.store.compare import CompareCommand
+
+    command = CompareCommand(
+        folder_a=folder_a,
+        folder_b=folder_b,
+        log_folders_a=_folders(commit_log_a),
+        log_folders_b=_folders(commit_log_b),
+        as_json=as_json,
+    )
+    _run("kourou store compare", command.run)
+
+
+_copies_only = click.option(
+    "copies_only", "--copy", is_flag=True, help="Copy files instead of hard-linking them."
+)
+
+
+@store_app.command(short_help="Copy a store, also of a running broker.")
+@click.argument("store", type=Path, metavar="DIR")
+@click.argument("target", type=Path, metavar="TARGET")
+@_commit_log
+@click.option(
+    "--base",
+    type=Path,
+    metavar="BACKUP",
+    help="An earlier backup: CommitLog files that it has are linked to it.",
+)
+@_copies_only
+@_json
+def backup(
+    *,
+    store: Path,
+    target: Path,
+    commit_log: tuple[str, ...],
+    base: Path | None,
+    copies_only: bool,
+    as_json: bool,
+) -> None:
+    """Copy the store in DIR to TARGET, a new or empty folder. The broker may run meanwhile.
+
+    The backup contains every message that was acknowledged before the command started. CommitLog files that
+    are full and durable are hard-linked where the file system allows, everything else is copied. TARGET gets
+    a manifest, `backup.json`, as its last file; `kourou store restore` accepts no backup without it.
+
+    Exit code 2: not a store directory, TARGET is not empty, or a file cannot be read or written.
+    """
+    from kourou.cli.store.backup import BackupCommand
+
+    command = BackupCommand(
+        store=store,
+        target=target,
+        log_folders=_folders(commit_log),
+        base=base,
+        copies_only=copies_only,
+        as_json=as_json,
+    )
+    _run("kourou store backup", command.run)
+
+
+@store_app.command(short_help="Make a store of a backup.")
+@click.argument("backup_folder", type=Path, metavar="BACKUP")
+@click.argument("store", type=Path, metavar="DIR")
+@_copies_only
+@_json
+def restore(*, backup_folder: Path, store: Path, copies_only: bool, as_json: bool) -> None:
+    """Restore BACKUP to DIR, a new or empty folder, as the store of a broker.
+
+    Every file is checked against the manifest. The first start of the broker reads again what the running
+    broker had not entered into its queues when the backup was made.
+
+    Exit code 2: the backup is incomplete or damaged, DIR is not empty, or a file cannot be read or written.
+    """
+    from kourou.cli.store.backup import RestoreCommand
+
+    command = RestoreCommand(backup=backup_folder, store=store, copies_only=copies_only, as_json=as_json)
+    _run("kourou store restore", command.run)
 
 
 def _folders(options: Iterable[str]) -> tuple[Path, ...]:

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kourou.cli.printing import shown, wide_console
-from kourou.errors import ConfigError, ProtocolError, StoreFormatError
+from kourou.cli.store.folders import one_store
+from kourou.errors import ProtocolError, StoreFormatError
 from kourou.protocol.message import MessageExt
 from kourou.store.check.check_report import relative
 from kourou.store.check.message_search import MessageSearch
@@ -26,7 +27,6 @@ from kourou.store.check.store_overview import (
     overview,
 )
 from kourou.store.disk.files import Files
-from kourou.store.store_layout import stores_in
 
 _HEX_LINE_BYTES: Final = 16
 # How many bytes to show if they are not a record.
@@ -65,11 +65,7 @@ class InspectCommand:
     @cached_property
     def folder(self) -> Path:
         """The store. ConfigError if there are several."""
-        stores = [self.given_folder] if self.log_folders else stores_in(Files(), self.given_folder)
-        if len(stores) > 1:
-            names = ", ".join(map(str, stores))
-            raise ConfigError(f"{self.given_folder}: contains several stores; choose one of them: {names}")
-        return stores[0]
+        return one_store(Files(), self.given_folder, self.log_folders)
 
     def _search(self) -> MessageSearch:
         return MessageSearch.open(

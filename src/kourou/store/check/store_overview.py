@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from kourou.errors import ProtocolError
 from kourou.store.check.check_config import committed_offsets
@@ -18,12 +17,9 @@ from kourou.store.disk.files import Files
 from kourou.store.index.index_entry import HEADER_BYTES, IndexHeader, IndexLayout
 from kourou.store.log.dispatch_request import Blank, DispatchRequest
 from kourou.store.log.log_reader import LogReader
-from kourou.store.log.record_columns import Stop, read_piece
 from kourou.store.queue.queue_view import QueueView
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.store_layout import StoreLayout, find_layout, index_layout
-
-_PIECE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +155,7 @@ class _Overview:
 
     def _find_end(self) -> tuple[int, int | None]:
         """Where the log ends, and the store time of its last record."""
-        phy_offset = self._last_known()
-        last: int | None = self._first_timestamp(phy_offset)
-        while (segment := self._reader.segment_at(phy_offset)) is not None:
-            piece = read_piece(self._reader.read(phy_offset, _PIECE_BYTES), phy_offset)
-            if len(piece.columns):
-                last = int(piece.columns.store_timestamps[-1])
-            phy_offset += piece.end
-            if piece.stop is Stop.BLANK:
-                phy_offset = segment.start + segment.length
-            elif piece.stop is Stop.BAD or piece.end == 0:
-                found = self._record(phy_offset)  # one that is larger than a piece
-                if not isinstance(found, DispatchRequest):
-                    break
-                phy_offset, last = phy_offset + found.size, found.store_timestamp
-        return phy_offset, last
+        return self._reader.find_end(self._last_known())
 
     def _last_known(self) -> int:
         """A record near the end of the log: the last one that a queue has, else a file's first."""

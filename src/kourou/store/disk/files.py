@@ -349,6 +349,14 @@ class Files:
         """
         os.rename(source, target)
 
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name. OSError where the file system cannot, or the name is taken."""
+        os.link(source, target)
+
+    def set_modified(self, path: Path, modified_ns: int) -> None:
+        """Set when the file was last written to, in Unix nanoseconds."""
+        os.utime(path, ns=(modified_ns, modified_ns))
+
     def sync_folder(self, path: Path) -> None:
         """On return the names in this folder are on disk; that of the folder itself need not be."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

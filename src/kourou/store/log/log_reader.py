@@ -19,9 +19,11 @@ from kourou.protocol.record_fields import record_mark, record_phy_offset
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS
 from kourou.store.disk.files import Files, OpenFile
 from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
+from kourou.store.log.record_columns import Stop, read_piece
 from kourou.store.store_layout import SegmentFile
 
 _OPEN_FILES: Final = 16
+_PIECE_BYTES: Final = 1024 * 1024
 
 
 class LogReader:
@@ -93,6 +95,27 @@ class LogReader:
             return isinstance(self.request_at(phy_offset), DispatchRequest)
         except (ProtocolError, OSError):
             return False
+
+    def find_end(self, phy_offset: int) -> tuple[int, int | None]:
+        """Where the valid records end that begin at `phy_offset`, and when the last of them was stored; None:
+        there is none."""
+        last: int | None = None
+        while (segment := self.segment_at(phy_offset)) is not None:
+            piece = read_piece(self.read(phy_offset, _PIECE_BYTES), phy_offset)
+            if len(piece.columns):
+                last = int(piece.columns.store_timestamps[-1])
+            phy_offset += piece.end
+            if piece.stop is Stop.BLANK:
+                phy_offset = segment.start + segment.length
+            elif piece.stop is Stop.BAD or piece.end == 0:
+                try:
+                    found = self.request_at(phy_offset)  # one that is larger than a piece
+                except ProtocolError:
+                    break
+                if not isinstance(found, DispatchRequest):
+                    break
+                phy_offset, last = phy_offset + found.size, found.store_timestamp
+        return phy_offset, last
 
     def describe(self, phy_offset: int) -> str:
         """What lies at `phy_offset`, in words."""

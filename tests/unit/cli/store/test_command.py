@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from kourou.cli.main import app
 from kourou.cli.printing import shown
 from kourou.cli.store import check as store_check
+from kourou.cli.store.progress import progress_bar
 from kourou.store.disk.files import Files, OpenFile
 from tests.golden.stores import extract_store, manifest
 from tests.unit.store.broken_stores import contents, flip
@@ -168,7 +169,7 @@ def test_a_commit_log_in_several_folders_is_given_as_apache_has_it(root: Path, t
 
 def test_progress_is_shown_on_a_terminal(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with store_check._progress_bar() as on_progress:
+    with progress_bar("check") as on_progress:
         assert on_progress is not None
         on_progress(1, 2)
 
