@@ -315,7 +315,8 @@ class MessageStore:
     def replica_log(self) -> ReplicaLog:
         """This store as the copy of another: from here on nothing else may be appended to it."""
         columns = ColumnsDispatcher(self.dispatcher, self.queues, self.index)
-        return ReplicaLog(self.log, self.dispatcher, columns, self._scanner(piece_bytes=_FEW_RECORDS_BYTES))
+        scanner = self._scanner(piece_bytes=_FEW_RECORDS_BYTES)
+        return ReplicaLog(self.log, self.dispatcher, columns, scanner, self.config.delay_levels)
 
     # -- durability ------------------------------------------------------------------------------
 

@@ -197,16 +197,25 @@ class ReplicaClient:
         if not is_own:
             await self._check(master)
         peer = await self._connect(master.ha)
+        link = _Link(self._loop, peer, MasterStream(_MAX_TRANSFER_BYTES, expects_hello=is_own), self._arrived)
         try:
-            stream = MasterStream(_MAX_TRANSFER_BYTES, expects_hello=is_own)
-            if is_own:
-                self._reported = self._commit_log.max_phy_offset
-                await self._loop.sock_sendall(peer, encode_hello(self._hello()))
-            else:
-                await self._report(peer)
-            await self._read(peer, stream)
+            self._reported = self._commit_log.max_phy_offset
+            link.send(encode_hello(self._hello()) if is_own else encode_report(self._reported))
+            await self._watch(link)
         finally:
-            peer.close()
+            link.close()
+
+    async def _watch(self, link: _Link) -> None:
+        """Return when the link is over; report meanwhile that this slave is there."""
+        while True:
+            config = self._config.current
+            done, _ = await asyncio.wait([link.end], timeout=config.ha_send_heartbeat_interval / 1000)
+            if done:
+                return link.end.result()
+            silent_s = config.ha_housekeeping_interval / 1000
+            if self._loop.time() - link.read_at > silent_s:
+                raise ProtocolError(f"the master was silent for {silent_s:g} s")
+            self._report(link)
 
     async def _connect(self, address: str) -> socket.socket:
         host, port = parse_address(address)
@@ -238,40 +247,19 @@ class ReplicaClient:
             tail=self._replica.tail(),
         )
 
-    async def _read(self, peer: socket.socket, stream: MasterStream) -> None:
-        while True:
-            timeout_s = self._config.current.ha_send_heartbeat_interval / 1000
-            silent_s = self._config.current.ha_housekeeping_interval / 1000
-            size = await self._receive(peer, stream, timeout_s, silent_s)
-            if not size:
-                raise ProtocolError("the master has closed the connection")
-            stream.filled(size)
-            self.status.last_read_ms = self._now_ms()
-            while (found := stream.next()) is not None:
-                if isinstance(found, MasterHello):
-                    self._greeted(found)
-                else:
-                    self._take(found)
-            if self._commit_log.max_phy_offset > self._reported:
-                await self._report(peer)
-                self._before_dispatch()
-                self._replica.dispatch()
-                self._epochs.follow(self._master_epochs, self._commit_log.max_phy_offset)
-
-    async def _receive(
-        self, peer: socket.socket, stream: MasterStream, timeout_s: float, silent_s: float
-    ) -> int:
-        """Wait for bytes; report meanwhile that this slave is there."""
-        deadline = self._loop.time() + silent_s
-        while True:
-            receiving = self._loop.sock_recv_into(peer, stream.room())
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await receiving
-            except TimeoutError:
-                if self._loop.time() >= deadline:
-                    raise ProtocolError(f"the master was silent for {silent_s:g} s") from None
-                await self._report(peer)
+    def _arrived(self, link: _Link) -> None:
+        """Take what the master has sent: append, report, dispatch."""
+        self.status.last_read_ms = self._now_ms()
+        while (found := link.stream.next()) is not None:
+            if isinstance(found, MasterHello):
+                self._greeted(found)
+            else:
+                self._take(found)
+        if self._commit_log.max_phy_offset > self._reported:
+            self._report(link)
+            self._before_dispatch()
+            self._replica.dispatch()
+            self._epochs.follow(self._master_epochs, self._commit_log.max_phy_offset)
 
     def _greeted(self, hello: MasterHello) -> None:
         if hello.refusal:
@@ -298,7 +286,64 @@ class ReplicaClient:
         where = "" if master_end is None else f", where the log ends at {master_end}"
         _log.info("following the master at %s from %d on%s", self._master.ha, start_phy_offset, where)
 
-    async def _report(self, peer: socket.socket) -> None:
+    def _report(self, link: _Link) -> None:
         self._reported = self._commit_log.max_phy_offset
-        await self._loop.sock_sendall(peer, encode_report(self._reported))
+        link.send(encode_report(self._reported))
         self.status.last_write_ms = self._now_ms()
+
+
+class _Link:
+    """A connection to a master. `arrived` is called when bytes were added to `stream`; what it raises ends
+    the link, and `end` with it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        peer: socket.socket,
+        stream: MasterStream,
+        arrived: Callable[[_Link], None],
+    ) -> None:
+        self._loop = loop
+        self._socket = peer
+        self._arrived = arrived
+        self._unsent = b""
+        self.stream = stream
+        self.end: asyncio.Future[None] = loop.create_future()
+        self.read_at = loop.time()
+        loop.add_reader(peer.fileno(), self._readable)
+
+    def _readable(self) -> None:
+        if self.end.done():
+            return
+        try:
+            size = self._socket.recv_into(self.stream.room())
+            if not size:
+                raise ProtocolError("the master has closed the connection")
+            self.read_at = self._loop.time()
+            self.stream.filled(size)
+            self._arrived(self)
+        except (BlockingIOError, InterruptedError):
+            return
+        except Exception as error:
+            self.end.set_exception(error)
+
+    def send(self, data: bytes) -> None:
+        """Send a hello or a report. While the master does not read, reports are dropped: a later one says
+        more."""
+        for each in (self._unsent, data):
+            if each:
+                self._unsent = each[self._send(each) :]
+                if self._unsent:
+                    return
+
+    def _send(self, data: bytes) -> int:
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        if self.end.done():
+            self.end.exception()  # it was raised already, or is of no interest any more

@@ -9,19 +9,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from kourou.errors import StorageError
+from kourou.errors import DamageError, ProtocolError, StorageError
 from kourou.protocol.ha import TAIL_BYTES, LogTail
-from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, Buffer
+from kourou.protocol.layout import (
+    BLANK,
+    BLANK_MAGIC_CODE,
+    MESSAGE_MAGIC_CODES,
+    MIN_RECORD_BYTES,
+    Buffer,
+)
 from kourou.protocol.record_fields import record_mark
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.log.commit_log import CommitLog
+from kourou.store.log.dispatch_request import Blank, read_dispatch_request
 from kourou.store.log.log_scanner import LogScanner
+from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log.record_columns import Stop, read_piece
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 from kourou.store.recovery.log_walk import LogWalk
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
+# As many take as long one by one as in arrays.
+_FEW_RECORDS: Final = 24
 
 
 class ReplicaError(StorageError):
@@ -32,11 +42,17 @@ class ReplicaLog:
     """Appends to one log, in the thread that owns it. Nothing else may append meanwhile."""
 
     def __init__(
-        self, log: CommitLog, dispatcher: Dispatcher, columns: ColumnsDispatcher, scanner: LogScanner
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        columns: ColumnsDispatcher,
+        scanner: LogScanner,
+        delay_levels: tuple[int, ...],
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
         self._scanner = scanner
+        self._delay_levels = delay_levels
         self._walk = LogWalk(log, scanner, dispatcher, columns)
         self._dispatched = max(dispatcher.dispatched_phy_offset, log.min_phy_offset)
 
@@ -93,28 +109,59 @@ class ReplicaLog:
         log_file = log.file_at(at)
         if log_file is None:
             return False
-        size = min(_PIECE_BYTES, log_file.end_phy_offset - at, log.max_phy_offset - at)
-        raw = log.read(at, size) if size >= BLANK.size else b""
+        available = min(log_file.end_phy_offset, log.max_phy_offset) - at
+        raw = self._read(at, available) if available >= BLANK.size else b""
         if not raw:
             return False
         end = self._blank_end(raw, at)
         if end is None:
-            piece = read_piece(raw, at)
-            if not len(piece.columns):
-                if piece.stop is Stop.BAD or size == _PIECE_BYTES:
-                    raise ReplicaError(f"what the master sent at {at} is not a record")
-                return False
-            step = self._walk.dispatch(piece.columns, at, at + piece.end, grown)
-            if step.bad is not None:
-                raise ReplicaError(
-                    f"the record that the master sent at {step.bad.phy_offset}: {step.bad.reason}"
-                )
-            end = step.end_phy_offset
+            end = self._dispatch_records(raw, at, grown)
         elif end > log.max_phy_offset:
+            end = at
+        if end == at:
             return False
         self._dispatched = end
         self._dispatcher.dispatched_phy_offset = end
         return True
+
+    def _read(self, at: int, available: int) -> bytes:
+        """Some records, one at least if it is complete."""
+        raw = self._log.read(at, min(_PIECE_BYTES, available)) or b""
+        size = record_mark(raw)[0] if raw else 0
+        return (
+            (self._log.read(at, size) or b"") if len(raw) < size <= min(available, MAX_RECORD_BYTES) else raw
+        )
+
+    def _dispatch_records(self, raw: bytes, at: int, grown: dict[ConsumeQueue, None]) -> int:
+        """Dispatch the complete records at the beginning of `raw`; where they end."""
+        size, magic = record_mark(raw)
+        if magic not in MESSAGE_MAGIC_CODES or not MIN_RECORD_BYTES <= size <= MAX_RECORD_BYTES:
+            raise ReplicaError(f"what the master sent at {at} is not a record")
+        if len(raw) < size * _FEW_RECORDS:
+            return self._dispatch_few(raw, at, grown)
+        piece = read_piece(raw, at)
+        if not len(piece.columns) and piece.stop is Stop.BAD:
+            raise ReplicaError(f"what the master sent at {at} is not a record")
+        step = self._walk.dispatch(piece.columns, at, at + piece.end, grown)
+        if step.bad is not None:
+            raise ReplicaError(f"the record that the master sent at {step.bad.phy_offset}: {step.bad.reason}")
+        return step.end_phy_offset
+
+    def _dispatch_few(self, raw: bytes, at: int, grown: dict[ConsumeQueue, None]) -> int:
+        """The same one by one: arrays of a few records take longer."""
+        position = 0
+        while len(raw) - position >= BLANK.size and position + record_mark(raw, position)[0] <= len(raw):
+            try:
+                found = read_dispatch_request(raw, position, at + position, self._delay_levels)
+                if isinstance(found, Blank):
+                    break
+                queue = self._dispatcher.dispatch(found)
+            except (ProtocolError, DamageError) as error:
+                raise ReplicaError(f"the record that the master sent at {at + position}: {error}") from error
+            if queue is not None:
+                grown[queue] = None
+            position += found.size
+        return at + position
 
     def _blank_end(self, raw: bytes, at: int) -> int | None:
         """Where the blank at the end of a file ends, if there is one here."""

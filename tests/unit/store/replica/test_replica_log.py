@@ -57,6 +57,17 @@ def test_a_slave_derives_what_its_master_has(kits: tuple[StoreKit, StoreKit], ma
     assert slave.log.incomplete_bytes == 0
 
 
+def test_a_record_may_be_larger_than_what_is_read_at_once(
+    kits: tuple[StoreKit, StoreKit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kourou.store.replica.replica_log._PIECE_BYTES", 100)
+    master, slave = (kit.open() for kit in kits)
+    for size in (10, 5_000, 20):
+        put(master, body_for(size), "t0", 0)
+    copy(master, slave.replica_log(), 0, master.log.max_phy_offset, 700)
+    assert slave.max_offset_in_queue("t0", 0) == 3
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_restarted_slave_goes_on_behind_its_last_whole_record(
     kits: tuple[StoreKit, StoreKit], is_clean: bool

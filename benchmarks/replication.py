@@ -1,0 +1,134 @@
+"""Sends to a master alone, with a slave, and with synchronous double write; ours beside Apache's.
+
+    python -m benchmarks replication [--apache 4.9.7,5.5.0] [--rounds 3] [--seconds 5]
+
+One system runs at a time: a master and, but for `alone`, a slave, each a process of its own. Rounds
+alternate over all arms. Reported: messages a second, and processor time of master and slave for each message;
+the median of all rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks._broker_loadgen import build
+from benchmarks._broker_peers import PeerError, RunningPeer, available, is_ours, launch
+
+MODES = ("alone", "async", "sync")
+LOADS = ((1, 1), (8, 32), (16, 64))
+_FOLLOW_TIMEOUT_S = 60
+
+
+class Measurement(NamedTuple):
+    """One load on one arm."""
+
+    messages_per_s: float
+    master_us: float
+    slave_us: float
+    p99_us: float
+    troubles: list[str]
+
+
+@contextmanager
+def running(
+    name: str, mode: str, folder: Path, program: Path
+) -> Iterator[tuple[RunningPeer, RunningPeer | None]]:
+    """A master that takes messages, and its slave."""
+    from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
+
+    with ExitStack() as stack:
+        work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+        namesrv = stack.enter_context(launch_kourou_namesrv(work_dir)).wait_ready().address
+        settings = {"brokerRole": "SYNC_MASTER" if mode == "sync" else "ASYNC_MASTER"}
+        if mode == "sync" and not is_ours(name):
+            settings["inSyncReplicas"] = "2"  # else 5.x waits for no slave
+        master = launch(name, work_dir, namesrv, program, "async", settings=settings)
+        stack.callback(master.kill)
+        slave = None
+        if mode != "alone":
+            role = {"brokerRole": "SLAVE", "brokerId": "1"}
+            slave = launch(name, work_dir, namesrv, program, "async", settings=role)
+            stack.callback(slave.kill)
+        master.wait_first_send()
+        if slave is not None:
+            wait_followed(master, slave)
+        yield master, slave
+
+
+def wait_followed(master: RunningPeer, slave: RunningPeer) -> None:
+    """Return when a load on the master makes the slave work: then it follows."""
+    deadline = time.monotonic() + _FOLLOW_TIMEOUT_S
+    while True:
+        before = slave.cpu_s
+        found = master.load.run("send", "-t", "FirstSend", "-c", 8, "-w", 32, "-d", 1)
+        if not found.troubles and slave.cpu_s - before > 0.1:
+            return
+        if time.monotonic() > deadline:
+            raise PeerError(f"{slave.name}: the slave does not follow: {found.troubles}")
+
+
+def measure(
+    master: RunningPeer, slave: RunningPeer | None, load: tuple[int, int], seconds: float
+) -> Measurement:
+    """One load; what the slave still has to do afterwards counts as well."""
+    connections, window = load
+    before = slave.cpu_s if slave else 0.0
+    found = master.load.run("send", "-t", "Replicated", "-C", "-c", connections, "-w", window, "-d", seconds)
+    time.sleep(0.5)
+    used_s = slave.cpu_s - before if slave else 0.0
+    messages = found.messages_per_s * seconds
+    return Measurement(
+        found.messages_per_s, found.cpu_us, used_s / messages * 1e6, found.p99_us, found.troubles
+    )
+
+
+def report(results: dict[tuple[str, str, tuple[int, int]], list[Measurement]]) -> str:
+    """A table, each row the median of its rounds."""
+    lines = [
+        "| system | mode | load | messages/s | master µs | slave µs | p99 ms |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (name, mode, (connections, window)), found in results.items():
+        rate, master_us, slave_us, p99_us = (
+            statistics.median(getattr(each, field) for each in found)
+            for field in ("messages_per_s", "master_us", "slave_us", "p99_us")
+        )
+        troubles = "; ".join({trouble for each in found for trouble in each.troubles})
+        lines.append(
+            f"| {name} | {mode} | {connections}×{window} | {rate:,.0f} | {master_us:.1f} | "
+            f"{slave_us:.1f} | {p99_us / 1000:.2f} | {troubles}".rstrip(" |")
+            + " |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--apache", default="none", help="versions, separated by commas")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--modes", default=",".join(MODES))
+    options = parser.parse_args()
+    results: dict[tuple[str, str, tuple[int, int]], list[Measurement]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(Path(folder))
+        for _ in range(options.rounds):
+            for name in available(options.apache):
+                for mode in options.modes.split(","):
+                    with running(name, mode, Path(folder), program) as (master, slave):
+                        for load in LOADS:
+                            results[name, mode, load].append(measure(master, slave, load, options.seconds))
+    print(report(results))
+
+
+if __name__ == "__main__":
+    main()
