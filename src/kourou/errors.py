@@ -24,6 +24,7 @@
     │   ├── NoNameServerError
     │   │   └── NameServerNotGivenError
     │   ├── NoRouteError
+    │   ├── SlaveBehindError
     │   ├── SendFailedError
     │   │   └── PartlySentError
     │   └── NoReplyError
@@ -306,6 +307,20 @@ class NoRouteError(ClientError):
         super().__init__(f"no route to topic {topic!r}: {reason}")
         self.topic = topic
         self.reason = reason
+
+
+class SlaveBehindError(ClientError):
+    """A slave, read while its master is away, does not have a message yet."""
+
+    retriable = True
+
+    def __init__(self, queue: str, queue_offset: int, broker_id: int) -> None:
+        super().__init__(
+            f"{queue}: slave {broker_id} does not have offset {queue_offset} yet, and its master does not "
+            "respond; retry when the master is back"
+        )
+        self.queue_offset = queue_offset
+        self.broker_id = broker_id
 
 
 class SendFailedError(ClientError):

@@ -38,7 +38,7 @@ CLIENT = """
     AllocateMachineRoomNearby AllocateStrategy AsyncPullSchedule Claim ClientTlsConfig CompressionType
     ConsumeHookContext ConsumerHook ConsumerStats DbApiStore EndTransactionContext IdempotenceStore Lag
     LitePullStats MemoryStore ProducerHook ProducerStats PullContext PullResult PullStatus QueueChunk
-    QueueSelector RedisStore SendContext SqliteStore TopicStats Transaction TransactionSendResult
+    QueueEnd QueueSelector RedisStore SendContext SqliteStore TopicStats Transaction TransactionSendResult
     TransactionalStore business_key lag select_by_hash select_by_machine_room select_by_random unique_id_key
 """.split()
 OTEL = ["ConsumeSpans", "SendSpans", "carry", "context_of"]

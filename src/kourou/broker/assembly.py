@@ -20,6 +20,7 @@ from kourou.broker.services import BrokerServices, BrokerSetup
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import FlushService
 from kourou.broker.storage.part import StoragePart, UpkeepPart, open_store
+from kourou.errors import ConfigError
 from kourou.store.log.file_preparer import FilePreparer
 from kourou.store.message_store import MessageStore
 from kourou.store.replica.epochs import EpochFile
@@ -69,6 +70,7 @@ class ServingPart(BrokerPart):
         self._tasks = tasks
         self._requests = requests
         self._is_stopping = False
+        self._fast_port = 0 if config.is_slave else config.fast_listen_port
         self._server = RemotingServer(
             processors_of(parts),
             server_settings(config),
@@ -81,6 +83,16 @@ class ServingPart(BrokerPart):
 
     async def start(self, tasks: TaskOwner) -> None:
         await self._server.start()
+        await self._serve_slaves_of_apache()
+
+    async def _serve_slaves_of_apache(self) -> None:
+        """Listen on RocketMQ's second port. If it is taken, only slaves of Apache's are affected."""
+        if not self._fast_port:
+            return
+        try:
+            await self._server.listen_also(self._fast_port)
+        except ConfigError as error:
+            _log.warning("slaves of Apache's get no topics from this broker (fastListenPort): %s", error)
 
     async def wait_failed(self) -> None:
         """Raise what a task of the server died of; return when it has stopped."""

@@ -67,7 +67,12 @@ class BrokerSetup:
             return self
         port = config.listen_port or free_port(config.bind_address)
         ha_port = config.ha_listen_port or free_port(config.bind_address)
-        return replace(self, config=replace(config, listen_port=port, ha_listen_port=ha_port))
+        # Two below a free port is not for us to take.
+        fast_port = config.fast_listen_port or 0
+        return replace(
+            self,
+            config=replace(config, listen_port=port, ha_listen_port=ha_port, fast_listen_port=fast_port),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

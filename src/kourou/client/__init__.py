@@ -13,6 +13,7 @@ from kourou.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from kourou.client.core.lag import Lag, lag
+    from kourou.client.core.queue_offsets import QueueEnd
     from kourou.client.core.strategies import (
         AllocateAveragely,
         AllocateAveragelyByCircle,
@@ -53,6 +54,7 @@ else:
         __name__,
         {
             "kourou.client.core.lag": ("Lag", "lag"),
+            "kourou.client.core.queue_offsets": ("QueueEnd",),
             "kourou.client.core.strategies": (
                 "AllocateAveragely",
                 "AllocateAveragelyByCircle",
@@ -119,6 +121,7 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "QueueChunk",
+    "QueueEnd",
     "QueueSelector",
     "RedisStore",
     "SendContext",

@@ -50,6 +50,8 @@ class BrokerConfig(BrokerSettings, StoreSettings, ReplicationSettings, RemotingS
             object.__setattr__(self, attribute, value)
         if self.ha_listen_port is None and self.listen_port:
             object.__setattr__(self, "ha_listen_port", self.listen_port + 1)
+        if self.fast_listen_port is None and self.listen_port:
+            object.__setattr__(self, "fast_listen_port", max(self.listen_port - 2, 0))
 
     @property
     def saved_in(self) -> str | None:

@@ -40,6 +40,15 @@ class ReplicationSettings:
         low=0,
         high=65_535,
     )
+    fast_listen_port: int | None = _role(
+        "fastListenPort",
+        INT,
+        None,
+        "A second port of a master for all requests: Apache's slaves copy the topics from there. Two below "
+        "`listenPort` if not set, as in RocketMQ; 0: none.",
+        low=0,
+        high=65_535,
+    )
     ha_master_address: str | None = _role(
         "haMasterAddress",
         STRING,

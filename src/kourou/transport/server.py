@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kourou.transport.connection import BulkHandler, Connection, InboundBudget
 from kourou.transport.cycles import Cycles
@@ -59,6 +60,7 @@ class RemotingServer:
         self.tasks = TaskOwner("remoting-server")
         self._cycles = cycles or Cycles(failed=self.tasks.fail)
         self._listener = Listener(config, self._new_connection, self.tasks)
+        self._listeners = [self._listener]
 
     @property
     def port(self) -> int:
@@ -76,6 +78,12 @@ class RemotingServer:
         await self._listener.start()
         self._sweep_later()
 
+    async def listen_also(self, port: int) -> None:
+        """Serve at a second port, too. A taken one raises ConfigError, and changes nothing."""
+        listener = Listener(replace(self._config, port=port), self._new_connection, self.tasks)
+        await listener.start()
+        self._listeners.append(listener)
+
     async def wait_failed(self) -> None:
         """Raise the error of a failed task of the server; return when the server has stopped."""
         await self.tasks.wait_failed()
@@ -85,7 +93,8 @@ class RemotingServer:
         write what is collected, close; then abort the rest. `drain` waits for responses that do not come
         from our tasks."""
         deadline = self._loop.time() + timeout_ms / 1000
-        await self._listener.stop()
+        for listener in self._listeners:
+            await listener.stop()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in self.connections:
@@ -175,7 +184,8 @@ class RemotingServer:
 
     def sweep(self, now: float) -> None:
         """Close every connection that has been idle for too long; `now` is on the loop's clock."""
-        self._listener.sweep(now)
+        for listener in self._listeners:
+            listener.sweep(now)
         for connection in [c for c in self.connections if c.is_idle(now)]:
             _log.info("closing %s: idle", connection.remote_address)
             connection.close(f"idle for {self._config.limits.idle_timeout_ms} ms")

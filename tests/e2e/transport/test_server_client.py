@@ -196,6 +196,21 @@ def test_taken_port_gives_one_clear_line(run: Run) -> None:
     run(work())
 
 
+def test_a_second_port_serves_like_the_first(run: Run) -> None:
+    async def work() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        async with serving() as server, calling() as client:
+            await server.listen_also(port)
+            with pytest.raises(ConfigError, match="the port is taken"):
+                await server.listen_also(server.port)
+            assert (await client.call(f"127.0.0.1:{port}", command(ECHO, b"x"))).body == b"x"
+            assert len(server.connections) == 1
+        socket.create_server(("127.0.0.1", port)).close()  # it is free again
+
+    run(work())
+
+
 def test_foreign_address_gives_one_clear_line(run: Run) -> None:
     async def work() -> None:
         with pytest.raises(ConfigError, match="this machine has no such address"):

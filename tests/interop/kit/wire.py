@@ -77,6 +77,12 @@ def has_figures(broker: str) -> bool:
 
 def send(broker: str, topic: str, body: bytes) -> None:
     """Send one message to the first queue of a topic, which is created where it is not there."""
+    answer = try_send(broker, topic, body)
+    assert answer.code == 0, f"{broker} does not take a message: {answer.code} {answer.remark}"
+
+
+def try_send(broker: str, topic: str, body: bytes) -> RemotingCommand:
+    """Send one message as `send` does; the answer, whatever it is."""
     header = SendMessageRequestHeaderV2(
         producer_group="interop-wire",
         topic=topic,
@@ -87,8 +93,7 @@ def send(broker: str, topic: str, body: bytes) -> None:
         born_timestamp=int(time.time() * 1000),
         flag=0,
     )
-    answer = call(broker, RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, body))
-    assert answer.code == 0, f"{broker} does not take a message: {answer.code} {answer.remark}"
+    return call(broker, RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, body))
 
 
 def wait_route(namesrv: str, topic: str, broker: str) -> None:

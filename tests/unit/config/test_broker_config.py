@@ -73,7 +73,7 @@ def test_keys_without_an_attribute_say_what_happens_instead() -> None:
 
 def test_defaults_are_those_of_the_keys() -> None:
     config = BrokerConfig()
-    found_out = {"broker_name", "broker_ip1", "broker_ip2", "ha_listen_port"}
+    found_out = {"broker_name", "broker_ip1", "broker_ip2", "fast_listen_port", "ha_listen_port"}
     for attribute, key in settings_of(BrokerConfig).values():
         assert attribute in found_out or getattr(config, attribute) == key.default, key.name
     assert {field.name for field in dataclasses.fields(BrokerConfig)} - {
@@ -108,6 +108,12 @@ def test_name_and_addresses_are_found_out(monkeypatch: pytest.MonkeyPatch) -> No
 def test_slaves_connect_one_port_up() -> None:
     assert BrokerConfig(listen_port=20911).ha_listen_port == 20912
     assert BrokerConfig(listen_port=20911, ha_listen_port=7).ha_listen_port == 7
+
+
+def test_slaves_of_apache_copy_topics_two_ports_down() -> None:
+    assert BrokerConfig(listen_port=20911).fast_listen_port == 20909
+    assert BrokerConfig(listen_port=20911, fast_listen_port=0).fast_listen_port == 0
+    assert BrokerConfig(listen_port=1).fast_listen_port == 0
     assert BrokerConfig(listen_port=0).ha_listen_port is None
 
 

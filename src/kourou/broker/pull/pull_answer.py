@@ -41,6 +41,17 @@ def pull_code(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
     return ResponseCode.PULL_OFFSET_MOVED if queue_offset else ResponseCode.PULL_NOT_FOUND
 
 
+_READ: Final = frozenset({GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING})
+
+
+def leave_offset(result: GetMessageResult, code: ResponseCode, queue_offset: int) -> ResponseCode:
+    """The code of a slave for a pull that found nothing. A slave may be behind its master, so the consumer
+    stays at `queue_offset` unless messages were passed over, and is not sent back."""
+    if result.status not in _READ:
+        result.next_begin_offset = queue_offset
+    return ResponseCode.PULL_RETRY_IMMEDIATELY if code == ResponseCode.PULL_OFFSET_MOVED else code
+
+
 def answer_forbidden(request: Request, refusal: PullForbiddenError) -> None:
     """Reject a pull; no offsets go with it."""
     fields = {"forbiddenType": str(refusal.forbidden_type.value)}

@@ -5,6 +5,10 @@ them. If there are none and the client wants to wait, it waits (long_polling.py)
 may have to look at many to find few: it does so in steps (filtered_read.py). Of the pulls of one
 connection that have to wait for the disk a few are under way at a time (cold_pulls.py), and
 whoever reads what is old gives way to those who send (cold_pulls.py).
+
+A slave serves pulls too, as in 4.9 whatever `slaveReadEnable` is. It does not correct offsets that it does
+not have, since its master may have them, and as in 4.9 it ignores the offset that a pull commits: consumers
+that continue at a slave commit by UPDATE_CONSUMER_OFFSET.
 Not here: who may pull, and what of it (pull_targets.py).
 """
 
@@ -25,6 +29,7 @@ from kourou.broker.pull.pull_answer import (
     answer_found,
     answer_none,
     answer_reset,
+    leave_offset,
     pull_code,
 )
 from kourou.broker.pull.pull_targets import PullTarget, PullTargets
@@ -86,6 +91,7 @@ class PullMessageProcessor:
         self._address = address
         self._hooks = hooks
         self._targets = targets
+        self._is_slave = config.current.is_slave
         self._lines = ColdPullQueues(requests)
         self._find_queue = queues.find
         self._reader = reader
@@ -118,7 +124,7 @@ class PullMessageProcessor:
             answer_forbidden(request, refusal)
             return
         sys_flag = header.sys_flag
-        if sys_flag & _COMMIT_OFFSET:
+        if sys_flag & _COMMIT_OFFSET and not self._is_slave:
             self._offsets.commit(
                 header.consumer_group,
                 header.topic,
@@ -316,6 +322,8 @@ class PullMessageProcessor:
         topic_sys_flag = target.topic_config.topic_sys_flag
         if result.status is not _FOUND:
             code = pull_code(result.status, header.queue_offset)
+            if self._is_slave and not self._config.current.offset_check_in_slave:
+                code = leave_offset(result, code, header.queue_offset)
             answer_none(request, result, code, broker_id, topic_sys_flag)
             self._stats.get_missed()
             return

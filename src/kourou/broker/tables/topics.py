@@ -143,21 +143,27 @@ class TopicConfigManager(ConfigTable):
         return TopicConfigSerializeWrapper(topic_config_table=table, data_version=self.data_version)
 
     def follow(self, wrapper: TopicConfigSerializeWrapper) -> set[str]:
-        """Take over a master's topics, and nothing else; the names of those that are gone."""
-        derived, self._derived = self._derived, set()
-        if wrapper.data_version == self.data_version and not derived:
+        """Take over a master's topics; the names of those that it has deleted.
+
+        A derived topic stays until the master announces it: a table may be older than the topic. System
+        topics are never deleted: masters of RocketMQ 4 do not announce all of theirs.
+        """
+        announced = wrapper.topic_config_table
+        unannounced = {topic: self.table[topic] for topic in self._derived if topic not in announced}
+        if wrapper.data_version == self.data_version and unannounced.keys() == self._derived:
             return set()
-        gone = self.table.keys() - wrapper.topic_config_table.keys()
+        gone = self.table.keys() - announced.keys() - unannounced.keys()
+        self._derived = set(unannounced)
         self.table.clear()
-        self.table.update(wrapper.topic_config_table)
+        self.table.update({**announced, **unannounced})
         self.data_version = wrapper.data_version
         self.is_dirty = True
         self._on_change(None)
-        return gone
+        return {topic for topic in gone if not self.is_system(topic)}
 
     def is_derived(self, topic: str) -> bool:
-        """Whether all that is known of a topic is that it has messages."""
-        return topic not in self.table or topic in self._derived
+        """Whether all that is known of a user's topic is that it has messages."""
+        return (topic not in self.table or topic in self._derived) and not self.is_system(topic)
 
     def derive(self, topic: str, queue_id: int) -> None:
         """A slave has a message of a topic that its master has not announced yet: serve it with the queues

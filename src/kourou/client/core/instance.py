@@ -101,6 +101,7 @@ def _announced(command: RemotingCommand) -> frozenset[Feature]:
 
 _NAMESRV_REFRESH_MS: Final = 120_000
 _FIRST_HEARTBEAT_MS: Final = 1_000
+_PROBE_INTERVAL_S: Final = 1.0
 _UNREGISTER_TIMEOUT_S: Final = 3.0
 
 
@@ -160,7 +161,9 @@ class ClientInstance:
         self.remoting = RemotingClient(self.settings.remoting_config(), self._role.processors())
         self.api = ClientApi(self.remoting, self.namesrvs, self.settings)
         self.features = BrokerFeatures(self.api, self.client_id, self.settings.request_timeout_ms)
-        self.routes = Routes(self.api, default_topic_queue_nums=self._default_topic_queue_nums)
+        self.routes = Routes(
+            self.api, default_topic_queue_nums=self._default_topic_queue_nums, probe=self._start_probe
+        )
         try:
             async with asyncio.timeout(self.settings.start_timeout_ms / 1000):
                 await self._find_namesrv()
@@ -319,11 +322,27 @@ class ClientInstance:
         try:
             self.broker_versions[address] = await self.api.heartbeat(address, data)
             self._unreachable.discard(address)
+            self.routes.reached(address)
         except KourouError as error:
+            if not isinstance(error, RemotingError):
+                self.routes.reached(address)
+            elif data.consumer_data_set:
+                self.routes.avoid(address, error)
             # Logged once: routes forget a broker that is gone.
-            level = logging.DEBUG if address in self._unreachable else logging.WARNING
+            is_known = address in self._unreachable or self.routes.is_avoided(address)
             self._unreachable.add(address)
+            level = logging.DEBUG if is_known else logging.WARNING
             _log.log(level, "%s: heartbeat to %s: %s", self.client_id, address, error)
+
+    def _start_probe(self, address: str) -> None:
+        if self.is_running:
+            self.tasks.start(self._probe(address), f"probe {address}")
+
+    async def _probe(self, address: str) -> None:
+        """Send heartbeats to a broker that did not respond, until it does."""
+        while self.routes.is_avoided(address):
+            await self._heartbeat_to(address, self.heartbeat_data())
+            await asyncio.sleep(_PROBE_INTERVAL_S)
 
     async def _unregister(self) -> None:
         data = self.heartbeat_data()

@@ -3,19 +3,29 @@
 Responses of the name server are kept, and refreshed by the instance. Java's rules: publish queues need a
 master and the write permission, subscribe queues the read permission; an order topic has exactly the queues
 that its configuration names. MissingTopics finds out why a topic has no route.
+
+Requests that a slave can answer as well go to the master, and to a slave while the master is not in the route
+or does not respond.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kourou.client.core.api import ClientApi
-from kourou.errors import KourouError, NoRouteError
+from kourou.errors import (
+    CallTimeoutError,
+    ConnectError,
+    ConnectionLostError,
+    KourouError,
+    NoRouteError,
+    RemotingError,
+)
 from kourou.protocol.bodies import BrokerData, MessageQueue, TopicRouteData
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PermName
@@ -26,6 +36,8 @@ if TYPE_CHECKING:
     from kourou.client.core.api import ClientApi
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _KEPT_S: Final = 5.0
 _MAX_KEPT: Final = 1_000
@@ -137,12 +149,31 @@ def _order_queues(topic: str, text: str) -> list[MessageQueue]:
     return found
 
 
-class Routes:
-    """The routes in use, by topic, and the brokers of all of them, by name."""
+class BrokerAddress(NamedTuple):
+    """One broker of a broker name; the master has id 0."""
 
-    def __init__(self, api: ClientApi, *, default_topic_queue_nums: int = 4) -> None:
+    broker_id: int
+    address: str
+
+
+_NO_RESPONSE: Final = (ConnectError, ConnectionLostError, CallTimeoutError)
+
+
+class Routes:
+    """The routes in use, by topic, and the brokers of all of them, by name. `probe` is called with an address
+    that did not respond; it is avoided until `reached` is called."""
+
+    def __init__(
+        self,
+        api: ClientApi,
+        *,
+        default_topic_queue_nums: int = 4,
+        probe: Callable[[str], None] = lambda address: None,
+    ) -> None:
         self._api = api
         self._default_topic_queue_nums = default_topic_queue_nums
+        self._probe = probe
+        self._unreachable: set[str] = set()
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, dict[int, str]] = {}
         # Brokers known from the cluster, not from the route of a topic.
@@ -241,21 +272,83 @@ class Routes:
         """The address of a broker's master."""
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
-    def any_address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-        """An address to read from: that of `broker_id`, else the next slave, else any."""
+    def read_from(self, broker_name: str, broker_id: int = MASTER_ID) -> BrokerAddress | None:
+        """A broker to read from: that of `broker_id`, else the next slave, else any. Brokers that did not
+        respond are avoided as long as there is another one."""
         addresses = self._brokers.get(broker_name)
         if not addresses:
             return None
-        if (exact := addresses.get(broker_id)) is not None:
-            return exact
-        if broker_id != MASTER_ID and (following := addresses.get(broker_id + 1)) is not None:
-            return following
-        return next(iter(addresses.values()))
+        if self._unreachable:
+            addresses = {
+                each: address for each, address in addresses.items() if address not in self._unreachable
+            } or addresses
+        if broker_id not in addresses:
+            following = broker_id + 1
+            has_following = broker_id != MASTER_ID and following in addresses
+            broker_id = following if has_following else next(iter(addresses))
+        return BrokerAddress(broker_id, addresses[broker_id])
 
     def any_of_topic(self, topic: str) -> str | None:
         """A broker of the topic, a master if there is one: for requests that any of them can answer."""
         route = self._routes.get(topic)
         brokers: list[BrokerData] = [] if route is None else route.data.broker_datas
-        masters = [b.broker_addrs[MASTER_ID] for b in brokers if MASTER_ID in b.broker_addrs]
-        others = [address for b in brokers for address in b.broker_addrs.values()]
-        return next(iter(masters or others), None)
+        places = [BrokerAddress(*place) for broker in brokers for place in broker.broker_addrs.items()]
+        # The first of those that are equal.
+        best = min(
+            places,
+            key=lambda place: (place.address in self._unreachable, place.broker_id != MASTER_ID),
+            default=None,
+        )
+        return None if best is None else best.address
+
+    # -- brokers that do not respond -------------------------------------------------------------
+
+    async def call_broker(self, queue: MessageQueue, request: Callable[[BrokerAddress], Awaitable[_T]]) -> _T:
+        """Send a request about `queue` to its master, or to a slave if the master is away or does not
+        respond."""
+        place = self.read_from(queue.broker_name)
+        if place is None:
+            raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is not known")
+        try:
+            return await request(place)
+        except RemotingError as error:
+            other = self.fail_over(queue.broker_name, place.address, error)
+            if other is None:
+                raise
+        return await request(other)
+
+    def fail_over(self, broker_name: str, address: str, error: RemotingError) -> BrokerAddress | None:
+        """Another broker of the same name after a request to `address` has failed; None if there is none."""
+        self.avoid(address, error)
+        other = self.read_from(broker_name)
+        return None if other is None or other.address == address else other
+
+    def avoid(self, address: str, error: RemotingError) -> None:
+        """Avoid an address that did not respond, if there is another broker of the same name."""
+        if address in self._unreachable or not isinstance(error, _NO_RESPONSE):
+            return
+        others = self._others(address)
+        if others - self._unreachable:
+            self._unreachable.add(address)
+            _log.warning("%s; requests that a slave can answer go to another broker", error)
+            self._probe(address)
+
+    def _others(self, address: str) -> set[str]:
+        """The other brokers of the same name."""
+        for addresses in self._brokers.values():
+            if address in addresses.values():
+                return {*addresses.values()} - {address}
+        return set()
+
+    def reached(self, address: str) -> None:
+        """A broker has responded."""
+        if address in self._unreachable:
+            self._unreachable.remove(address)
+            _log.info("%s responds again", address)
+
+    def is_avoided(self, address: str) -> bool:
+        """Whether the address is still avoided. It is no longer once it has left the route, or is the only
+        one left."""
+        if not self._others(address):
+            self._unreachable.discard(address)
+        return address in self._unreachable

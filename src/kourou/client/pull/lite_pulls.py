@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
 from kourou.client.pull.lite_pull_options import LitePullOptions
-from kourou.client.pull.pulls import PullResult, PullStatus, QueuePulls
+from kourou.client.pull.pulls import BEHIND_DELAY_S, PullResult, PullStatus, QueuePulls, is_behind
 from kourou.client.push.assigned_queue import FlowLimits
 from kourou.errors import KourouError, NoRouteError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
@@ -334,6 +334,8 @@ class LitePulls:
         shown = replace(result, tags=tags, namespace=self._namespace.name)
         lite.add(shown.messages(), result.next_begin_offset)
         self._update_ready(lite)
+        if is_behind(self._instance.routes, result, queue_offset):
+            await lite.wait_changed(BEHIND_DELAY_S)
 
     async def _after_failure(self, lite: LiteQueue, error: KourouError, failures: int) -> None:
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:

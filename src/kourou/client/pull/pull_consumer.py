@@ -17,7 +17,7 @@ from kourou.client.core.client_blocks import AsyncBlockOnly
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.message_checks import check_group
 from kourou.client.core.namespaces import Namespace
-from kourou.client.core.queue_offsets import QueueAddresses, QueueOffsets
+from kourou.client.core.queue_offsets import QueueAddresses, QueueEnd, QueueOffsets
 from kourou.client.core.settings import ClientOptions, ClientSettings, check_option_names, lists_options
 from kourou.client.core.subscription import ExpressionType, subscription_data, warn_of_unlikely_tags
 from kourou.client.pull.pulls import PULL_TIMEOUT_MS, SUSPENDED_PULL_TIMEOUT_MS, PullResult, QueuePulls
@@ -129,6 +129,10 @@ class AsyncPullConsumer(AsyncBlockOnly):
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the queue's next message will have."""
         return await self._offsets.max_offset(self._inner(queue))
+
+    async def queue_end(self, queue: MessageQueue) -> QueueEnd:
+        """The same, with the id of the broker that returned it: a slave may not have everything yet."""
+        return await self._offsets.end(self._inner(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the queue's first message that still exists."""

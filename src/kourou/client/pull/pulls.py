@@ -1,8 +1,8 @@
 """Pulls: one request for messages of one queue, and its result.
 
-QueuePulls pulls any queue for one group, with the subscription in each request; the broker that a response
-suggests gets the next pull. Not here: when to pull (pull_service.py, queue_reader.py), what is done with the
-messages.
+QueuePulls pulls any queue for one group, with the subscription in each request. The broker that a response
+suggests gets the next pull; if it does not respond, another one of the same name does.
+Not here: when to pull (pull_service.py, queue_reader.py), what is done with the messages.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from kourou.client.core.api import ClientApi
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.queue_offsets import QueueAddresses
+from kourou.client.core.routes import BrokerAddress, Routes
 from kourou.errors import CallTimeoutError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
 from kourou.protocol.bodies.route import MASTER_ID
@@ -63,6 +64,8 @@ class PullResult:
     """The selected tags: brokers compare only hashes of tags, so `messages` filters again."""
     namespace: str = ""
     """The client's namespace, which is removed from topics."""
+    broker_id: int = MASTER_ID
+    """Which broker of that name returned it: the master (0) or a slave."""
 
     def messages(self) -> list[MessageExt]:
         """The records as messages."""
@@ -84,13 +87,14 @@ async def pull(
     *,
     timeout_ms: int = SUSPENDED_PULL_TIMEOUT_MS,
     code: int = RequestCode.PULL_MESSAGE,
+    broker_id: int = MASTER_ID,
 ) -> PullResult:
     """Pull once. ResponseError for codes that are not a PullStatus, RemotingError if the call fails."""
     answer = await api.remoting.call(address, api.command(code, header), timeout_ms)
-    return pull_result(answer, address, broker_name)
+    return pull_result(answer, address, broker_name, broker_id)
 
 
-def pull_result(answer: RemotingCommand, address: str, broker_name: str) -> PullResult:
+def pull_result(answer: RemotingCommand, address: str, broker_name: str, broker_id: int) -> PullResult:
     """Read the answer to a pull."""
     status = _STATUSES.get(answer.code)
     if status is None:
@@ -104,7 +108,27 @@ def pull_result(answer: RemotingCommand, address: str, broker_name: str) -> Pull
         header.suggest_which_broker_id,
         answer.body,
         broker_name,
+        broker_id=broker_id,
     )
+
+
+BEHIND_DELAY_S: Final = 0.1
+"""Delay before the same slave is pulled again that does not have an offset yet."""
+
+
+def is_behind(routes: Routes, result: PullResult, queue_offset: int) -> bool:
+    """Whether a slave does not have `queue_offset` yet, and gets the next pull again. It responds at once."""
+    return (
+        result.status is PullStatus.NO_MATCHED_MSG
+        and result.next_begin_offset == queue_offset
+        and goes_on_there(routes, result)
+    )
+
+
+def goes_on_there(routes: Routes, result: PullResult) -> bool:
+    """Whether the broker that returned `result` gets the next pull of the queue too."""
+    following = routes.read_from(result.broker_name, result.suggested_broker_id)
+    return following is not None and following.broker_id == result.broker_id
 
 
 PULL_TIMEOUT_MS: Final = 10_000
@@ -142,28 +166,37 @@ class QueuePulls:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         try:
             async with asyncio.timeout_at(deadline):
-                address = await self._addresses.find(queue, self._pull_from.get(queue, MASTER_ID))
+                place = await self._addresses.find(queue, self._pull_from.get(queue, MASTER_ID))
         except TimeoutError:
             raise CallTimeoutError(
                 self._instance.namesrvs.current, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_ms
             ) from None
         header = self._header(queue, subscription, queue_offset, max_messages, max_bytes, suspend_ms)
         try:
-            features = await self._instance.features.of(address, _left_ms(deadline))
-            header.kourou_large_pull = Feature.LARGE_PULL in features or None
-            result = await pull(
-                self._instance.api,
-                address,
-                queue.broker_name,
-                header,
-                timeout_ms=_left_ms(deadline),
-                code=self._code(address),
-            )
-        except RemotingError:
+            result = await self._pull_at(place, queue, header, deadline)
+        except RemotingError as error:
             self._pull_from.pop(queue, None)
-            raise
+            other = self._instance.routes.fail_over(queue.broker_name, place.address, error)
+            if other is None or asyncio.get_running_loop().time() >= deadline:
+                raise
+            result = await self._pull_at(other, queue, header, deadline)
         self._pull_from[queue] = result.suggested_broker_id
         return result
+
+    async def _pull_at(
+        self, place: BrokerAddress, queue: MessageQueue, header: PullMessageRequestHeader, deadline: float
+    ) -> PullResult:
+        features = await self._instance.features.of(place.address, _left_ms(deadline))
+        header.kourou_large_pull = Feature.LARGE_PULL in features or None
+        return await pull(
+            self._instance.api,
+            place.address,
+            queue.broker_name,
+            header,
+            timeout_ms=_left_ms(deadline),
+            code=self._code(place.address),
+            broker_id=place.broker_id,
+        )
 
     def forget(self, queue: MessageQueue) -> None:
         """Forget the suggested broker of a queue."""

@@ -19,9 +19,10 @@ from kourou.client.core.client_blocks import AsyncBlockOnly
 from kourou.client.core.settings import ClientOptions, ClientSettings, lists_options
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
-from kourou.client.pull.pulls import PullResult, PullStatus
-from kourou.errors import KourouError, ResponseError
+from kourou.client.pull.pulls import PullResult, PullStatus, goes_on_there
+from kourou.errors import KourouError, ResponseError, SlaveBehindError
 from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import TOOLS_CONSUMER_GROUP
@@ -153,8 +154,9 @@ class QueueReader(AsyncBlockOnly):
 
     Without `begin_offset` it begins at the first message, without `end_offset` it ends where the queue ended
     at the start of the read. It never waits for new messages: if the queue ends before `end_offset`, the read
-    ends there, and `position` is that offset. `max_bytes` limits one pull, `in_flight` the number of
-    concurrent pulls, so memory holds about their product. A pull that fails is retried `retry_times`, a
+    ends there, and `position` is that offset. While the master is away a slave is read; SlaveBehindError if
+    that does not have everything up to `end_offset` yet. `max_bytes` limits one pull, `in_flight` the number
+    of concurrent pulls, so memory holds about their product. A pull that fails is retried `retry_times`, a
     second apart. With `consumer`, its connections are used; otherwise `options` are those of ClientSettings.
     """
 
@@ -274,7 +276,7 @@ class QueueReader(AsyncBlockOnly):
         failures = 0
         while True:
             try:
-                return await self._consumer.pull(
+                result = await self._consumer.pull(
                     self.queue,
                     self._expression,
                     queue_offset=asked.begin,
@@ -282,6 +284,12 @@ class QueueReader(AsyncBlockOnly):
                     max_bytes=self._max_bytes,
                     expression_type=self._expression_type,
                 )
+                if result.next_begin_offset > asked.begin or result.broker_id == MASTER_ID:
+                    return result
+                # The end of a slave is not that of the queue.
+                if not goes_on_there(self._consumer.instance.routes, result):
+                    continue
+                raise SlaveBehindError(str(self.queue), asked.begin, result.broker_id)
             except KourouError as error:
                 failures += 1
                 if failures > self._retry_times or not _may_pass(error):

@@ -1,7 +1,8 @@
 """Where a consumer's offsets are kept: at the brokers (clustering), or in a file (broadcasting).
 
 Both keep them in memory and store them every 5 s, when a queue moves to another consumer, and at the stop. A
-crash in between repeats messages, and never skips one. StartOffset finds the first offset of a queue.
+crash in between repeats messages, and never skips one. While a master is away its slave gets them, and the
+master again as soon as it is back. StartOffset finds the first offset of a queue.
 
 The file of a broadcasting consumer is that of Apache's Java client, which can read it and the reverse:
 `<folder>/<client id>/<group>/offsets.json`, and `offsets.json.bak` with the previous content:
@@ -28,7 +29,7 @@ from kourou.client.core.api import ClientApi
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.routes import Routes
 from kourou.client.push.consumer_options import ConsumerOptions
-from kourou.errors import KourouError, NoRouteError, ProtocolError, StorageError
+from kourou.errors import KourouError, ProtocolError, StorageError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.bodies.codec import decode_body
 from kourou.protocol.bodies.offsets import OffsetSerializeWrapper
@@ -177,7 +178,9 @@ class BrokerOffsets:
         """Nothing to do: `read` requests each offset."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        return await self._api.consumer_offset(self._address(queue), self._group, queue)
+        return await self._routes.call_broker(
+            queue, lambda place: self._api.consumer_offset(place.address, self._group, queue)
+        )
 
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Set the offset in memory."""
@@ -213,7 +216,12 @@ class BrokerOffsets:
         if before is not None:
             await asyncio.wait([before])
         try:
-            await self._api.update_consumer_offset(self._address(queue), self._group, queue, consumer_offset)
+            await self._routes.call_broker(
+                queue,
+                lambda place: self._api.update_consumer_offset(
+                    place.address, self._group, queue, consumer_offset
+                ),
+            )
         except KourouError as error:
             # Logged once: it is retried every few seconds.
             level = logging.DEBUG if queue in self._failing else logging.WARNING
@@ -232,12 +240,6 @@ class BrokerOffsets:
     def forget(self, queue: MessageQueue) -> None:
         """The queue is no longer assigned."""
         self._offsets.pop(queue, None)
-
-    def _address(self, queue: MessageQueue) -> str:
-        address = self._routes.any_address(queue.broker_name)
-        if address is None:
-            raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is no longer known")
-        return address
 
 
 class FileOffsets:
@@ -310,7 +312,9 @@ class StartOffset:
         end = None
         if self._may_begin_at_end(queue.topic):
             # Before the stored offset: a message that is stored between the two requests is after this end.
-            end = await self._api.max_offset(self._address(queue), queue)
+            end = await self._routes.call_broker(
+                queue, lambda place: self._api.max_offset(place.address, queue)
+            )
         stored = await self._offsets.read(queue)
         if stored is not None and stored >= 0:
             return stored
@@ -318,15 +322,12 @@ class StartOffset:
             return end
         if self._options.consume_from in ("first", "last"):
             return 0
-        return await self._api.search_offset(self._address(queue), queue, self._options.consume_timestamp_ms)
+        timestamp_ms = self._options.consume_timestamp_ms
+        return await self._routes.call_broker(
+            queue, lambda place: self._api.search_offset(place.address, queue, timestamp_ms)
+        )
 
     def _may_begin_at_end(self, topic: str) -> bool:
         consume_from = self._options.consume_from
         # Messages of a retry topic belong to this group, so they are never skipped.
         return consume_from != "first" and is_retry_topic(topic) != (consume_from == "last")
-
-    def _address(self, queue: MessageQueue) -> str:
-        address = self._routes.any_address(queue.broker_name)
-        if address is None:
-            raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is not known")
-        return address

@@ -14,7 +14,15 @@ from typing import Final, Protocol
 from kourou.client.core.cancellable_tasks import CancellableTasks
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
-from kourou.client.pull.pulls import SUSPENDED_PULL_TIMEOUT_MS, PullResult, PullStatus, pull
+from kourou.client.core.routes import BrokerAddress
+from kourou.client.pull.pulls import (
+    BEHIND_DELAY_S,
+    SUSPENDED_PULL_TIMEOUT_MS,
+    PullResult,
+    PullStatus,
+    is_behind,
+    pull,
+)
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
@@ -157,17 +165,29 @@ class PullService:
                 continue
 
     async def _pull(self, assigned: AssignedQueue) -> PullResult:
-        queue = assigned.queue
-        address = self._instance.routes.any_address(queue.broker_name, assigned.pull_from)
-        if address is None:
+        """Pull from the broker that the last response suggested, or from another one of the same name that
+        responds."""
+        queue, routes = assigned.queue, self._instance.routes
+        place = routes.read_from(queue.broker_name, assigned.pull_from)
+        if place is None:
             raise NoRouteError(queue.topic, f"broker {queue.broker_name!r} is not known any more")
-        features = await self._instance.features.of(address)
+        try:
+            return await self._pull_at(place, assigned)
+        except RemotingError as error:
+            other = routes.fail_over(queue.broker_name, place.address, error)
+            if other is None or assigned.is_dropped:
+                raise
+        return await self._pull_at(other, assigned)
+
+    async def _pull_at(self, place: BrokerAddress, assigned: AssignedQueue) -> PullResult:
+        features = await self._instance.features.of(place.address)
         return await pull(
             self._instance.api,
-            address,
-            queue.broker_name,
+            place.address,
+            assigned.queue.broker_name,
             self._header(assigned, is_large=Feature.LARGE_PULL in features),
             timeout_ms=self._options.suspend_timeout_ms + SUSPENDED_PULL_TIMEOUT_MS // 2,
+            broker_id=place.broker_id,
         )
 
     def _header(self, assigned: AssignedQueue, *, is_large: bool) -> PullMessageRequestHeader:
@@ -196,7 +216,10 @@ class PullService:
         elif result.status is PullStatus.OFFSET_ILLEGAL:
             await self._illegal(assigned, result)
         else:
+            is_waiting = is_behind(self._instance.routes, result, assigned.next_offset)
             assigned.pulled_messages([], result.next_begin_offset)
+            if is_waiting:
+                await asyncio.sleep(BEHIND_DELAY_S)
 
     def _found(self, assigned: AssignedQueue, result: PullResult, seconds: float) -> None:
         messages = result.messages()

@@ -182,6 +182,7 @@ class PushEngine:
         """Nothing is pulled while another consumer holds the lock."""
         if assigned.is_locked:
             return True
+        assigned.pulled()  # waiting for the lock is not a stalled pull
         await asyncio.sleep(FAILURE_DELAY_S)
         return assigned.is_locked
 

@@ -3,7 +3,9 @@
 Every member computes its own share from the same lists. A queue that is no longer assigned is dropped: its
 offset is stored, and results of handlers that still run are not counted. A new queue begins at the group's
 offset. The rebalancer runs at once when a broker reports a change of the group, and every 20 s; sooner when
-something was missing. QueueLocks holds the brokers' locks on queues, for orderly consumers.
+something was missing. QueueLocks holds the brokers' locks on queues, for orderly consumers. Only masters
+grant them: while a master is away, its locks count until they expire, then consumption of those queues stops
+until it is back.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from kourou.client.core.instance import ClientInstance
-from kourou.client.core.routes import TopicRoute
+from kourou.client.core.routes import BrokerAddress, TopicRoute
 from kourou.client.core.subscription import Subscription, Subscriptions
 from kourou.client.push.assigned_queue import AssignedQueue, FlowLimits
 from kourou.client.push.consumer_offsets import ConsumerOffsets, StartOffset
@@ -38,14 +40,14 @@ class QueueLocks:
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._failing: set[str] = set()
 
     async def lock(self, assigned: AssignedQueue) -> bool:
         """Request or renew the lock of a queue; False when another consumer holds it, or the request
         fails."""
         try:
             held = await self._request_locks(assigned.queue.broker_name, [assigned.queue])
-        except KourouError as error:
-            _log.warning("group %s: no lock of %s: %s", self._group, assigned.queue, error)
+        except KourouError:
             return False
         self._record_lock(assigned, assigned.queue in held)
         return assigned.is_locked
@@ -60,10 +62,8 @@ class QueueLocks:
     async def _renew_at(self, broker_name: str, mine: list[AssignedQueue]) -> None:
         try:
             held = set(await self._request_locks(broker_name, [assigned.queue for assigned in mine]))
-        except KourouError as error:
-            # Not lost yet: the broker keeps them for a minute.
-            _log.warning("group %s: locks at %s are not renewed: %s", self._group, broker_name, error)
-            return
+        except KourouError:
+            return  # not lost yet: the broker keeps them for a minute
         for assigned in mine:
             self._record_lock(assigned, assigned.queue in held)
 
@@ -75,10 +75,19 @@ class QueueLocks:
             _log.info("group %s: %s is locked by another consumer", self._group, assigned.queue)
 
     async def _request_locks(self, broker_name: str, queues: list[MessageQueue]) -> list[MessageQueue]:
-        address = self._instance.routes.master(broker_name)
-        if address is None:
-            return []
-        return await self._instance.api.lock(address, self._group, self._instance.client_id, queues)
+        try:
+            address = self._instance.routes.master(broker_name)
+            if address is None:
+                raise NoRouteError(queues[0].topic, f"broker {broker_name!r} has no master now")
+            held = await self._instance.api.lock(address, self._group, self._instance.client_id, queues)
+        except KourouError as error:
+            # Logged once: it is retried every few seconds, for each queue.
+            level = logging.DEBUG if broker_name in self._failing else logging.WARNING
+            self._failing.add(broker_name)
+            _log.log(level, "group %s: no locks at %s: %s", self._group, broker_name, error)
+            raise
+        self._failing.discard(broker_name)
+        return held
 
     async def unlock(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
         """Release the locks of queues. Locks that are not released expire after a minute."""
@@ -225,20 +234,17 @@ class Rebalancer:
 
     async def _client_ids(self, route: TopicRoute) -> list[str]:
         """The members that one broker knows; any will do, since members register with all."""
-        addresses = [
-            address
-            for broker in route.data.broker_datas
-            if (address := self._instance.routes.any_address(broker.broker_name)) is not None
-        ]
+        queues = [MessageQueue(route.topic, broker.broker_name, 0) for broker in route.data.broker_datas]
         failure: KourouError = NoRouteError(route.topic, "no broker of it is known")
-        for address in random.sample(addresses, len(addresses)):
+        for queue in random.sample(queues, len(queues)):
             try:
-                return await self._client_ids_at(address)
+                return await self._instance.routes.call_broker(queue, self._client_ids_at)
             except KourouError as error:
                 failure = error
         raise failure
 
-    async def _client_ids_at(self, address: str) -> list[str]:
+    async def _client_ids_at(self, place: BrokerAddress) -> list[str]:
+        address = place.address
         try:
             found = await self._instance.api.consumer_ids(address, self._group)
             if self._instance.client_id in found:

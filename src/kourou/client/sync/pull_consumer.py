@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Unpack
 
+from kourou.client.core.queue_offsets import QueueEnd
 from kourou.client.core.settings import ClientOptions, ClientSettings, lists_options
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.pull.pull_consumer import DEFAULT_SUSPEND_MS, AsyncPullConsumer
@@ -69,6 +70,10 @@ class PullConsumer(SyncClient[AsyncPullConsumer]):
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the queue's next message will have."""
         return self._call(lambda: self._client.max_offset(queue))
+
+    def queue_end(self, queue: MessageQueue) -> QueueEnd:
+        """The same, with the id of the broker that returned it: a slave may not have everything yet."""
+        return self._call(lambda: self._client.queue_end(queue))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the queue's first message that is still there."""

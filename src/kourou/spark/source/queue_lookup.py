@@ -141,7 +141,7 @@ class QueueLookup:
         return found
 
     def _within(self, queue: MessageQueue, offset: int, high: QueueOffsets, word: str) -> int:
-        if offset <= high[queue]:
+        if offset <= high[queue] or queue in self._client.slave_ends:
             return offset
         if self._options.fail_on_data_loss:
             raise DataLossError(

@@ -24,6 +24,7 @@ from kourou.client.sync.pull_consumer import PullConsumer
 from kourou.client.sync.sync_client import SyncClient
 from kourou.errors import KourouError, NoRouteError, ResponseError
 from kourou.protocol.bodies import ConsumerData, MessageQueue, TopicList, decode_body
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.names import TOOLS_CONSUMER_GROUP, reply_topic
 from kourou.protocol.record_spans import RecordSpans
@@ -65,6 +66,8 @@ class SourceClient(PullConsumer):
             self,
             _UnboundConsumer(connection.group or TOOLS_CONSUMER_GROUP, **connection.client_options()),
         )
+        self.slave_ends: set[MessageQueue] = set()
+        """The queues whose end was returned by a slave, which may not have everything yet."""
 
     # -- topics and queues -----------------------------------------------------------------------
 
@@ -105,7 +108,15 @@ class SourceClient(PullConsumer):
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> Answers:
         """The offset of the next message of each queue."""
-        return self._query_all(queues, self._client.max_offset)
+        return self._query_all(queues, self._queue_end)
+
+    async def _queue_end(self, queue: MessageQueue) -> int:
+        end = await self._client.queue_end(queue)
+        if end.broker_id == MASTER_ID:
+            self.slave_ends.discard(queue)
+        else:
+            self.slave_ends.add(queue)
+        return end.queue_offset
 
     def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> Answers:
         """The offset of the first message stored at this time or later, for each queue."""

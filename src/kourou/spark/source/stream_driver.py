@@ -184,8 +184,13 @@ class StreamDriver:
         return {queue: low for queue, low in begins.items() if isinstance(low, int) and low < ends[queue]}
 
     def _moved_begins(self, start: Positions, ends: QueueOffsets) -> QueueOffsets:
-        """Queues that end before the position of the query: recreated, or truncated."""
-        moved = [queue for queue, end in ends.items() if end < start.offsets.get(queue, end)]
+        """Queues that end before the position of the query: recreated, or truncated. The end of a slave does
+        not show that: it may be behind its master."""
+        moved = [
+            queue
+            for queue, end in ends.items()
+            if end < start.offsets.get(queue, end) and queue not in self._client.slave_ends
+        ]
         if moved and self._options.fail_on_data_loss:
             raise _moved_error(moved[0], start, ends)
         answers = self._client.min_offsets(moved)

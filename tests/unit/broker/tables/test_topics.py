@@ -9,6 +9,7 @@ import pytest
 
 from kourou.errors import RequestError, StoreFormatError
 from kourou.protocol.bodies import DataVersion, TopicConfig
+from kourou.protocol.bodies.topics import TopicConfigSerializeWrapper
 from kourou.protocol.codes import ResponseCode
 from kourou.store.config_tables import TopicConfigTable, load_table
 from tests.golden.config_files import FOLDERS
@@ -285,3 +286,40 @@ def test_the_log_has_words_of_rocketmq_not_of_python(
     assert made.startswith('topic made: topicName="T", readQueueNums=4, writeQueueNums=4, perm=6, ')
     assert changed == "topic T changed: readQueueNums=8 (was 4), order=true (was false)"
     assert deleted.startswith('topic deleted: topicName="T", readQueueNums=8, ')
+
+
+# -- a slave's table ---------------------------------------------------------------------------------------
+
+
+def announce(counter: int, *names: str) -> TopicConfigSerializeWrapper:
+    return TopicConfigSerializeWrapper(
+        topic_config_table={name: TopicConfig(topic_name=name, read_queue_nums=4) for name in names},
+        data_version=DataVersion(counter=counter),
+    )
+
+
+def test_a_slave_deletes_what_its_master_had_announced_and_nothing_else(tmp_path: Path) -> None:
+    topics = make(tmp_path).topics
+    assert topics.follow(announce(1, "kept", "deleted")) == set()  # system topics are no user's
+    assert topics.follow(announce(2, "kept")) == {"deleted"}
+    assert set(topics.table) == {"kept"}
+
+
+def test_a_topic_that_a_slave_has_messages_of_stays_until_it_is_announced(tmp_path: Path) -> None:
+    topics = make(tmp_path).topics
+    topics.follow(announce(1, "known"))
+    topics.derive("new", 2)
+    # The master's table may be older than the message.
+    assert topics.follow(announce(1, "known")) == set()
+    assert topics.table["new"].read_queue_nums == 3
+    assert topics.follow(announce(2, "known")) == set()
+    assert topics.is_derived("new")
+    assert topics.follow(announce(3, "known", "new")) == set()
+    assert topics.table["new"].read_queue_nums == 4 and not topics.is_derived("new")
+    assert topics.follow(announce(4, "known")) == {"new"}
+
+
+def test_a_system_topic_that_the_master_does_not_announce_is_not_derived(tmp_path: Path) -> None:
+    topics = make(tmp_path).topics
+    topics.follow(announce(1, "known"))
+    assert not topics.is_derived("RMQ_SYS_TRANS_OP_HALF_TOPIC")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, cast
 
 import pytest
@@ -10,13 +11,17 @@ import pytest
 from kourou.client.core.api import ClientApi
 from kourou.client.core.instance import BrokerFeatures
 from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.routes import Routes
 from kourou.client.core.settings import ClientSettings
-from kourou.errors import CallTimeoutError, ConnectionLostError
+from kourou.client.pull.pull_consumer import AsyncPullConsumer
+from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError
+from kourou.protocol.bodies import HeartbeatData
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.features import Feature, parse_features
 from kourou.transport.client import RemotingClient
 from kourou.transport.pending_calls import Answer
+from kourou.transport.tasks import TaskOwner
 
 ADDRESS = "127.0.0.1:10911"
 LARGE = {"kourouFeatures": "largePull"}
@@ -145,3 +150,37 @@ async def test_a_question_without_answer_is_an_error_and_is_asked_again() -> Non
 def test_names_of_later_versions_are_passed_over() -> None:
     assert parse_features("largePull,somethingNew") == {Feature.LARGE_PULL}
     assert parse_features("") == parse_features(None) == frozenset()
+
+
+class Restarting:
+    """Stands for ClientApi: the master responds to the third heartbeat."""
+
+    def __init__(self) -> None:
+        self.heartbeats = 0
+
+    async def heartbeat(self, address: str, data: HeartbeatData) -> int:
+        assert address == "m:1" and data.consumer_data_set
+        self.heartbeats += 1
+        if self.heartbeats < 3:
+            raise ConnectError(address, "connection refused")
+        return 479
+
+
+async def test_a_master_that_does_not_respond_gets_heartbeats_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kourou.client.core.instance._PROBE_INTERVAL_S", 0)
+    consumer = AsyncPullConsumer("CG")
+    instance = consumer.instance
+    monkeypatch.setattr(instance, "_pid", os.getpid())
+    instance.tasks = TaskOwner("client")
+    api = Restarting()
+    instance.api = cast(ClientApi, api)
+    instance.routes = Routes(instance.api, probe=instance._start_probe)
+    instance.routes.brokers["a"] = {0: "m:1", 1: "s:1"}
+    instance.routes.fail_over("a", "m:1", ConnectError("m:1", "connection refused"))
+    assert instance.routes.read_from("a") == (1, "s:1")
+    await instance.tasks.wait_idle(5)
+    assert instance.routes.read_from("a") == (0, "m:1")
+    assert (api.heartbeats, instance.broker_versions) == (3, {"m:1": 479})
+    await instance.tasks.stop()

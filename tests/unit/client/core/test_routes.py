@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from kourou.client.core.api import ClientApi
-from kourou.client.core.routes import Routes, topic_route
-from kourou.errors import NoNameServerError, NoRouteError
+from kourou.client.core.routes import BrokerAddress, Routes, topic_route
+from kourou.errors import ConnectError, NoNameServerError, NoRouteError, TooManyRequestsError
 from kourou.protocol.bodies import BrokerData, ClusterInfo, MessageQueue, QueueData, TopicRouteData
 
 
@@ -154,8 +154,8 @@ async def test_addresses_by_broker_and_id() -> None:
     routes = routes_of(NamesrvDouble(T=route_data(QueueData("a", 1, 1, 6))))
     await routes.get("T")
     assert (routes.master("a"), routes.master("x")) == ("m:1", None)
-    assert (routes.any_address("a", 1), routes.any_address("a", 5)) == ("s:1", "m:1")
-    assert routes.any_address("x") is None
+    assert (routes.read_from("a", 1), routes.read_from("a", 5)) == ((1, "s:1"), (0, "m:1"))
+    assert routes.read_from("x") is None
     assert (routes.any_of_topic("T"), routes.any_of_topic("U")) == ("m:1", None)
 
 
@@ -170,3 +170,75 @@ async def test_brokers_that_no_route_names_are_forgotten() -> None:
     del namesrv.routes["T"]
     assert await routes.refresh("T") is None
     assert routes.known("T") is None
+
+
+# -- brokers that do not respond -----------------------------------------------------------------------------
+
+
+def pair_routes(*ids: int) -> tuple[Routes, list[str]]:
+    """Routes to broker `a`, with a master (0) and slaves, and what is to be probed."""
+    probed: list[str] = []
+    routes = Routes(cast(ClientApi, NamesrvDouble()), probe=probed.append)
+    routes.brokers["a"] = {each: f"h:{each}" for each in ids}
+    return routes, probed
+
+
+def refused(address: str) -> ConnectError:
+    return ConnectError(address, "connection refused")
+
+
+def test_a_master_that_does_not_respond_is_avoided_until_it_is_reached() -> None:
+    routes, probed = pair_routes(0, 1, 2)
+    assert routes.fail_over("a", "h:0", refused("h:0")) == (1, "h:1")
+    assert routes.read_from("a") == (1, "h:1")
+    assert routes.master("a") == "h:0", "the only one to send to"
+    assert routes.fail_over("a", "h:1", refused("h:1")) == (2, "h:2")
+    routes.fail_over("a", "h:0", refused("h:0"))
+    assert probed == ["h:0", "h:1"]
+    routes.reached("h:0")
+    assert routes.read_from("a") == (0, "h:0")
+    assert routes.read_from("a", 1) == (2, "h:2"), "instead of the suggested one"
+
+
+def test_the_last_broker_that_may_respond_is_not_avoided() -> None:
+    routes, probed = pair_routes(0, 1)
+    routes.fail_over("a", "h:1", refused("h:1"))
+    assert routes.fail_over("a", "h:0", refused("h:0")) is None
+    assert (routes.read_from("a"), probed) == ((0, "h:0"), ["h:1"])
+    alone, _ = pair_routes(0)
+    assert alone.fail_over("a", "h:0", refused("h:0")) is None
+
+
+def test_a_broker_that_left_the_route_is_no_longer_probed_nor_avoided_when_it_is_back() -> None:
+    routes, _ = pair_routes(0, 1)
+    routes.fail_over("a", "h:0", refused("h:0"))
+    assert routes.is_avoided("h:0")
+    master = routes.brokers["a"].pop(0)
+    assert not routes.is_avoided("h:0")
+    routes.brokers["a"][0] = master
+    assert routes.read_from("a") == (0, "h:0")
+
+
+async def test_a_request_goes_to_the_slave_when_the_master_does_not_respond_and_only_then() -> None:
+    routes, _ = pair_routes(0, 1)
+    queue = MessageQueue("T", "a", 0)
+    tried: list[int] = []
+
+    async def only_slave(place: BrokerAddress) -> str:
+        tried.append(place.broker_id)
+        if place.broker_id == 0:
+            raise refused(place.address)
+        return "served"
+
+    assert [await routes.call_broker(queue, only_slave) for _ in range(2)] == ["served"] * 2
+    assert tried == [0, 1, 1]
+
+    async def busy(place: BrokerAddress) -> str:
+        raise TooManyRequestsError(place.address, "requests", 1)
+
+    routes.reached("h:0")
+    with pytest.raises(TooManyRequestsError):
+        await routes.call_broker(queue, busy)
+    assert routes.read_from("a") == (0, "h:0"), "its own limit says nothing about the broker"
+    with pytest.raises(NoRouteError):
+        await routes.call_broker(MessageQueue("T", "x", 0), only_slave)

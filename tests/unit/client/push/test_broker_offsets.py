@@ -44,16 +44,11 @@ class SlowBroker:
         self.waiting.clear()
 
 
-class OneAddress:
-    """Routes to one broker."""
-
-    def any_address(self, broker_name: str) -> str:
-        """As Routes has it."""
-        return "127.0.0.1:10911"
-
-
 def offsets_at(broker: SlowBroker) -> BrokerOffsets:
-    return BrokerOffsets(cast(ClientApi, broker), cast(Routes, OneAddress()), "CG")
+    api = cast(ClientApi, broker)
+    routes = Routes(api)
+    routes.brokers["broker-a"] = {0: "127.0.0.1:10911"}
+    return BrokerOffsets(api, routes, "CG")
 
 
 async def test_a_newer_offset_waits_for_the_one_before() -> None:

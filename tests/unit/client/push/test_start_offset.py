@@ -17,16 +17,13 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 
 class ApacheBroker:
     """A queue of a broker of 5.x that holds `[min, max)`; a message is stored after the `stores_after`-th
-    request. Takes the place of ClientApi and Routes."""
+    request. Takes the place of ClientApi."""
 
     def __init__(self, low: int, high: int, *, stores_after: int, stored: int | None = None) -> None:
         self.low, self.high = low, high
         self._stores_after = stores_after
         self._stored = stored
         self.requests: list[str] = []
-
-    def any_address(self, broker_name: str) -> str:
-        return f"{broker_name}:10911"
 
     async def consumer_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
         is_young = self.low == 0 < self.high
@@ -42,7 +39,9 @@ class ApacheBroker:
         return answer
 
     async def start_offset(self, topic: str = "T", **options: Any) -> int:
-        api, routes = cast(ClientApi, self), cast(Routes, self)
+        api = cast(ClientApi, self)
+        routes = Routes(api)
+        routes.brokers["broker-a"] = {0: "127.0.0.1:10911"}
         offsets = BrokerOffsets(api, routes, "CG")
         return await StartOffset(api, routes, offsets, ConsumerOptions(**options)).find(
             MessageQueue(topic, "broker-a", 0)

@@ -37,6 +37,7 @@ class Client:
         self.ends = ends
         self.begins = begins or {}
         self.is_away = False
+        self.slave_ends: set[MessageQueue] = set()
         self.published: list[QueueOffsets] = []
 
     def routes(self, topics: Iterable[str]) -> dict[str, list[MessageQueue]]:

@@ -39,6 +39,7 @@ class TwoTables:
         self.away: set[MessageQueue] = set()
         self.away_for_begins: set[MessageQueue] = set()
         self.published: QueueOffsets = {}
+        self.slave_ends: set[MessageQueue] = set()
 
     def topic_names(self) -> list[str]:
         return sorted({queue.topic for queue in self.ends})
@@ -148,6 +149,19 @@ def test_a_topic_made_anew_fails_the_query_though_its_broker_went_away() -> None
 
 
 # -- queues that the options no longer select ------------------------------------------------------
+
+
+def test_a_slave_that_is_behind_loses_nothing() -> None:
+    cluster = TwoTables({ORDERS: 50, ORDERS_B: 7})
+    cluster.slave_ends = {ORDERS}
+    driver = driver_of(cluster, subscribe="orders")
+    planned = batch(driver, Positions({ORDERS: 100, ORDERS_B: 5}))
+    assert planned is not None
+    start, ranges = planned
+    assert start.offsets == {ORDERS: 100, ORDERS_B: 7} and ranges == [QueueRange(ORDERS_B, 5, 7)]
+    cluster.slave_ends, cluster.ends[ORDERS] = set(), 110
+    planned = batch(driver, start)
+    assert planned is not None and planned[1] == [QueueRange(ORDERS, 100, 110)]
 
 
 @pytest.mark.parametrize(
