@@ -286,7 +286,12 @@ def sends(
     """Sends, messages that consumers send back, and replies; and the fast path, None without a kernel."""
     config, store = services.config, services.store
     targets = SendTargets(
-        admission=services.admission, topics=services.topics, groups=services.groups, locks=services.locks
+        admission=services.admission,
+        hooks=services.hooks,
+        commit_cycle=services.commit_cycle,
+        topics=services.topics,
+        groups=services.groups,
+        locks=services.locks,
     )
     properties = PropertyRewriter(
         cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
@@ -294,10 +299,6 @@ def sends(
     answer = SendAnswer(services.store_host, config.region_id, config.trace_on)
     sends = SendMessageProcessor(
         config=services.live_config,
-        topics=services.topics,
-        admission=services.admission,
-        commit_cycle=services.commit_cycle,
-        hooks=services.hooks,
         targets=targets,
         properties=properties,
         new_uniq_key=services.new_uniq_key,
@@ -311,10 +312,6 @@ def sends(
     )
     replies = ReplyMessageProcessor(
         config=services.live_config,
-        topics=services.topics,
-        admission=services.admission,
-        commit_cycle=services.commit_cycle,
-        hooks=services.hooks,
         targets=targets,
         properties=properties,
         new_uniq_key=services.new_uniq_key,
