@@ -98,7 +98,7 @@ def tables_part(services: BrokerServices) -> TablesPart:
 
 
 def groups_part(services: BrokerServices) -> HandlersPart:
-    """Producers and consumers."""
+    """The part of connected producers and consumers."""
     config, topics, groups = services.live_config, services.topics, services.groups
     producers, consumers = services.producers, services.consumers
     clients = ClientManageProcessor(
@@ -154,7 +154,7 @@ def transactions(services: BrokerServices) -> Transactions:
 
 
 def transactions_part(services: BrokerServices, transactions: Transactions) -> TransactionsPart:
-    """Their ends and checks."""
+    """The part that ends and checks transactions."""
     return TransactionsPart(
         config=services.live_config,
         transactions=transactions,
@@ -185,7 +185,7 @@ def transactions_part(services: BrokerServices, transactions: Transactions) -> T
 
 
 def delayed_delivery(services: BrokerServices) -> DelayedDelivery:
-    """Delay levels and timers."""
+    """The parts of delay levels and timers."""
     config, store, timers = services.live_config, services.store, services.timers
     deliveries = DeliveryWriter(
         cycles=services.cycles, appender=store.appender, queues=store.queues, now_ms=services.now_ms
@@ -268,7 +268,7 @@ def stats_part(services: BrokerServices) -> HandlersPart:
 
 
 def pull_part(services: BrokerServices) -> HandlersPart:
-    """Pulls and queries."""
+    """The part of pulls and queries."""
     queries = QueryMessageProcessor(
         config=services.live_config,
         index=services.store.index,
@@ -350,7 +350,7 @@ def sends(
 
 
 def retention(services: BrokerServices) -> RetentionService:
-    """What deletes old files."""
+    """The service that deletes old files."""
     return RetentionService(
         config=services.live_config,
         store=services.store,

@@ -49,7 +49,7 @@ class RetentionConfig:
 
 @dataclass(slots=True)
 class RetentionRound:
-    """What one round did."""
+    """The result of one round of retention."""
 
     deleted: list[Path]
     used_ratio: float

@@ -84,7 +84,6 @@ class StoreLayout:
 
     @property
     def checkpoint(self) -> Path:
-        """The checkpoint file."""
         return self.root / "checkpoint"
 
     @property
@@ -93,7 +92,7 @@ class StoreLayout:
         return self.root / "consumequeue"
 
     def config(self, name: str) -> Path:
-        """A file in `config`."""
+        """The path of a file in the folder `config`."""
         return self.root / "config" / name
 
 

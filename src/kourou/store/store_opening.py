@@ -32,7 +32,7 @@ _FEW_RECORDS_BYTES: Final = 64 * 1024
 
 
 class StoreOpening:
-    """Opens one store."""
+    """Loads and recovers one store."""
 
     def __init__(self, store: MessageStore, files: Files, lock: StoreLock, kernel: Kernel | None) -> None:
         self._store = store

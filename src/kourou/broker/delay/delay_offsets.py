@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class NotedDelayOffsetTable(DelayOffsetTable):
-    """`delayOffset.json` with our note."""
+    """`delayOffset.json` with Kourou's additional note on progress."""
 
     log_phy_offset: Int64 | None = field(default=None, name="__kourouLogPhyOffset")
 

@@ -70,7 +70,6 @@ class ClientManageProcessor:
         self._monotonic_ms = monotonic_ms
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.HEART_BEAT: self.heart_beat,
             RequestCode.UNREGISTER_CLIENT: self.unregister_client,

@@ -68,7 +68,7 @@ def _send(group: str, channels: Iterable[ClientChannel]) -> None:
 
 
 class ConsumerManager:
-    """Groups that have members."""
+    """The consumer groups with connected members."""
 
     def __init__(
         self, now_ms: Callable[[], int], on_change: Callable[[str, list[ClientChannel]], None]

@@ -86,7 +86,7 @@ class RecordMatcher:
         return begin >= 0 and self._matches(view, begin, pos + size_bytes)
 
     def renew(self) -> None:
-        """Judge some more."""
+        """Allow another bounded number of records to be matched."""
         self._work_left = WORK_PER_TURN
 
     def rest(self) -> None:

@@ -57,7 +57,7 @@ _PULL_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 
 
 class PullMessageProcessor:
-    """Gives messages to consumers."""
+    """Handles the pulls of consumers."""
 
     def __init__(
         self,

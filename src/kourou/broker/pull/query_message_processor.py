@@ -56,7 +56,6 @@ class QueryMessageProcessor:
         self._waiting = 0
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.QUERY_MESSAGE: self.query_message,
             RequestCode.VIEW_MESSAGE_BY_ID: self.view_message_by_id,

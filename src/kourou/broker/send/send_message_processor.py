@@ -153,7 +153,7 @@ class SendHandler(ABC):
 
 
 class SendMessageProcessor(SendHandler):
-    """Takes messages of producers."""
+    """Handles single sends and batches by producers."""
 
     def __init__(
         self,

@@ -66,7 +66,6 @@ class FlushService:
         commit_cycle.attach(self._flusher)
 
     def start(self) -> None:
-        """Begin the rounds."""
         self._tasks.start(self._flush_log(), "flush-log")
         self._tasks.start(self._flush_derived(), "flush-queues")
         self._tasks.start(self._tell_the_late(), "flush-timeouts")

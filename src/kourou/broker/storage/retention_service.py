@@ -159,7 +159,6 @@ class RetentionService:
         return Retention(self._store, self._files, config, self.unread_steps, file_age_ms)
 
     def start(self, tasks: TaskOwner) -> None:
-        """Begin the rounds."""
         tasks.start(self._clean(), "clean-files")
         tasks.start(self._watch_groups(), "watch-groups")
 

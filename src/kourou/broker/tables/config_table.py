@@ -38,7 +38,7 @@ class ConfigTable(ABC):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file that the table is stored in."""
         return self._file.path
 
     @abstractmethod

@@ -85,7 +85,6 @@ class ResetOffsetProcessor:
         self._records = records
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset,
             RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.get_consumer_status,

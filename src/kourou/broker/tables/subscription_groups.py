@@ -93,7 +93,7 @@ class SubscriptionGroupManager(ConfigTable):
         if known is not None or not self._may_create(group):
             return known
         created = SubscriptionGroupConfig(group_name=group)
-        _log.info("group %s made on first use", group)
+        _log.info("group %s created on first use", group)
         self.table[group] = created
         self._next_version()
         return created
@@ -113,7 +113,7 @@ class SubscriptionGroupManager(ConfigTable):
         attributes = apply_changes(current, config.attributes, GROUP_ATTRIBUTES)
         new = msgspec.structs.replace(config, attributes=attributes)
         if old is None:
-            _log.info("group made: %s", describe_fields(new))
+            _log.info("group created: %s", describe_fields(new))
         else:
             _log.info("group %s changed: %s", config.group_name, describe_change(old, new))
         self.table[config.group_name] = new

@@ -75,7 +75,6 @@ class TopicProcessor:
         self._store_work = store_work
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_topic_list,
@@ -149,7 +148,7 @@ class TopicProcessor:
         )
 
     def get_topic(self, request: Request) -> None:
-        """351: one topic."""
+        """GET_TOPIC_CONFIG (351): the settings of one topic."""
         topic = request.header(GetTopicConfigRequestHeader).topic
         config = self._topics.get(topic)
         if config is None:

@@ -49,8 +49,6 @@ def check_store(files: Files, root: Path, *, options: CheckOptions = _NO_OPTIONS
 
 
 class _StoreCheck:
-    """One check, in order."""
-
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._queues = QueuesCheck(context)

@@ -133,7 +133,7 @@ class QueuesCheck:
     # -- the end ---------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All records are through."""
+        """Check what can be decided only after the last record."""
         for key, check in self._checks.items():
             try:
                 check.finish()

@@ -126,7 +126,7 @@ class Findings:
         self._alike: Counter[tuple[Path, Invariant | None, bool]] = Counter()
 
     def violation(self, invariant: Invariant, path: Path, position: int | None, what: str) -> None:
-        """An invariant is broken."""
+        """Report a broken invariant."""
         self._add(self.report.violations, Finding(path, position, what, invariant))
 
     def recovery(self, path: Path, position: int | None, what: str) -> None:
@@ -134,7 +134,7 @@ class Findings:
         self._add(self.report.recovery, Finding(path, position, f"recovery will {what}"))
 
     def note(self, path: Path, position: int | None, what: str) -> None:
-        """Worth knowing."""
+        """Report something that is not an error."""
         self._add(self.report.notes, Finding(path, position, what))
 
     def unreadable(self, path: Path, error: OSError) -> None:

@@ -327,7 +327,7 @@ class Files:
         os.unlink(path)
 
     def remove_folder(self, path: Path) -> None:
-        """Remove an empty folder."""
+        """Remove an empty folder; OSError if it is not."""
         os.rmdir(path)
 
     def remove_tree(self, path: Path) -> None:

@@ -252,7 +252,7 @@ class IndexService:
         return run_steps(self.delete_expired_steps(min_phy_offset))
 
     def delete_expired_steps(self, min_phy_offset: int) -> Steps[int]:
-        """The same in steps."""
+        """Like `delete_expired`, but interruptible between steps."""
         deleted = 0
         while len(self._index_files) > 1 and self._index_files[0].header.end_phy_offset < min_phy_offset:
             yield from self._delete_first_steps()

@@ -73,7 +73,7 @@ class CommitLog:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where new files go."""
+        """The folders in which new files are created."""
         return self._folders
 
     @property

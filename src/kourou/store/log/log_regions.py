@@ -88,5 +88,5 @@ class LogRegions:
         log_file.unmap()
 
     def clear(self) -> None:
-        """Believe nothing any more."""
+        """Forget which regions are in memory."""
         self._found.clear()

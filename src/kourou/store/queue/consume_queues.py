@@ -72,7 +72,7 @@ class ConsumeQueues:
 
     @property
     def files(self) -> QueueFiles:
-        """Where the units are."""
+        """The files that hold the units."""
         return self._files
 
     def verify_by(self, verifier: UnitVerifier) -> None:

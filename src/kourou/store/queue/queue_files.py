@@ -356,6 +356,5 @@ class QueueFiles:
             _log.warning("%s cannot be removed: %s", self._deleted, error.strerror or error)
 
     def close(self) -> None:
-        """Close every file."""
         self.blocks.clear()
         self._readers.close()

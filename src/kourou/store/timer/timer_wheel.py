@@ -53,7 +53,6 @@ class TimerWheel:
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self._path
 
     def load(self) -> str | None:
@@ -168,7 +167,7 @@ class TimerWheel:
         self._dirty.update(position // _PAGE_BYTES for position, _ in pages)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory of the slots; unusable afterwards."""
         self._slots.close()
 
     def _position(self, time_ms: int) -> int:
