@@ -44,7 +44,6 @@ _log = logging.getLogger(__name__)
 
 _FEATURES: Final = format_features(Feature)
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
-# Where a connection keeps what it was last refused for, so that the log has it once.
 
 
 class ClientManageProcessor:
