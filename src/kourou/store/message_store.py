@@ -299,7 +299,7 @@ class MessageStore:
             batch.answer_unwaited(PutStatus.PUT_OK)
             self.flush()
             if self.appender.is_fenced:
-                # It may or may not be on disk: nobody has seen it, and nobody is to.
+                # It may or may not be on disk: it was never visible, and must not become so.
                 batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
                 return
         self.publish(batch)

@@ -1,4 +1,4 @@
-"""What a message store may be told. Plain values; who reads files is `config`."""
+"""Settings of a message store. Plain values; files are read in `config`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class DelayOffsetManager(ConfigTable):
     """Delay level, from 1 on, to the next queue offset to deliver.
 
     `noted_phy_offset`: up to there every delivery in the log is counted by what was loaded or dumped
-    last; None when nobody can tell.
+    last; None if unknown.
     """
 
     def __init__(

@@ -127,7 +127,7 @@ class FlushService:
             await self.flush_derived(thorough=is_due)
 
     async def flush_derived(self, *, thorough: bool) -> None:
-        """One round over queues and index. A disk that fails is heard of; the next round tries again."""
+        """One round over queues and index. A failure of the disk is reported; the next round tries again."""
         async with self._store_work:
             try:
                 steps = self._store.derived_steps(thorough=thorough)

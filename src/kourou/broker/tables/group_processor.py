@@ -1,6 +1,6 @@
-"""What administrators do to consumer groups: make and change (200, 225, 353), list (201, 352), delete (207).
+"""Administration of consumer groups: create and change (200, 225, 353), list (201, 352), delete (207).
 
-Not here: the table (subscription_groups.py), and who is in a group now (consumers.py).
+Not here: the table (subscription_groups.py), and the current members of a group (consumers.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SubscriptionGroupManager: the consumer groups of a broker, kept in `subscriptionGroup.json`.
 
 With them go the forbidden bits of 5.x: which groups may not read which topics.
-Not here: who is in a group now (consumers.py), how far it has come (offsets.py).
+Not here: the current members of a group (consumers.py), its progress (offsets.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What administrators do to topics: make and change (17, 18), list (21, 305, 351), delete (215).
+"""Administration of topics: create and change (17, 18), list (21, 305, 351), delete (215).
 
 Not here: the table (topics.py), and the queues and messages of a topic (store).
 """

@@ -3,7 +3,7 @@
 A topic's configuration is never changed in place: a new one takes its place in the table, so that
 decisions can be compared by identity. Every change has a new DataVersion and goes to `on_change`, which
 registers it with the name servers. At its start a broker creates the system topics that its table lacks.
-Not here: the queues of a topic (store), who may ask for a change (topic_processor.py).
+Not here: the queues of a topic (store), requests for changes (topic_processor.py).
 """
 
 from __future__ import annotations

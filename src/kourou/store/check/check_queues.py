@@ -188,7 +188,7 @@ class QueuesCheck:
             )
 
     def _was_deleted(self, topic: str) -> bool:
-        """Whether a topic without queues is one that nobody expects to have any."""
+        """Whether a topic is not expected to have queues."""
         context = self._context
         if topic in context.options.deleted_topics:
             return True

@@ -271,7 +271,7 @@ class IndexService:
         try:
             yield remove
         finally:
-            # Also when whoever waits for the step is cancelled: the file is gone all the same.
+            # Also when the waiter for the step is cancelled: the file is gone all the same.
             if is_removed:
                 del self._index_files[0]
                 oldest.close()
@@ -479,7 +479,7 @@ class IndexService:
                 return
 
     def drop_damaged(self) -> None:
-        """Remove the first file that could not be mended and those behind it: the next start indexes their
+        """Remove the first file that could not be repaired and those after it: the next start indexes their
         records again."""
         for number, index_file in enumerate(self._index_files):
             if index_file.is_damaged:

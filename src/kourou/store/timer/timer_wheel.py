@@ -47,7 +47,7 @@ class TimerWheel:
         self._files = files
         self._path = path
         self._precision_ms = precision_ms
-        self._slots = mmap.mmap(-1, _SIZE_BYTES)  # pages that nobody uses take no memory
+        self._slots = mmap.mmap(-1, _SIZE_BYTES)  # unused pages take no memory
         self._dirty: set[int] = set()
         self._is_blank = True  # nothing was put since it was made: a search would read 37 MB of zeros
 
