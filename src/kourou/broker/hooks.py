@@ -68,8 +68,8 @@ class GivenUpTransaction:
 class BrokerHooks:
     """Lists to append to before or after the start; empty ones cost nothing.
 
-    `transaction_given_up`: the first hook that says how the transaction ends is heard; if none does, the
-    message goes to TRANS_CHECK_MAX_TIME_TOPIC. Where storing that fails, the hooks are asked again.
+    `transaction_given_up`: the first hook that returns an end decides; if none does, the
+    message goes to TRANS_CHECK_MAX_TIME_TOPIC. If storing that fails, the hooks are called again.
     """
 
     before_send: list[Callable[[SendContext], None]] = field(default_factory=list)

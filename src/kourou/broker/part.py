@@ -16,10 +16,10 @@ from kourou.transport.tasks import TaskOwner
 
 
 class Handler(Protocol):
-    """What answers requests."""
+    """A set of request processors."""
 
     def processors(self) -> Mapping[int, Processor]:
-        """Request code to function."""
+        """The functions that handle requests, by request code."""
         ...
 
 

@@ -1,11 +1,11 @@
 """Whether clients can use a broker now: what `GET /readyz` of a broker means.
 
-Judged by the broker's own state, which is exact without a write: `brokerPermission` has W, the store is
-neither fenced nor refuses puts for want of space, no sync is overdue, not too much waits for one, the last
+Decided by the broker's own state, which is exact without a write: `brokerPermission` has W, the store is
+neither fenced nor out of space, no sync is overdue, not too much waits for one, the last
 write went through, and a name server has taken a registration, if there is to be one.
 
-After a write that failed, only the next one can tell: then a message is stored, in the topic that every
-broker has under its own name, which nobody consumes; the same one as `kourou ready` stores.
+After a failed write only the next one can show recovery: then a message is stored, in the topic that every
+broker has under its own name, which is not consumed; the same one as `kourou ready` stores.
 
 A slave serves consumers, also while its master is away: it is ready when a name server knows it.
 
@@ -102,7 +102,7 @@ class Readiness:
         stored: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
 
         def done(status: PutStatus, _: int, __: int) -> None:
-            if not stored.done():  # whoever asked may have given up
+            if not stored.done():  # the caller may have given up
                 stored.set_result(status)
 
         topic = self._config.current.broker_name

@@ -7,9 +7,9 @@ broker they embed. Parts and processors do not receive it: each takes the object
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Self
 
 from kourou.broker.admission import Admission, AdmissionCheck
 from kourou.broker.clock_watch import ClockWatch
@@ -44,9 +44,6 @@ from kourou.store.settings import FlushDiskType
 from kourou.transport.addresses import join_address, parse_address
 from kourou.transport.cycles import Cycles
 from kourou.transport.tasks import TaskOwner
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +134,6 @@ class BrokerServices:
     def monotonic_ms(self) -> Callable[[], int]:
         """For deadlines and other durations."""
         return self.clock.monotonic_ms
-
-    def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `work` for as long as the broker runs; its death stops the broker."""
-        self.tasks.start(work, name)
-
-    def in_disk_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Run a function that may wait for the disk. Mind that the store belongs to the loop's thread."""
-        return self.disk.run(function, *args, **kwargs)
 
     @classmethod
     def make(

@@ -102,7 +102,7 @@ def tables_part(services: BrokerServices) -> TablesPart:
 
 
 def groups_part(services: BrokerServices) -> HandlersPart:
-    """Producers and consumers."""
+    """The part of connected producers and consumers."""
     config, topics, groups = services.live_config, services.topics, services.groups
     producers, consumers = services.producers, services.consumers
     clients = ClientManageProcessor(
@@ -158,7 +158,7 @@ def transactions(services: BrokerServices) -> Transactions:
 
 
 def transactions_part(services: BrokerServices, transactions: Transactions) -> TransactionsPart:
-    """Their ends and checks."""
+    """The part that ends and checks transactions."""
     return TransactionsPart(
         config=services.live_config,
         transactions=transactions,
@@ -189,7 +189,7 @@ def transactions_part(services: BrokerServices, transactions: Transactions) -> T
 
 
 def delayed_delivery(services: BrokerServices) -> DelayedDelivery:
-    """Delay levels and timers."""
+    """The parts of delay levels and timers."""
     config, store, timers = services.live_config, services.store, services.timers
     deliveries = DeliveryWriter(
         cycles=services.cycles, appender=store.appender, queues=store.queues, now_ms=services.now_ms
@@ -272,7 +272,7 @@ def stats_part(services: BrokerServices) -> HandlersPart:
 
 
 def pull_part(services: BrokerServices) -> HandlersPart:
-    """Pulls and queries."""
+    """The part of pulls and queries."""
     queries = QueryMessageProcessor(
         config=services.live_config,
         index=services.store.index,
@@ -290,7 +290,12 @@ def sends(
     """Sends, messages that consumers send back, and replies; and the fast path, None without a kernel."""
     config, store = services.config, services.store
     targets = SendTargets(
-        admission=services.admission, topics=services.topics, groups=services.groups, locks=services.locks
+        admission=services.admission,
+        hooks=services.hooks,
+        commit_cycle=services.commit_cycle,
+        topics=services.topics,
+        groups=services.groups,
+        locks=services.locks,
     )
     properties = PropertyRewriter(
         cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
@@ -298,10 +303,6 @@ def sends(
     answer = SendAnswer(services.store_host, config.region_id, config.trace_on)
     sends = SendMessageProcessor(
         config=services.live_config,
-        topics=services.topics,
-        admission=services.admission,
-        commit_cycle=services.commit_cycle,
-        hooks=services.hooks,
         targets=targets,
         properties=properties,
         new_uniq_key=services.new_uniq_key,
@@ -315,10 +316,6 @@ def sends(
     )
     replies = ReplyMessageProcessor(
         config=services.live_config,
-        topics=services.topics,
-        admission=services.admission,
-        commit_cycle=services.commit_cycle,
-        hooks=services.hooks,
         targets=targets,
         properties=properties,
         new_uniq_key=services.new_uniq_key,
@@ -357,7 +354,7 @@ def sends(
 
 
 def retention(services: BrokerServices) -> RetentionService:
-    """What deletes old files."""
+    """The service that deletes old files."""
     return RetentionService(
         config=services.live_config,
         store=services.store,

@@ -56,6 +56,8 @@ class _Commands(OneLineGroup):
     """The commands of `kourou`. Further groups are loaded on demand: they take 6 ms, which would delay the
     start of a server."""
 
+    other_words = _OTHER_PROGRAMS
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names: servers, daily work, others."""
         self._load_groups()
@@ -92,8 +94,6 @@ class _Commands(OneLineGroup):
         from kourou.cli.admin.command import AdminCommand
         from kourou.cli.admin.registry import all_commands, find
 
-        if word in _OTHER_PROGRAMS:
-            return _OTHER_PROGRAMS[word]
         if (command := find(word)) is not None:
             return f"kourou admin {command.name}"
         if (meant := super().suggested_command(ctx, word)) is not None:

@@ -6,7 +6,7 @@ click would also print the usage.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import click
@@ -51,6 +51,8 @@ class OneLineGroup(click.Group):
     """Commands of `kourou`, listed in the order in which they were added."""
 
     command_class = OneLineCommand
+    other_words: Mapping[str, str] = {}
+    """Words that are not commands of this group, with what to use instead."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in order; click would sort them."""
@@ -81,6 +83,8 @@ class OneLineGroup(click.Group):
 
     def suggested_command(self, ctx: click.Context, word: str) -> str | None:
         """The command that a mistyped word, or another program's word, probably means."""
+        if word in self.other_words:
+            return self.other_words[word]
         names = self.list_commands(ctx)
         meant = next((name for name in _OTHER_WORDS.get(word, ()) if name in names), None)
         return meant or nearest(word, names)

@@ -34,7 +34,7 @@ class JsonConfigFile:
         self.backup_path = path.with_name(path.name + ".bak")
         self.problem: str | None = None
         self._files = files
-        # Whether the file may become the `.bak`; None until somebody has looked.
+        # Whether the file may become the `.bak`; None until checked.
         self._is_sound: bool | None = None
 
     def load(self) -> bytes | None:

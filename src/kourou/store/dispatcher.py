@@ -68,7 +68,7 @@ class Dispatcher:
             _call(arrived, queues)
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        # Its topic was deleted between put and publish: nobody will read what is appended to it.
+        # Its topic was deleted between put and publish: what is appended to it is never read.
         is_gone = self._queues.find(queue.topic, queue.queue_id) is not queue
         assert is_gone, f"{queue} is to get unit {queue_offset}: a batch was not published in its turn"
 

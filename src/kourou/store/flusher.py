@@ -61,7 +61,7 @@ class AckLine:
         return reached
 
     def expire(self, now_ms: int) -> list[PutBatch]:
-        """The batches whose time is over and was not before: their senders are to be told. They stay
+        """The batches whose time is over and was not before: their sends time out. They stay
         in line. Deadlines are in log order, as the commit cycle fixed them."""
         late = []
         for batch, deadline_ms in islice(self._waiting, self._expired, None):
@@ -80,8 +80,8 @@ class AckLine:
 
 
 class Flusher:
-    """Makes a store durable whenever asked. `on_flushed` hears how far, in the owner's thread; a
-    failed sync fences the store first, and `on_flushed` is told too."""
+    """Makes a store durable on request. `on_flushed` gets the flushed offset, in the owner's thread; a
+    failed sync fences the store first, and `on_flushed` is called, too."""
 
     def __init__(self, store: MessageStore, post: Post, on_flushed: Callable[[int], None]) -> None:
         self._store = store

@@ -15,9 +15,7 @@ A failed sync fences the store: nothing more is written, and it says why.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -28,14 +26,11 @@ from kourou.store.disk.files import Files
 from kourou.store.disk.store_lock import StoreLock
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.flush_job import FlushJob
-from kourou.store.index.index_links import keep_linked
 from kourou.store.index.index_service import IndexService
 from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import index_keys, stored_tags_code
 from kourou.store.log.log_appender import LogAppender
-from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
-from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log.log_watch import LogWatch
 from kourou.store.log.put_batch import PutBatch, PutFailedError
 from kourou.store.log.put_status import PutStatus
@@ -47,20 +42,14 @@ from kourou.store.read.message_lookup import MessageLookup
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 from kourou.store.recovery.corrupt_ranges import KnownDamages
-from kourou.store.recovery.index_verifier import IndexVerifier
-from kourou.store.recovery.queue_verifier import QueueVerifier
-from kourou.store.recovery.recovery import Recovery, RecoveryReport
-from kourou.store.recovery.recovery_start import RecoveryStart, check_log_reaches
+from kourou.store.recovery.recovery import RecoveryReport
 from kourou.store.replica.replica_log import ReplicaLog
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 from kourou.store.steps import Steps, run_steps
 from kourou.store.store_flush import StoreFlush
 from kourou.store.store_folder import check_folder, make_root
+from kourou.store.store_opening import StoreOpening
 
-_log = logging.getLogger(__name__)
-
-# Where a record or two are wanted, megabytes are not read.
-_FEW_RECORDS_BYTES: Final = 64 * 1024
 _SHUT_DOWN: Final = StorageError("the message store has been shut down")
 
 _scan = PropertyScanner(
@@ -92,9 +81,7 @@ class MessageStore:
         kernel: Kernel | None = None,
     ) -> None:
         self._lock = lock
-        self._files = files
         self._now_ms = now_ms
-        self._kernel = kernel
         self.config = config
         self.checkpoint = StoreCheckpoint(files, config.checkpoint)
         self.log = CommitLog(
@@ -154,7 +141,7 @@ class MessageStore:
         except OSError as error:
             raise _cannot_open(config, error) from error
         try:
-            store._load()
+            store.report = StoreOpening(store, files, lock, kernel).run()
         except OSError as error:
             store.abandon()
             raise _cannot_open(config, error) from error
@@ -162,117 +149,6 @@ class MessageStore:
             store.abandon()
             raise
         return store
-
-    def _load(self) -> None:
-        clean_exit = self._lock.was_clean
-        if not clean_exit:
-            _log.info("store %s was not closed: it is recovered now", self.config.root)
-        checkpoint = self.checkpoint
-        checkpoint.load()
-        if checkpoint.problem is not None:
-            _log.warning("%s is not used: %s", self.config.checkpoint, checkpoint.problem)
-        elif checkpoint.is_taken_over:
-            _log.info("another broker has worked on %s since Kourou did", self.config.root)
-        self.log.load()
-        if checkpoint.is_ours:
-            check_log_reaches(self.log, checkpoint.durable_phy_offset)
-        if self.index is not None:
-            self.index.load(clean_exit, checkpoint.index_msg_timestamp)
-            keep_linked(self.index, self._scanner(piece_bytes=_FEW_RECORDS_BYTES), self.log.min_phy_offset)
-        scanner = self._scanner()
-        start = self._load_queues(scanner, clean_exit)
-        self._mark_open()
-        if not clean_exit:
-            _log.info(
-                "recovery reads the CommitLog from %d on; its files end at %d",
-                start.phy_offset,
-                self.log.max_phy_offset,
-            )
-        self.report = self._recover(scanner, start)
-        self.queues.verify_by(self._verifier())
-        if self.index is not None:
-            levels = self.config.delay_levels
-            self.index.verifier = IndexVerifier(self._files, self.log, self.damages, levels)
-        _log.info(
-            "store %s open: CommitLog %d to %d, %d records recovered after %s; "
-            "files of %d bytes in the CommitLog, of %d units in a ConsumeQueue",
-            self.config.root,
-            self.log.min_phy_offset,
-            self.log.max_phy_offset,
-            self.report.records,
-            "an orderly stop" if clean_exit else "a crash",
-            self.log.file_bytes,
-            self.queues.units_per_file,
-        )
-
-    def _scanner(self, *, piece_bytes: int = PIECE_BYTES) -> LogScanner:
-        return LogScanner(
-            self.log,
-            self.config.delay_levels,
-            max_record_bytes=MAX_RECORD_BYTES,
-            check_crc=self.config.check_crc_on_recover,
-            piece_bytes=piece_bytes,
-        )
-
-    def _verifier(self) -> QueueVerifier:
-        return QueueVerifier(
-            self._files,
-            self.log,
-            self.queues.files,
-            self.damages,
-            self.config.delay_levels,
-            kernel=self._kernel,
-            has_ext=self._files.is_folder(self.config.root / "consumequeue_ext"),
-        )
-
-    def _load_queues(self, scanner: LogScanner, clean_exit: bool) -> RecoveryStart:
-        checkpoint = self.checkpoint
-        self.queues.load(
-            clean_exit and checkpoint.is_ours,
-            log_end_phy_offset=checkpoint.logics_physical_offset,
-            is_taken_over=checkpoint.is_taken_over,
-        )
-        if not self.log.log_files:
-            check_log_reaches(self.log, self.queues.max_phy_offset())
-        return RecoveryStart(
-            self.log,
-            scanner,
-            self.queues,
-            self.index,
-            checkpoint,
-            clean_exit=clean_exit,
-        )
-
-    def _mark_open(self) -> None:
-        try:
-            self._lock.mark_open()
-        except OSError:
-            # Half of the mark would make this look like a crash.
-            if self._lock.was_clean:
-                with suppress(OSError):
-                    self._files.remove(self.config.abort)
-            raise
-
-    def _recover(self, scanner: LogScanner, start: RecoveryStart) -> RecoveryReport:
-        return Recovery(
-            self._files,
-            self.config.root,
-            self.log,
-            scanner,
-            self.dispatcher,
-            self.queues,
-            self.index,
-            self.checkpoint,
-            start,
-            self._keep_progress,
-            self.damages,
-        ).run()
-
-    def _keep_progress(self) -> None:
-        try:
-            self.flush_derived(thorough=True)
-        except OSError as error:  # derived: the next recovery only starts earlier
-            _log.warning("what recovery derived cannot be saved: %s", error)
 
     def close(self) -> None:
         """Flush everything, write the checkpoint, and only if all went well remove `abort`. A store whose
@@ -315,8 +191,7 @@ class MessageStore:
     def replica_log(self) -> ReplicaLog:
         """This store as the copy of another: from here on nothing else may be appended to it."""
         columns = ColumnsDispatcher(self.dispatcher, self.queues, self.index)
-        scanner = self._scanner(piece_bytes=_FEW_RECORDS_BYTES)
-        return ReplicaLog(self.log, self.dispatcher, columns, scanner, self.config.delay_levels)
+        return ReplicaLog(self.log, self.dispatcher, columns, self.config.delay_levels)
 
     # -- durability ------------------------------------------------------------------------------
 
@@ -444,7 +319,7 @@ class MessageStore:
             batch.answer_unwaited(PutStatus.PUT_OK)
             self.flush()
             if self.appender.is_fenced:
-                # It may or may not be on disk: nobody has seen it, and nobody is to.
+                # It may or may not be on disk: it was never visible, and must not become so.
                 batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
                 return
         self.publish(batch)

@@ -10,7 +10,7 @@ whatever is in them. We drop only what every live group has read, unless
 refused above `warning_ratio`, with path and ratio, and taken again by themselves below it.
 
 Queues and index follow the log. A round comes in steps (steps.py): what waits for the disk, freeing
-a file's blocks too, may be left to threads. Not here: who knows what groups have read.
+a file's blocks too, may be left to threads. Not here: the progress of groups.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RetentionConfig:
 
 @dataclass(slots=True)
 class RetentionRound:
-    """What one round did."""
+    """The result of one round of retention."""
 
     deleted: list[Path]
     used_ratio: float

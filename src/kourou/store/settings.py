@@ -1,4 +1,4 @@
-"""What a message store may be told. Plain values; who reads files is `config`."""
+"""Settings of a message store. Plain values; files are read in `config`."""
 
 from __future__ import annotations
 
@@ -54,17 +54,15 @@ class MessageStoreConfig:
 
     @property
     def queue_folder(self) -> Path:
-        """Where the ConsumeQueues are."""
         return self.consume_queue_folder or self.root / "consumequeue"
 
     @property
     def indexes(self) -> Path:
-        """Where the IndexFiles are."""
+        """The folder of the IndexFiles."""
         return self.index_folder or self.root / "index"
 
     @property
     def checkpoint(self) -> Path:
-        """The checkpoint file."""
         return self.checkpoint_path or self.root / "checkpoint"
 
     @property

@@ -2,7 +2,7 @@
 
 The log is synced by jobs that may run in another thread; a failed sync fences the store. Queues and
 index follow in rounds of their own: they can be rebuilt, so that they are never waited for.
-Not here: who flushes when (flusher.py for sync flush, the broker's timers), what recovery makes of it.
+Not here: when to flush (flusher.py for sync flush, the broker's timers), recovery.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class StoreFlush:
         try:
             yield job.run
         except BaseException:
-            # Whoever waited was cancelled: a sync that failed meanwhile must be heard of all the same.
+            # The waiter was cancelled: a sync that failed meanwhile must still be reported.
             if job.error is not None or job.loss is not None:
                 self.finish_flush(job)
             job.release()

@@ -20,7 +20,7 @@ from kourou.store.index.index_slots import SLOT_BYTES
 from kourou.store.queue.cq_unit import UNIT_BYTES
 
 ENTRIES_PER_SLOT: Final = 4
-"""`maxIndexNum` : `maxHashSlotNum` of Apache's defaults, and of most who change them."""
+"""`maxIndexNum` : `maxHashSlotNum` of Apache's defaults, and of most changed settings."""
 
 _OFFSET_DIGITS: Final = 20
 _INDEX_DIGITS: Final = 17
@@ -84,7 +84,6 @@ class StoreLayout:
 
     @property
     def checkpoint(self) -> Path:
-        """The checkpoint file."""
         return self.root / "checkpoint"
 
     @property
@@ -93,7 +92,7 @@ class StoreLayout:
         return self.root / "consumequeue"
 
     def config(self, name: str) -> Path:
-        """A file in `config`."""
+        """The path of a file in the folder `config`."""
         return self.root / "config" / name
 
 
@@ -209,7 +208,7 @@ def _usual(lengths: Iterable[int]) -> int | None:
 
 
 def index_layout(file_bytes: int, slot_count: int | None = None) -> IndexLayout | None:
-    """Slots and entries of an IndexFile of this length, with four entries a slot unless told.
+    """Slots and entries of an IndexFile of this length, with four entries per slot by default.
 
     None when no whole numbers of them make up the length.
     """

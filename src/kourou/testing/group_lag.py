@@ -213,6 +213,6 @@ async def _waiting_units(services: BrokerServices) -> list[CqUnit]:
     for queue, begin in begins:
         begin = max(begin, queue.min_queue_offset)
         if (count := queue.max_queue_offset - begin) > 0:
-            raw = await services.in_disk_thread(queue.read_units, begin, count)
+            raw = await services.disk.run(queue.read_units, begin, count)
             units += [CqUnit(*fields) for fields in UNIT.iter_unpack(raw)]
     return units

@@ -34,7 +34,7 @@ async def _queue_messages(broker: Broker, topic: str, queue_id: int) -> list[Mes
         result = services.store.get_message(topic, queue_id, queue_offset, _AT_ONCE, wait=False)
         try:
             if not result.is_loaded:
-                await services.in_disk_thread(result.load)
+                await services.disk.run(result.load)
             for buffer in result.buffers:
                 messages += decode_records(bytes(buffer))
         finally:

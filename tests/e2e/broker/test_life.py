@@ -157,7 +157,7 @@ async def test_a_part_that_dies_is_noticed(tmp_path: Path) -> None:
         raise RuntimeError("the part is broken")
 
     try:
-        controller.services.start_task(broken(), "broken")
+        controller.services.tasks.start(broken(), "broken")
         async with asyncio.timeout(5):
             with pytest.raises(RuntimeError, match="the part is broken"):
                 await controller.wait_failed()

@@ -55,7 +55,7 @@ async def until_fenced(peer: Peer) -> None:
 async def until_threads_are_free(peer: Peer) -> None:
     """What was being written when the folder went is written by then."""
     all_free = threading.Barrier(_THREADS)
-    await asyncio.gather(*(peer.controller.services.in_disk_thread(all_free.wait) for _ in range(_THREADS)))
+    await asyncio.gather(*(peer.controller.services.disk.run(all_free.wait) for _ in range(_THREADS)))
 
 
 @pytest.mark.parametrize(

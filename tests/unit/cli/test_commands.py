@@ -244,6 +244,11 @@ def test_a_wrong_option_is_one_line(arguments: list[str], line: str) -> None:
             "kourou standalone: --namesrv-port abc: must be a whole number",
         ),
         (["send", "T", "-p", "a", "b"], "kourou send: --property a: must be NAME=VALUE"),
+        (["send", "T", "b", "-t", "x", "-t", "y"], "kourou send: --tag x --tag y: a message has one tag"),
+        (
+            ["send", "T", "b", "--delay", "1s", "--delay-level", "1"],
+            "kourou send: give --delay or --delay-level, not both",
+        ),
         (
             ["tail", "T", "--from", "latest", "--last", "3"],
             "kourou tail: give --from or --last, not both",
@@ -387,6 +392,14 @@ def test_a_mistyped_group_of_commands_is_recognised() -> None:
         (["context", "rm", "x"], "kourou context: No such command 'rm'. Did you mean 'remove'?"),
         (["topic", "rm", "x"], "kourou topic: No such command 'rm'. Did you mean 'delete'?"),
         (["group", "ls"], "kourou group: No such command 'ls'. Did you mean 'list'?"),
+        (
+            ["pipeline", "check", "x.yaml"],
+            "kourou pipeline: No such command 'check'. Did you mean 'kourou pipeline run --check'?",
+        ),
+        (
+            ["group", "create", "x"],
+            "kourou group: No such command 'create'. Did you mean 'kourou admin updateSubGroup'?",
+        ),
         (["topic", "foo"], "kourou topic: No such command 'foo'; see kourou topic --help"),
         (["store", "chek"], "kourou store: No such command 'chek'. Did you mean 'check'?"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.needed import need_module
 
 need_module("pyspark")
 
+from kourou.errors import ConfigError  # noqa: E402
 from kourou.spark.pipelines.pipeline_session import (  # noqa: E402
     _default_interrupts,
     _prepare,
@@ -77,3 +79,17 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm(
     with pytest.raises(KeyboardInterrupt), pipeline_session("test"):
         raise AssertionError("it began")
     assert len(killed) == 1 and not list(tmp_path.iterdir())
+
+
+def test_a_start_that_fails_is_reported_without_a_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "Exception in thread main SparkException: Master must either be yarn or local"
+
+    def fails(*_words: object, **_options: object) -> None:
+        os.write(2, f"{message}\n\tat SparkSubmit.main(SparkSubmit.scala)\n\t... 3 more\n".encode())
+        raise ConfigError("Spark did not start")
+
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setattr("kourou.spark.pipelines.pipeline_session.local_session", fails)
+    with pytest.raises(ConfigError) as caught, pipeline_session("x", master="loca"):
+        raise AssertionError("it began")
+    assert caught.value.problems == ("Spark did not start", message)

@@ -151,7 +151,8 @@ async def check_delay(admin: Admin, route: TopicRouteData, *, delay_ms: int = 0,
                 f"{address} runs RocketMQ {version_desc(answer.version)}, which has delays by level only; "
                 "use --delay-level 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
             )
-        longest_s = int(config.get(_MAX_DELAY_KEY, _MAX_DELAY_S))
+        limit = config.get(_MAX_DELAY_KEY, "")
+        longest_s = int(limit) if limit.isdecimal() else _MAX_DELAY_S
         if delay_ms > longest_s * 1000:
             raise ConfigError(
                 f"the longest delay is {duration_text(longest_s * 1000)} ({_MAX_DELAY_KEY}={longest_s} of "

@@ -152,8 +152,8 @@ class ConfigProcessor:
         request.reply()
 
     async def _start_over(self, queues: list[tuple[str, int]]) -> None:
-        """These queues begin at 0 again: with offsets from before, their next messages would be passed
-        over, by those who wait for one too, and after a crash."""
+        """These queues begin at 0 again: with old offsets, their next messages would be
+        skipped, also by held pulls and after a crash."""
         for topic, queue_id in queues:
             self._offsets.remove_queue(topic, queue_id)
         self._holds.wake_all()

@@ -151,7 +151,7 @@ class RuntimeInfo:
             "dispatchBehindBytes": str(log.max_phy_offset - self.dispatcher.dispatched_phy_offset),
             # Records are dispatched from what was written, through no buffer.
             "dispatchMaxBuffer": "0",
-            # Puts are written by the one who answers this: none is under way.
+            # Puts are written by the same thread: none is pending.
             "pageCacheLockTimeMills": "0",
             # What is acknowledged is in the page cache at least: nothing waits to be written there.
             "remainHowManyDataToCommit": bytes_text(0),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NotedDelayOffsetTable(DelayOffsetTable):
-    """`delayOffset.json` with our note."""
+    """`delayOffset.json` with Kourou's additional note on progress."""
 
     log_phy_offset: Int64 | None = field(default=None, name="__kourouLogPhyOffset")
 
@@ -36,7 +36,7 @@ class DelayOffsetManager(ConfigTable):
     """Delay level, from 1 on, to the next queue offset to deliver.
 
     `noted_phy_offset`: up to there every delivery in the log is counted by what was loaded or dumped
-    last; None when nobody can tell.
+    last; None if unknown.
     """
 
     def __init__(

@@ -113,7 +113,7 @@ def find_delivered(log: CommitLog, phy_offset: int) -> DeliveredRecords:
         try:
             found.add(decode_record(raw, position))
         except ProtocolError:
-            continue  # damage: what it was, nobody knows
+            continue  # damaged: its contents are unknown
     return found
 
 

@@ -2,9 +2,9 @@
 
 A message counts from when it is entered into the wheel until its slot is emptied; one that recalls
 another counts against it. After a start the numbers come from the timer log, which knows topics by their
-hash: the file is for Apache, which goes on with the numbers that it finds there, and for the version, which
+hash: the file is for Apache, which continues with the numbers in it, and for the version, which
 a slave compares.
-Not here: the wheel (timer_messages.py), who asks (timer_processor.py).
+Not here: the wheel (timer_messages.py), the requests (timer_processor.py).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _NOT_ENABLED: Final = ": timerWheelEnable is false, or was when the broker start
 
 
 class RecallHandle(NamedTuple):
-    """What a handle says."""
+    """The parts of a recall handle."""
 
     topic: str
     broker_name: str
@@ -56,7 +56,7 @@ class RecallHandle(NamedTuple):
     uniq_key: str
 
     def encode(self) -> str:
-        """The handle as text."""
+        """The handle as clients carry it: URL-safe Base64."""
         text = " ".join((_VERSION, self.topic, self.broker_name, str(self.timestamp_ms), self.uniq_key))
         return base64.urlsafe_b64encode(text.encode()).decode()
 

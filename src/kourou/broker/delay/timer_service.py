@@ -153,7 +153,6 @@ class TimerService:
         self._timers.load(self._now_ms(), self._topics.table, has_messages=self.is_pending)
 
     def start(self, tasks: TaskOwner) -> None:
-        """Begin."""
         tasks.start(self._run(), "timers")
 
     def save_at_stop(self) -> None:

@@ -1,8 +1,8 @@
-"""Clients that come, stay and go: heartbeats (34), farewells (35), checks of a filter (46).
+"""Clients: heartbeats (34), unregistration (35), checks of a filter (46).
 
 A heartbeat names every producer and consumer group of one client. Those of 5.x may carry a fingerprint
 of the subscriptions in their stead, once the broker has them.
-Not here: who is in which group (producers.py, consumers.py), connections that break (controller.py).
+Not here: the members of groups (producers.py, consumers.py), lost connections (controller.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ _log = logging.getLogger(__name__)
 
 _FEATURES: Final = format_features(Feature)
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
-# Where a connection keeps what it was last refused for, so that the log has it once.
 
 
 class ClientManageProcessor:
@@ -70,7 +69,6 @@ class ClientManageProcessor:
         self._monotonic_ms = monotonic_ms
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.HEART_BEAT: self.heart_beat,
             RequestCode.UNREGISTER_CLIENT: self.unregister_client,
@@ -87,9 +85,9 @@ class ClientManageProcessor:
     # -- 34 --------------------------------------------------------------------------------------
 
     def heart_beat(self, request: Request) -> None:
-        """34: who the client is, and what it produces and consumes.
+        """HEART_BEAT (34): the client, and what it produces and consumes.
 
-        Groups of one client are taken one by one: a group that is refused does not keep the others out.
+        Groups of one client are accepted one by one: a rejected group does not affect the others.
         """
         heartbeat = decode_body(request.body, HeartbeatData)
         channel = ClientChannel.of(request, heartbeat.client_id, self._monotonic_ms())
@@ -145,7 +143,7 @@ class ClientManageProcessor:
 
     def _is_sub_change(self, channel: ClientChannel, data: ConsumerData, heartbeat: HeartbeatData) -> bool:
         """Whether the group's subscriptions may not be this client's: another heartbeat came in between,
-        or, which Apache overlooks after a restart, this client has not told them on this connection."""
+        or, which Apache overlooks after a restart, this client has not sent them on this connection."""
         info = self._consumers.get(data.group_name)
         if heartbeat.without_sub and (info is None or channel.connection not in info.subscription_keys):
             return True

@@ -75,8 +75,8 @@ class ConsumerGroupInfo:
     def client_ids(self) -> list[str]:
         """The members' ids, each once, in the order in which they came.
 
-        Apache lists an id twice when two connections use it. Clients then share the queues out over
-        one member too many, and a part of them is consumed by nobody.
+        Apache lists an id twice when two connections use it. Clients then assign queues to
+        one member too many, and some of them are not consumed.
         """
         return list(dict.fromkeys(channel.client_id for channel in self.channels.values()))
 
@@ -89,7 +89,7 @@ class ConsumerGroupInfo:
         return found
 
     def update_channel(self, channel: ClientChannel, data: ConsumerData) -> bool:
-        """Take note of who sent a heartbeat; True when its connection is new."""
+        """Record the sender of a heartbeat; True when its connection is new."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
@@ -136,7 +136,7 @@ def find_problems(info: ConsumerGroupInfo) -> list[str]:
 def subscription_conflict(
     info: ConsumerGroupInfo, channel: ClientChannel, key: SubscriptionKey
 ) -> str | None:
-    """Why `channel` with this wish does not go with the other members, or None."""
+    """Why `channel` with this subscription is inconsistent with the other members, or None."""
     for connection, other_key in info.subscription_keys.items():
         if connection is not channel.connection and other_key != key:
             return _disagreement(info.group, info.channels[connection], other_key, channel, key)
@@ -187,7 +187,7 @@ def _shared_id(group: str, one: ClientChannel, other: ClientChannel) -> str:
 
 
 def _shown(key: SubscriptionKey, beside: SubscriptionKey) -> str:
-    """What is in one wish and not in the other."""
+    """The difference of two subscriptions."""
     wanted = sorted(key.subscriptions - beside.subscriptions)
     words = [f"{topic} [{expression}]" for topic, _, expression in wanted]
     if key.message_model != beside.message_model:

@@ -53,7 +53,6 @@ class ConsumerManageProcessor:
         self._consumers = consumers
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list,
             RequestCode.QUERY_CONSUMER_OFFSET: self.query_consumer_offset,

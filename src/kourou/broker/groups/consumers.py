@@ -1,7 +1,7 @@
-"""ConsumerManager: which clients consume in which group now, told by their heartbeats.
+"""ConsumerManager: the connected members of consumer groups, by their heartbeats.
 
-`on_change` hears of a group whose members or topics changed, with the members to tell; broadcasting
-groups and groups that are not to be notified are left out.
+`on_change` is called for a group whose members or topics changed, with the members to notify; broadcasting
+groups and groups without notifications are left out.
 Not here: heartbeats (client_manage_processor.py), groups that exist without members (subscription_groups.py).
 """
 
@@ -28,11 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumerIdsNotifier:
-    """The `on_change` of a ConsumerManager. Who misses a notification rebalances 20 s later by itself.
+    """The `on_change` of a ConsumerManager. A member that misses one rebalances 20 s later by itself.
 
-    Changes of one loop iteration are told once: of a thousand members that break off together, none
-    need be told a thousand times. With `realTimeNotifyConsumerChange` off they wait for whoever calls
-    `send_held`.
+    Changes of one loop iteration cause one notification, even if a thousand members disconnect together.
+    With `realTimeNotifyConsumerChange` off they wait for `send_held`.
     """
 
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
@@ -68,7 +67,7 @@ def _send(group: str, channels: Iterable[ClientChannel]) -> None:
 
 
 class ConsumerManager:
-    """Groups that have members."""
+    """The consumer groups with connected members."""
 
     def __init__(
         self, now_ms: Callable[[], int], on_change: Callable[[str, list[ClientChannel]], None]

@@ -29,7 +29,7 @@ SQL92 = "SQL92"
 
 
 MAX_EXPRESSION_CHARS: Final = 16 * 1024
-"""Five hundred tags of thirty letters. To hash so much takes some milliseconds, in which nobody is served."""
+"""Five hundred tags of thirty letters. Hashing them takes some milliseconds, which block other requests."""
 
 _SHORT_CHARS: Final = 256
 

@@ -36,7 +36,7 @@ class ClientChannel:
         return cls(request.connection, client_id, request.head.language_code, request.version, now_ms)
 
     def is_expired(self, now_ms: int, expired_ms: int) -> bool:
-        """Whether nothing was heard of it for so long that it counts as gone."""
+        """Whether it has not sent a heartbeat for so long that it counts as gone."""
         return now_ms - self.last_update_ms > expired_ms
 
     def __str__(self) -> str:

@@ -121,7 +121,7 @@ class ColdReadThrottle:
     def _is_sending(self) -> bool:
         end = self._end()
         if end == self._seen_end and not self._sending_until_s:
-            return False  # nobody has sent since the clock was looked at
+            return False  # no send since the clock was read
         now_s = self._loop.time()
         if end != self._seen_end:
             self._seen_end = end
@@ -136,7 +136,7 @@ class ColdReadThrottle:
         self._loop.call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        """Once in an iteration. At the end of a turn one more may read; all, when nobody sends any longer."""
+        """Once in an iteration. At the end of a turn one more may read; all, when sends have stopped."""
         is_sending = self._is_sending()
         self._iterations_left -= 1
         if is_sending and self._iterations_left:

@@ -1,14 +1,14 @@
 """Pulls under a filter by property: RecordMatcher, for records, and FilteredRead, one pull's way through a
 queue.
 
-RecordMatcher tells whether records match, without waiting for the disk. It reads the properties of one record
+RecordMatcher matches records without waiting for the disk. It reads the properties of one record
 after the other in the log's window, and further back where the log is in the page cache. Its work is bounded:
-after some records it judges none until it is renewed, so that others have their turn. A record that is on
-disk only is recorded; `load`, in a thread, makes it judgeable.
+after some records it matches none until it is renewed, so that other requests are served. A record that is on
+disk only is recorded; `load`, in a thread, makes it available.
 
-A step of FilteredRead judges what takes about a millisecond. Between steps others have their turn, or a
+A step of FilteredRead takes about a millisecond. Between steps other requests are served, or a
 thread reads what is not in memory. It ends when enough was found, when `maxFilterMessageSize` is used up, or
-with the queue; with nothing found the response tells the client where to go on.
+with the queue; with nothing found the response has the offset at which to continue.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RecordMatcher:
         self._cold: tuple[int, int] | None = None
 
     def __call__(self, phy_offset: int, size_bytes: int) -> bool | None:
-        """Whether the record matches; None when that cannot be told now."""
+        """Whether the record matches; None if that cannot be decided now."""
         if self._work_left <= 0:
             return None
         if not (self._low <= phy_offset and phy_offset + size_bytes <= self._end):
@@ -86,7 +86,7 @@ class RecordMatcher:
         return begin >= 0 and self._matches(view, begin, pos + size_bytes)
 
     def renew(self) -> None:
-        """Judge some more."""
+        """Allow another bounded number of records to be matched."""
         self._work_left = WORK_PER_TURN
 
     def rest(self) -> None:

@@ -37,7 +37,7 @@ def pull_code(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
     code = _CODES.get(status)
     if code is not None:
         return code
-    # An empty queue: whoever asks for its start is right to wait there.
+    # An empty queue: a pull at its start may wait there.
     return ResponseCode.PULL_OFFSET_MOVED if queue_offset else ResponseCode.PULL_NOT_FOUND
 
 
@@ -59,7 +59,7 @@ def answer_forbidden(request: Request, refusal: PullForbiddenError) -> None:
 
 
 def answer_found(request: Request, result: GetMessageResult, broker_id: int, topic_sys_flag: int) -> None:
-    """Give messages to whoever asked; they have to be loaded."""
+    """Respond with messages, which have to be loaded."""
     if request.serialize_type != _JSON or request.head.flag & _ONEWAY:
         header = _header(result, broker_id, topic_sys_flag)
         request.reply(header, b"".join(result.buffers), remark=result.status.name)

@@ -4,12 +4,12 @@ A pull is answered within its commit cycle if its messages are in memory. If the
 them. If there are none and the client wants to wait, it waits (long_polling.py). A filter by property
 may have to look at many to find few: it does so in steps (filtered_read.py). Of the pulls of one
 connection that have to wait for the disk a few are under way at a time (cold_pulls.py), and
-whoever reads what is old gives way to those who send (cold_pulls.py).
+reads of old messages give way to sends (cold_pulls.py).
 
 A slave serves pulls too, as in 4.9 whatever `slaveReadEnable` is. It does not correct offsets that it does
 not have, since its master may have them, and as in 4.9 it ignores the offset that a pull commits: consumers
 that continue at a slave commit by UPDATE_CONSUMER_OFFSET.
-Not here: who may pull, and what of it (pull_targets.py).
+Not here: whether a group may pull, and what (pull_targets.py).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _PULL_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 
 
 class PullMessageProcessor:
-    """Gives messages to consumers."""
+    """Handles the pulls of consumers."""
 
     def __init__(
         self,

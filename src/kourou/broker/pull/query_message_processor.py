@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _TAG_INDEX: Final = "T"
 # Clients refuse frames above 16 MiB, and 64 large messages are far more.
 _MAX_BODY_BYTES: Final = 15 * 1024 * 1024
-# Queries that wait for their turn; more are told to come later.
+# Maximum number of waiting queries; more are rejected with SYSTEM_BUSY.
 _MAX_WAITING: Final = 100
 
 
@@ -56,14 +56,13 @@ class QueryMessageProcessor:
         self._waiting = 0
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.QUERY_MESSAGE: self.query_message,
             RequestCode.VIEW_MESSAGE_BY_ID: self.view_message_by_id,
         }
 
     def query_message(self, request: Request) -> None:
-        """QUERY_MESSAGE: the records indexed under a key; who asks compares the key's text."""
+        """QUERY_MESSAGE: the records indexed under a key; the client compares the key's text."""
         if self._waiting >= _MAX_WAITING:
             raise RequestError(ResponseCode.SYSTEM_BUSY, f"{_MAX_WAITING} queries by key wait, try later")
         run_request(self._requests, request, self._query(request, request.header(QueryMessageRequestHeader)))

@@ -1,7 +1,8 @@
-"""BrokerOuterApi: what a broker tells the name servers: what it serves (103), that it goes (104).
+"""BrokerOuterApi: registration (103) and unregistration (104) with the name servers.
 
-Every name server is told, each for itself: one that does not answer neither stops nor delays the
-news for another. Not here: when to register (controller.py), the topics' table (topics.py).
+The broker registers with each name server independently: one that does not respond neither stops nor
+delays the registration with another. Not here: when to register (registration.py), the table of topics
+(topics.py).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def address_service(config: BrokerConfig) -> AddressService | None:
 
 
 class NamesrvAddresses:
-    """The name servers as they are known now. `on_change` hears which came and which went."""
+    """The current name servers. `on_change` gets those added and those removed."""
 
     def __init__(
         self, config: Callable[[], BrokerConfig], on_change: Callable[[list[str], list[str]], None]
@@ -92,7 +93,7 @@ class NamesrvAddresses:
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """Who registers. `broker_addr` is what clients are told, `ha_server_addr` what slaves are."""
+    """The registered broker. `broker_addr` is advertised to clients, `ha_server_addr` to slaves."""
 
     cluster_name: str
     broker_name: str
@@ -103,7 +104,7 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerResult:
-    """What a name server answered. The addresses are the master's, and told to slaves only."""
+    """The response of a name server. The addresses are the master's, for slaves only."""
 
     namesrv: str
     ha_server_addr: str | None = None
@@ -114,7 +115,7 @@ class RegisterBrokerResult:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """A registration to be told."""
+    """A registration to be sent."""
 
     command: RemotingCommand
     version: DataVersion
@@ -122,7 +123,7 @@ class _News:
 
 class BrokerOuterApi:
     """Talks to the name servers of one broker. `namesrv_added` is called when there is a new one,
-    which has to hear of us at once."""
+    with which the broker has to register at once."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class BrokerOuterApi:
 
     @property
     def failing(self) -> frozenset[str]:
-        """The name servers that could not be told the last time."""
+        """The name servers with which the last registration failed."""
         return frozenset(self._failing)
 
     async def register_all(

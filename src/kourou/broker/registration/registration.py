@@ -136,7 +136,7 @@ class OutboundPart(BrokerPart):
 
 
 class RegistrationPart(BrokerPart):
-    """Registers one broker."""
+    """Registers one broker with all name servers."""
 
     def __init__(
         self, registration: Registration, out_api: BrokerOuterApi, changed: ChangeSignal, tasks: TaskOwner

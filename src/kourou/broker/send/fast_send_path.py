@@ -130,7 +130,7 @@ class FastSendPath:
     # -- putting ---------------------------------------------------------------------------------
 
     def put(self) -> None:
-        """Put what is gathered."""
+        """Put the collected sends into the log."""
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, {}

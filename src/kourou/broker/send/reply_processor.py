@@ -27,13 +27,9 @@ from kourou.transport.request import Processor, Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kourou.broker.admission import Admission
     from kourou.broker.groups.producers import ProducerManager
-    from kourou.broker.hooks import BrokerHooks
     from kourou.broker.send.sent_properties import PropertyRewriter
     from kourou.broker.settings import LiveConfig
-    from kourou.broker.storage.commit_cycle import CommitCycle
-    from kourou.broker.tables.topics import TopicConfigManager
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
@@ -48,10 +44,6 @@ class ReplyMessageProcessor(SendHandler):
         self,
         *,
         config: LiveConfig,
-        topics: TopicConfigManager,
-        admission: Admission,
-        commit_cycle: CommitCycle,
-        hooks: BrokerHooks,
         targets: SendTargets,
         properties: PropertyRewriter,
         new_uniq_key: Callable[[], str],
@@ -62,16 +54,7 @@ class ReplyMessageProcessor(SendHandler):
         writer: MessageWriter,
         now_ms: Callable[[], int],
     ) -> None:
-        super().__init__(
-            config=config,
-            topics=topics,
-            admission=admission,
-            commit_cycle=commit_cycle,
-            hooks=hooks,
-            targets=targets,
-            properties=properties,
-            new_uniq_key=new_uniq_key,
-        )
+        super().__init__(config, targets, properties, new_uniq_key)
         self._address = address
         self._store_host = store_host
         self._producers = producers

@@ -47,11 +47,7 @@ from kourou.store.log.put_status import PutStatus
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
-    from kourou.broker.admission import Admission
-    from kourou.broker.hooks import BrokerHooks
     from kourou.broker.settings import LiveConfig
-    from kourou.broker.storage.commit_cycle import CommitCycle
-    from kourou.broker.tables.topics import TopicConfigManager
     from kourou.store.log.log_appender import LogAppender
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
@@ -64,22 +60,17 @@ class SendHandler(ABC):
 
     def __init__(
         self,
-        *,
         config: LiveConfig,
-        topics: TopicConfigManager,
-        admission: Admission,
-        commit_cycle: CommitCycle,
-        hooks: BrokerHooks,
         targets: SendTargets,
         properties: PropertyRewriter,
         new_uniq_key: Callable[[], str],
     ) -> None:
         self._config = config
-        self._topic_configs = topics.table
-        self._admission = admission
-        self._commit_cycle = commit_cycle
-        self._hooks = hooks
-        self._before_send = hooks.before_send
+        self._topic_configs = targets.topic_configs
+        self._admission = targets.admission
+        self._commit_cycle = targets.commit_cycle
+        self._hooks = targets.hooks
+        self._before_send = targets.hooks.before_send
         self._targets = targets.table
         self._check_topic = targets.check_topic
         self._check_message = targets.check_message
@@ -162,16 +153,12 @@ class SendHandler(ABC):
 
 
 class SendMessageProcessor(SendHandler):
-    """Takes messages of producers."""
+    """Handles single sends and batches by producers."""
 
     def __init__(
         self,
         *,
         config: LiveConfig,
-        topics: TopicConfigManager,
-        admission: Admission,
-        commit_cycle: CommitCycle,
-        hooks: BrokerHooks,
         targets: SendTargets,
         properties: PropertyRewriter,
         new_uniq_key: Callable[[], str],
@@ -183,16 +170,7 @@ class SendMessageProcessor(SendHandler):
         answer: SendAnswer,
         half_cache: HalfMessageCache,
     ) -> None:
-        super().__init__(
-            config=config,
-            topics=topics,
-            admission=admission,
-            commit_cycle=commit_cycle,
-            hooks=hooks,
-            targets=targets,
-            properties=properties,
-            new_uniq_key=new_uniq_key,
-        )
+        super().__init__(config, targets, properties, new_uniq_key)
         self._address = address
         self._cycles = cycles
         self._appender = appender

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kourou.broker.admission import Admission, Ruling
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
-from kourou.broker.hooks import SendContext
+from kourou.broker.hooks import BrokerHooks, SendContext
+from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.errors import RequestError
@@ -43,17 +44,22 @@ class SendTarget(NamedTuple):
 
 
 class SendTargets:
-    """The targets of one broker, by topic: `table`."""
+    """The targets of one broker, by topic: `table`; and what else all sends are checked against."""
 
     def __init__(
         self,
         *,
         admission: Admission,
+        hooks: BrokerHooks,
+        commit_cycle: CommitCycle,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         locks: RebalanceLockManager,
     ) -> None:
-        self._admission = admission
+        self.admission = admission
+        self.hooks = hooks
+        self.commit_cycle = commit_cycle
+        self.topic_configs = topics.table
         self._topics = topics
         self._groups = groups
         self._locks = locks
@@ -61,7 +67,7 @@ class SendTargets:
 
     def check_topic(self, request: Request, header: SendHeader) -> SendTarget:
         """What need not be checked again for each message, until a configuration or the ruling changes."""
-        admission = self._admission
+        admission = self.admission
         admission.check_accepting()
         topic_config = self._topics.table.get(header.topic) or self._create_topic(request, header)
         admission.check_send(topic_config)
@@ -80,7 +86,7 @@ class SendTargets:
         """The topic of a first send, made if that is allowed."""
         topics = self._topics
         topics.check_topic_name(header.topic)
-        self._admission.check_topic_name(header.topic)
+        self.admission.check_topic_name(header.topic)
         created = topics.create_in_send(
             header.topic,
             header.default_topic,
@@ -103,7 +109,7 @@ class SendTargets:
         topic = header.topic
         if is_retry_topic(topic) and self._is_given_up(request, header):
             topic, queue_id, properties = self._dead_letter(topic, properties)
-        self._admission.check_message(send_context(request, header, properties))
+        self.admission.check_message(send_context(request, header, properties))
         return topic, queue_id, properties
 
     def _is_given_up(self, request: Request, header: SendHeader) -> bool:

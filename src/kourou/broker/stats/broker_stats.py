@@ -70,7 +70,7 @@ class PutLatency:
             self.max_ms = elapsed_ms
 
     def roll(self) -> None:
-        """A minute is over."""
+        """Start a new minute and keep the last one."""
         self._last_counts = self._counts
         self._counts = [0] * len(self._counts)
 
@@ -200,7 +200,7 @@ class BrokerStatsManager:
         rates.get_nums += nums
 
     def get_missed(self) -> None:
-        """One pull found nothing."""
+        """Count a pull that found nothing."""
         self.rates.get_missed += 1
 
     def broker_put(self, nums: int) -> None:

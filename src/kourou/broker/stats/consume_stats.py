@@ -2,7 +2,7 @@
 
 Computes bodies from the store and the tables of a broker; changes nothing. All reads of messages'
 times go through RecordReads, so that the work can be done again when they were on disk.
-Not here: who asks (stats_processor.py).
+Not here: the requests (stats_processor.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CommitCycle: the one place that orders write, flush, publish, wake and answer.
 
 A commit cycle gathers what one loop iteration brings (transport/cycles.py). At its end there is one
-write for all of it; then, under ASYNC_FLUSH, readers see the messages and senders hear that
-they are stored. Under SYNC_FLUSH both wait for the sync that covers them: readers see only
+write for all of it; then, under ASYNC_FLUSH, the messages are visible to readers and
+acknowledged to senders. Under SYNC_FLUSH both wait for the sync that covers them: readers see only
 what cannot vanish. On a master that waits for slaves (broker/replication) both then wait for those, too.
 """
 
@@ -65,7 +65,7 @@ class CommitCycle:
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
         self.waiting_messages = 0
-        # Called before a commit cycle is written: whoever has gathered something for it puts that now.
+        # Called before a commit cycle is written, to put what was collected for it.
         self.before_write: list[Callable[[], None]] = []
         # Called after the log has grown.
         self.after_write: list[Callable[[], None]] = []
@@ -165,7 +165,7 @@ class CommitCycle:
 
     @property
     def is_late(self) -> bool:
-        """Whether senders were answered that a sync takes too long, and it is still not done."""
+        """Whether a sync has timed out for its sends and is still not done."""
         return self._flushing.is_late
 
     def _release(self, batch: PutBatch) -> None:
@@ -178,7 +178,7 @@ class CommitCycle:
         batch.answer(PutStatus.PUT_OK)
 
     def _give_up(self) -> None:
-        # They may or may not be on disk: nobody has seen them, and nobody is to.
+        # They may or may not be on disk: they were never visible, and must not become so.
         for batch in (*self._replicating.fail(), *self._flushing.fail()):
             self._count_failed(batch.message_count)
             batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)

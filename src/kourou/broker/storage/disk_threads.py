@@ -45,7 +45,7 @@ class DiskThreads:
             return result
 
     async def _run_to_its_end(self, function: Callable[[], T]) -> T:
-        # Also when whoever waits is cancelled: the same files may be written next, by somebody else.
+        # Also when the waiter is cancelled: the same files may be written next by another one.
         try:
             running = self._loop.run_in_executor(self._threads, function)
         except RuntimeError as error:

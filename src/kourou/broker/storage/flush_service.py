@@ -66,7 +66,6 @@ class FlushService:
         commit_cycle.attach(self._flusher)
 
     def start(self) -> None:
-        """Begin the rounds."""
         self._tasks.start(self._flush_log(), "flush-log")
         self._tasks.start(self._flush_derived(), "flush-queues")
         self._tasks.start(self._tell_the_late(), "flush-timeouts")
@@ -128,7 +127,7 @@ class FlushService:
             await self.flush_derived(thorough=is_due)
 
     async def flush_derived(self, *, thorough: bool) -> None:
-        """One round over queues and index. A disk that fails is heard of; the next round tries again."""
+        """One round over queues and index. A failure of the disk is reported; the next round tries again."""
         async with self._store_work:
             try:
                 steps = self._store.derived_steps(thorough=thorough)

@@ -85,7 +85,7 @@ class InnerMessage:
         self.properties = set_property(self.properties, name, value)
 
     def remove_property(self, name: str) -> None:
-        """Take one property out."""
+        """Remove a property, if it is there."""
         self.properties = remove_property(self.properties, name)
 
 

@@ -111,7 +111,7 @@ class GroupActivity:
         self._seen = seen
 
     def last_moved_ms(self, key: str, now_ms: int) -> int:
-        """When the offsets of `topic@group` moved; now, if nobody has looked yet."""
+        """When the offsets of `topic@group` moved; now, on the first call."""
         return self._seen.get(key, (0, now_ms))[1]
 
 
@@ -159,7 +159,6 @@ class RetentionService:
         return Retention(self._store, self._files, config, self.unread_steps, file_age_ms)
 
     def start(self, tasks: TaskOwner) -> None:
-        """Begin the rounds."""
         tasks.start(self._clean(), "clean-files")
         tasks.start(self._watch_groups(), "watch-groups")
 

@@ -45,7 +45,7 @@ TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "reserve.time": Attribute(low=-1),
 }
 GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {}
-"""Groups have none yet; whoever asks for one is told so."""
+"""Groups have none yet; requests for one are rejected."""
 
 
 def parse_changes(text: str | None) -> dict[str, str]:

@@ -38,7 +38,7 @@ class ConfigTable(ABC):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file that the table is stored in."""
         return self._file.path
 
     @abstractmethod
@@ -69,7 +69,7 @@ class ConfigTable(ABC):
             raise
 
     def _next_version(self) -> None:
-        # A new object: whoever was given the old one (a registration under way) keeps what it was.
+        # A new object: a pending registration keeps the old one unchanged.
         self.data_version = DataVersion(timestamp=self._now_ms(), counter=self.data_version.counter + 1)
         self.is_dirty = True
 
@@ -84,8 +84,8 @@ def page_of(
 ) -> dict[str, Value]:
     """Up to `count` entries in the order of their names, from number `begin` on.
 
-    From the first one, if the table is not what the asker's pages before were cut from: `asked_version`
-    is the version he was told with them, as JSON.
+    From the first one, if the table has changed since the client's previous pages: `asked_version` is the
+    version of those pages, as JSON.
     """
     if not asked_version or decode_body(asked_version.encode(), DataVersion) != data_version:
         begin = 0

@@ -1,6 +1,6 @@
-"""What administrators do to consumer groups: make and change (200, 225, 353), list (201, 352), delete (207).
+"""Administration of consumer groups: create and change (200, 225, 353), list (201, 352), delete (207).
 
-Not here: the table (subscription_groups.py), and who is in a group now (consumers.py).
+Not here: the table (subscription_groups.py), and the current members of a group (consumers.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class GroupProcessor:
         self._stats = stats
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_group_list,
@@ -100,7 +99,7 @@ class GroupProcessor:
         )
 
     def get_group(self, request: Request) -> None:
-        """352: one group."""
+        """GET_SUBSCRIPTIONGROUP_CONFIG (352): the settings of one group."""
         group = request.header(GetSubscriptionGroupConfigRequestHeader).group
         config = self._groups.get(group)
         if config is None:

@@ -73,7 +73,6 @@ class OffsetProcessor:
         self._records = records
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset_by_timestamp,
             RequestCode.GET_MAX_OFFSET: self.get_max_offset,

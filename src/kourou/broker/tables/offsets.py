@@ -44,7 +44,6 @@ class ConsumerOffsetManager(ConfigTable):
         self.offset_table: OffsetTable = {}
 
     def load(self) -> None:
-        """Take over the file."""
         stored = self._file.load_as(lambda raw: load_table(raw, ConsumerOffsetTable))
         if stored is not None:
             self.offset_table.update(stored.offset_table)

@@ -121,7 +121,7 @@ class Loadable(Protocol):
     """A table with a file."""
 
     def load(self) -> None:
-        """Take over the file."""
+        """Load the table from its file."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Moving a group to other offsets while it runs, and asking its members where they are.
+"""Resetting the offsets of a running group, and querying those of its members.
 
 INVOKE_BROKER_TO_RESET_OFFSET, two ways. By the server (5.x, `useServerSideResetOffset`): the offsets
-are noted, and each queue's next pull is sent there; nobody has to be online, and clients of any
-version follow. By the clients (4.9): every member is told the offsets (220) and moves itself.
+are recorded, and each queue's next pull is redirected; no member has to be online, and clients of any
+version follow. By the clients (4.9): every member is sent the offsets (220) and resets itself.
 INVOKE_BROKER_TO_GET_CONSUMER_STATUS asks the members (221) for theirs.
 """
 
@@ -85,7 +85,6 @@ class ResetOffsetProcessor:
         self._records = records
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset,
             RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.get_consumer_status,
@@ -172,7 +171,7 @@ class ResetOffsetProcessor:
             queue_words(targets),
         )
         request.reply(body=encode_body(self._reset_body(header.topic, targets)))
-        # Consumers that have read all would hear of it only when their pull has waited long enough.
+        # Consumers at the end of a queue would notice only when their held pull times out.
         self._holds.wake_all()
 
     def _reset_body(self, topic: str, targets: QueueOffsets) -> ResetOffsetBody:
@@ -234,7 +233,7 @@ class ResetOffsetProcessor:
         told = ResetOffsetRequestHeader(
             topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=header.is_force
         )
-        # C++ reads no other form than the list; Apache goes by who asks, not by who is told.
+        # C++ reads the list form only; Apache decides by the requester, not by the recipient.
         form = body.for_c() if channel.language == LanguageCode.CPP else body
         command = RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, encode_body(form))
         try:

@@ -1,7 +1,7 @@
 """SubscriptionGroupManager: the consumer groups of a broker, kept in `subscriptionGroup.json`.
 
 With them go the forbidden bits of 5.x: which groups may not read which topics.
-Not here: who is in a group now (consumers.py), how far it has come (offsets.py).
+Not here: the current members of a group (consumers.py), its progress (offsets.py).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class SubscriptionGroupManager(ConfigTable):
         if known is not None or not self._may_create(group):
             return known
         created = SubscriptionGroupConfig(group_name=group)
-        _log.info("group %s made on first use", group)
+        _log.info("group %s created on first use", group)
         self.table[group] = created
         self._next_version()
         return created
@@ -124,7 +124,7 @@ class SubscriptionGroupManager(ConfigTable):
         attributes = apply_changes(current, config.attributes, GROUP_ATTRIBUTES)
         new = msgspec.structs.replace(config, attributes=attributes)
         if old is None:
-            _log.info("group made: %s", describe_fields(new))
+            _log.info("group created: %s", describe_fields(new))
         else:
             _log.info("group %s changed: %s", config.group_name, describe_change(old, new))
         self.table[config.group_name] = new

@@ -1,4 +1,4 @@
-"""What administrators do to topics: make and change (17, 18), list (21, 305, 351), delete (215).
+"""Administration of topics: create and change (17, 18), list (21, 305, 351), delete (215).
 
 Not here: the table (topics.py), and the queues and messages of a topic (store).
 """
@@ -75,7 +75,6 @@ class TopicProcessor:
         self._store_work = store_work
 
     def processors(self) -> dict[int, Processor]:
-        """Request code to function."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_topic_list,
@@ -149,7 +148,7 @@ class TopicProcessor:
         )
 
     def get_topic(self, request: Request) -> None:
-        """351: one topic."""
+        """GET_TOPIC_CONFIG (351): the settings of one topic."""
         topic = request.header(GetTopicConfigRequestHeader).topic
         config = self._topics.get(topic)
         if config is None:

@@ -3,7 +3,7 @@
 A topic's configuration is never changed in place: a new one takes its place in the table, so that
 decisions can be compared by identity. Every change has a new DataVersion and goes to `on_change`, which
 registers it with the name servers. At its start a broker creates the system topics that its table lacks.
-Not here: the queues of a topic (store), who may ask for a change (topic_processor.py).
+Not here: the queues of a topic (store), requests for changes (topic_processor.py).
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class TopicConfigManager(ConfigTable):
         default = self._inheritable(default_topic)
         if default is None:
             _log.warning(
-                "topic %s of %s is not made: %s is not a topic to inherit from here",
+                "topic %s of %s is not created: %s is not a topic to inherit from here",
                 topic,
                 remote_address,
                 default_topic,
@@ -226,7 +226,7 @@ class TopicConfigManager(ConfigTable):
             topic_filter_type=default.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        _log.info("topic made like %s for %s: %s", default_topic, remote_address, describe_fields(created))
+        _log.info("topic created from %s for %s: %s", default_topic, remote_address, describe_fields(created))
         return self._put(created)
 
     def _inheritable(self, default_topic: str) -> TopicConfig | None:
@@ -258,7 +258,7 @@ class TopicConfigManager(ConfigTable):
                 topic_sys_flag=sys_flag,
                 order=bool(is_order),
             )
-            _log.info("topic made: %s", describe_fields(created))
+            _log.info("topic created: %s", describe_fields(created))
             return self._put(created)
         if is_order is not None and is_order != known.order:
             return self._put(_with(known, order=is_order))
@@ -276,7 +276,7 @@ class TopicConfigManager(ConfigTable):
         if new == old:
             return
         if old is None:
-            _log.info("topic made: %s", describe_fields(new))
+            _log.info("topic created: %s", describe_fields(new))
         else:
             _log.info("topic %s changed: %s", config.topic_name, describe_change(old, new))
         self._put(new)

@@ -56,7 +56,7 @@ _scan: Final = PropertyScanner(
 
 
 class EndTransactionProcessor:
-    """Ends transactions for producers."""
+    """Handles commits and rollbacks by producers."""
 
     def __init__(
         self,

@@ -3,13 +3,13 @@ about a half is made here, once.
 
 Of every half from `half_queue_offset` on one byte is kept, and of every op record from `op_queue_offset` on
 the last half that it ends: these two offsets are what Apache keeps as the progress of CID_RMQ_SYS_TRANS. What
-lies below is settled: it has ended, or goes on as a copy. A copy takes the place of its half. Whoever ends
-the half by its old offset means the copy.
+lies below is settled: it has ended, or goes on as a copy. A copy takes the place of its half. An end with
+the half's old offset applies to the copy.
 
 Nearly every half ends within milliseconds. Its end then need not read the record and decode it again: what
 the commit puts is in the cache until then. A half that is not there (put by an earlier process or an Apache
 broker; put again; with a time of its own for checks; evicted) is read from the log.
-Not here: records (transactions.py), who decides (end_transaction_processor.py, transaction_check.py).
+Not here: records (transactions.py), decisions (end_transaction_processor.py, transaction_check.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HalfMessageStates:
         return self._states[position] if position < len(self._states) else OPEN
 
     def next_open(self, queue_offset: int) -> int:
-        """The first half from `queue_offset` on that nobody ends; maybe one that is not there yet."""
+        """The first open half from `queue_offset` on; possibly one that does not exist yet."""
         start = max(0, queue_offset - self.half_queue_offset)
         position = self._states.find(OPEN, start)
         return self.half_queue_offset + (max(start, len(self._states)) if position < 0 else position)
@@ -221,7 +221,7 @@ class HalfMessageCache:
         self._bytes += half.size_bytes
 
     def take(self, queue_offset: int) -> CachedHalfMessage | None:
-        """The half, for whoever ends it now: it is not kept any longer."""
+        """Remove and return the half, which is being ended."""
         half = self._halves.pop(queue_offset, None)
         if half is not None:
             self._bytes -= half.size_bytes

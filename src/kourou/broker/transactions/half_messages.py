@@ -3,12 +3,11 @@
     half      RMQ_SYS_TRANS_HALF_TOPIC/0, an ordinary record; REAL_TOPIC and REAL_QID say where it goes
     commit    the same message at its real place, with the commit bits; names the half's phy_offset
     copy      a half put again behind the others, to be looked at later
-    given up  TRANS_CHECK_MAX_TIME_TOPIC/0, a half that nobody would end
-
+    given up  TRANS_CHECK_MAX_TIME_TOPIC/0, a half that was never ended
 A copy and one given up carry the queue_offset of the half that they replace, so that a log which
 ends with one of them tells what is missing (transactions.py). Clients do not see that mark.
 When an open half is looked at (TransactionTimes) is decided from its age and the configuration alone.
-Not here: who puts what when (transactions.py).
+Not here: when records are put (transactions.py).
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ def copy_of(half: MessageExt, *, is_checked: bool) -> InnerMessage:
 
 
 def given_up(half: MessageExt) -> InnerMessage:
-    """A half that nobody would end, for whoever looks after such."""
+    """A half that was never ended, for operators."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, 0
     message.set_property(MOVED_FROM, str(half.queue_offset))

@@ -1,4 +1,4 @@
-"""TransactionCheck: half messages that nobody ends are asked for.
+"""TransactionCheck: asks producers about half messages that were not ended.
 
 Every `transactionCheckInterval` all open halves are looked at in order, until one is too young. One
 that is due is put again behind the others, and some live producer of its group is asked

@@ -9,7 +9,7 @@ half per record, which both Apache versions read. It lies right behind what it b
 A commit cycle is written as a whole, so the two share one fate; of a write that a kill cut through, only
 the op record can be missing, at the end of the log. `recover` puts it there before anything else is stored,
 so that no half ends twice; from the recorded progress on it takes every op record into the table.
-Not here: who decides (end_transaction_processor.py, transaction_check.py).
+Not here: decisions (end_transaction_processor.py, transaction_check.py).
 """
 
 from __future__ import annotations
@@ -139,18 +139,18 @@ class Transactions:
         return self._put_op(half.queue_offset, done)
 
     def roll_back(self, half: MessageExt | CachedHalfMessage, done: PutDone | None) -> int:
-        """Let nobody ever see the message. As `commit`."""
+        """Drop the message, which was never visible. As `commit`."""
         return self._put_op(half.queue_offset, done)
 
     def give_up(self, half: MessageExt, done: PutDone | None) -> None:
-        """Leave the half to whoever looks after such. As `commit`."""
+        """Move the half to TRANS_CHECK_MAX_TIME_TOPIC. As `commit`."""
         self._topics.create_in_send_back(RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, 1, _READ_WRITE)
         self._writer.put_now(given_up(half), None)
         self._put_op(half.queue_offset, done)
 
     def put_again(self, half: MessageExt, *, is_checked: bool, done: PutDone | None) -> InnerMessage:
-        """Put the half behind all others, to be looked at later; the copy. `done` hears of the copy's
-        place. As `commit`."""
+        """Put the half behind all others, to be looked at later; the copy. `done` gets the copy's
+        position. As `commit`."""
         places: list[int] = []
         copy = copy_of(half, is_checked=is_checked)
         copy_queue_offset = self.half_queue.next_queue_offset

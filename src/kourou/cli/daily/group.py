@@ -29,6 +29,8 @@ from kourou.protocol.versions import version_desc
 from kourou.wording import counted
 
 group_app = OneLineGroup("group", help="List, show, reset and delete consumer groups.")
+# A consumer creates its group; settings come from here.
+group_app.other_words = dict.fromkeys(("create", "add", "new", "update"), "kourou admin updateSubGroup")
 
 _MAX_CONCURRENT_GROUPS: Final = 16
 # A group has no retry topic before its first member.

@@ -42,7 +42,7 @@ from kourou.wording import counted
 )
 @click.option("--lines", is_flag=True, help="Send a message for each non-empty line.")
 @click.option("-k", "--key", "keys", multiple=True, help="Key to find the message by; may be repeated.")
-@click.option("-t", "--tag", help="Tag that subscriptions select by.")
+@click.option("-t", "--tag", "tags", multiple=True, metavar="TAG", help="Tag that subscriptions select by.")
 @click.option(
     "-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Property; may be repeated."
 )
@@ -65,7 +65,7 @@ async def send(
     file: Path | None,
     lines: bool,
     keys: tuple[str, ...],
-    tag: str | None,
+    tags: tuple[str, ...],
     properties: tuple[str, ...],
     sharding_key: str | None,
     delay: str | None,
@@ -77,6 +77,10 @@ async def send(
     """
     if body is not None and file is not None:
         raise UsageError("give the body as an argument or by --file, not both")
+    if delay is not None and delay_level is not None:
+        raise UsageError("give --delay or --delay-level, not both")
+    if len(tags) > 1:
+        raise UsageError(f"--tag {' --tag '.join(tags)}: a message has one tag")
     delay_ms = 0 if delay is None else parse_duration_ms("--delay", delay)
     pairs = parse_pairs("--property", properties, form="NAME=VALUE")
 
@@ -85,7 +89,7 @@ async def send(
             return Message(
                 topic,
                 content,
-                tags=tag,
+                tags=tags[0] if tags else None,
                 keys=keys,
                 properties=pairs,
                 delay_time_level=delay_level or 0,

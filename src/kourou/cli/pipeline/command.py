@@ -20,6 +20,7 @@ from kourou.errors import ConfigError
 pipeline_app = OneLineGroup(
     "pipeline", help="Run jobs on Spark: declared pipelines, archive, replay, SQL over topics, statistics."
 )
+pipeline_app.other_words = dict.fromkeys(("check", "validate"), "kourou pipeline run --check")
 
 
 @pipeline_app.command()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _INSTALL: Final = "pipelines need PySpark and pyarrow: pip install 'kourou[spark]'"
 _STDERR: Final = 2
 _TAIL_LINES: Final = 5
+_STACK_FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _ERASED_LINE: Final = "\r\x1b[K"
 _QUIET: Final = {
     # Progress is shown by progress.py.
@@ -97,13 +99,18 @@ def _start(
     try:
         spark = local_session(app_name, master=master, settings=settings, fast_start=fast_start)
     except ConfigError as error:
-        tail = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-_TAIL_LINES:]
-        raise ConfigError(*error.problems, *tail) from error
+        raise ConfigError(*error.problems, *_last_messages(log.read_text(errors="replace"))) from error
     except KeyboardInterrupt as interrupt:
         _kill_jvm(interrupt)
         raise
     _use_default_handler()  # PySpark has installed its own handler
     return spark
+
+
+def _last_messages(log: str) -> list[str]:
+    """The last lines of Spark's log that are not those of a stack trace."""
+    lines = [line for line in log.splitlines() if line.strip() and not _STACK_FRAME.match(line)]
+    return lines[-_TAIL_LINES:]
 
 
 def _kill_jvm(interrupt: KeyboardInterrupt) -> None:

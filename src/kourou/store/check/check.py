@@ -2,7 +2,7 @@
 
 One pass over the CommitLog; ConsumeQueues and IndexFiles are compared with its records on the way,
 a window of records at a time, so that memory does not grow with the store. What each file must be is
-stated in invariants.py, once; what a start would mend is told apart from damage (check_report.py).
+stated in invariants.py, once; what a start would repair is distinguished from damage (check_report.py).
 Nothing is written, nothing is locked. A store in use can be checked too; what its broker has not
 written yet is then noted.
 """
@@ -49,8 +49,6 @@ def check_store(files: Files, root: Path, *, options: CheckOptions = _NO_OPTIONS
 
 
 class _StoreCheck:
-    """One check, in order."""
-
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._queues = QueuesCheck(context)

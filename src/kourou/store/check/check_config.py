@@ -80,7 +80,7 @@ def load_config(files: Files, layout: StoreLayout, name: str, shape: type[Table]
 
 
 def known_topics(files: Files, layout: StoreLayout) -> frozenset[str] | None:
-    """The topics in `topics.json`; None when that cannot be told."""
+    """The topics in `topics.json`; None if unknown."""
     table = load_config(files, layout, "topics.json", TopicConfigTable)
     return None if table is None else frozenset(table.topic_config_table)
 

@@ -131,7 +131,7 @@ class IndexCheck:
                 self._context.unreadable(view.path, error)
 
     def _reporter(self, view: IndexView) -> Report:
-        """How faults of a file are told: what the next start mends is only counted."""
+        """How faults of a file are reported: what the next start repairs is only counted."""
         checkpoint = self._context.checkpoint
         is_trusted = view.is_full and view.header.end_timestamp <= checkpoint.index_msg_timestamp
         if self._context.will_recover and not is_trusted:
@@ -244,7 +244,7 @@ class IndexCheck:
             before = _time_diffs(stored, self._views[number - 1].header.end_timestamp)
             is_wrong &= (rows.indexes != 1) | (rows.time_diffs != before)
         if is_wrong.all() and len(rows) > 1:
-            return  # the header's time is wrong, which is told once, in the end
+            return  # the header's time is wrong, which is reported once, at the end
         for row in np.flatnonzero(is_wrong).tolist():
             index = int(rows.indexes[row])
             self._reporter(view)(

@@ -31,7 +31,7 @@ _STEP_UNITS: Final = 100_000
 
 @dataclass(slots=True)
 class QueuesTally:
-    """Counted over all queues."""
+    """Counters over all ConsumeQueues of a store."""
 
     units: int = 0
     undispatched: int = 0

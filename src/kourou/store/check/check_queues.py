@@ -133,7 +133,7 @@ class QueuesCheck:
     # -- the end ---------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All records are through."""
+        """Check what can be decided only after the last record."""
         for key, check in self._checks.items():
             try:
                 check.finish()
@@ -188,7 +188,7 @@ class QueuesCheck:
             )
 
     def _was_deleted(self, topic: str) -> bool:
-        """Whether a topic without queues is one that nobody expects to have any."""
+        """Whether a topic is not expected to have queues."""
         context = self._context
         if topic in context.options.deleted_topics:
             return True

@@ -1,8 +1,8 @@
 """CheckReport: what a check of a store found.
 
-Three kinds of findings. A violation breaks an invariant, and nothing mends it by itself. What the
-next start of a broker mends (after a kill, mostly) is listed under `recovery`. Notes are worth
-knowing and harm nothing. Not here: who finds what (check.py and its neighbours).
+Three kinds of findings. A violation breaks an invariant and is not repaired automatically. What the
+next start of a broker repairs (after a kill, mostly) is listed under `recovery`. Notes are worth
+knowing and harm nothing. Not here: the checks (check.py and its siblings).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kourou.store.check.invariants import Invariant
 
-# Of one kind in one place so many are told one by one; one cause often breaks thousands.
+# Findings of one kind in one place that are listed singly; one cause often breaks thousands.
 MAX_ALIKE: Final = 20
 
 
@@ -69,7 +69,7 @@ class CheckCounts:
 
 @dataclass(slots=True)
 class CheckReport:
-    """The outcome. `unreadable` are violations too: what they hide nobody has looked at."""
+    """The outcome. `unreadable` are violations, too: their contents were not checked."""
 
     root: Path
     is_clean: bool = True
@@ -83,7 +83,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong, or nothing that a start would not mend."""
+        """Nothing is wrong except what a start would repair."""
         return not self.violations
 
     @property
@@ -126,15 +126,15 @@ class Findings:
         self._alike: Counter[tuple[Path, Invariant | None, bool]] = Counter()
 
     def violation(self, invariant: Invariant, path: Path, position: int | None, what: str) -> None:
-        """An invariant is broken."""
+        """Report a broken invariant."""
         self._add(self.report.violations, Finding(path, position, what, invariant))
 
     def recovery(self, path: Path, position: int | None, what: str) -> None:
-        """The next start will mend this; `what` continues "recovery will"."""
+        """Report what the next start will repair; `what` continues "recovery will"."""
         self._add(self.report.recovery, Finding(path, position, f"recovery will {what}"))
 
     def note(self, path: Path, position: int | None, what: str) -> None:
-        """Worth knowing."""
+        """Report something that is not an error."""
         self._add(self.report.notes, Finding(path, position, what))
 
     def unreadable(self, path: Path, error: OSError) -> None:

@@ -47,7 +47,7 @@ class QueueRows:
         return self.select(slice(first, last))
 
     def select(self, rows: slice | NDArray[np.intp]) -> QueueRows:
-        """Some rows."""
+        """The rows at these positions, or of this mask."""
         return QueueRows(
             self.queue_offsets[rows], self.phy_offsets[rows], self.sizes[rows], self.tags_codes[rows]
         )
@@ -69,7 +69,7 @@ class KeyRows:
         return len(self.hashes)
 
     def select(self, rows: Bools) -> KeyRows:
-        """Some rows."""
+        """The rows at these positions, or of this mask."""
         return KeyRows(
             self.hashes[rows], self.phy_offsets[rows], self.store_timestamps[rows], self.is_tag[rows]
         )

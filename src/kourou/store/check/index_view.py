@@ -44,7 +44,7 @@ class EntryRows:
         return len(self.indexes)
 
     def select(self, rows: slice | NDArray[Any]) -> EntryRows:
-        """Some rows."""
+        """The rows at these positions, or of this mask."""
         return EntryRows(self.indexes[rows], self.hashes[rows], self.phy_offsets[rows], self.time_diffs[rows])
 
 

@@ -113,7 +113,6 @@ class MessageSearch:
             yield IndexView(self._files, path, layout)
 
     def close(self) -> None:
-        """Close the files."""
         self.reader.close()
 
     def __enter__(self) -> Self:

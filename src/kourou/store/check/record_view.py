@@ -79,7 +79,6 @@ class _Cursor:
         self._number = 0
 
     def fields(self) -> Iterator[RecordField]:
-        """All fields, in order."""
         size, magic = BLANK.fields
         yield self._integer(size)
         yield (found := self._integer(magic))

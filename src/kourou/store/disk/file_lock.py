@@ -80,7 +80,7 @@ class FileLock:
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether some process, this one included, holds the lock on `path`; None when nobody can tell.
+    """Whether some process, this one included, holds the lock on `path`; None if unknown.
 
     Found out without locking and without writing. Where locks belong to the process and not to the open
     file nothing is asked: closing the file again would end a lock that this process holds.
@@ -102,7 +102,7 @@ def is_locked(path: Path) -> bool | None:
 
 
 def check_unlocked(path: Path) -> None:
-    """StoreLockedError if some process holds the lock on `path`, as far as that can be told without
+    """StoreLockedError if some process holds the lock on `path`, as far as that can be determined without
     locking; see `is_locked`."""
     if is_locked(path):
         fd = os.open(path, os.O_RDONLY)

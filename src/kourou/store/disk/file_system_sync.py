@@ -42,7 +42,7 @@ _syncfs: Final = _find_syncfs()
 def sync_file_system(fd: int) -> bool:
     """All that was written to the file system that holds the open file is on disk on return, names too.
 
-    False: this cannot be done here, and nothing was. After an OSError nobody knows what is on disk.
+    False: this cannot be done here, and nothing was. After an OSError it is unknown what is on disk.
     """
     if _syncfs is None:
         return False

@@ -7,8 +7,8 @@ what is composed of smaller steps (`replace`, `remove_tree`, `read`) calls those
 What holds on return is said as one of three: *in memory* (lost with the process), *in the page
 cache* (survives the process, not the machine), *on disk*. A name (file created, renamed,
 removed) is on disk only after `sync_folder` of the folder that holds it.
-Failures of the operating system come out as OSError: what they mean, the caller knows.
-Not here: any format; who syncs when.
+Failures of the operating system come out as OSError: their meaning is up to the caller.
+Not here: any format; when to sync.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class OpenFile:
         return data if len(data) == size_bytes else None
 
     def will_need(self, size_bytes: int, position: int) -> None:
-        """Have the system fetch these bytes into the page cache; a hint, which nobody waits for."""
+        """Have the system fetch these bytes into the page cache; a hint, without waiting."""
         if _ADVISE is not None:
             _ADVISE(self._fd, position, size_bytes, os.POSIX_FADV_WILLNEED)
 
@@ -172,7 +172,7 @@ class OpenFile:
     def sync(self) -> None:
         """On return all that was written before the call is on disk, and the length with it.
 
-        After an OSError nobody knows what is on disk, and a second sync that succeeds proves nothing.
+        After an OSError it is unknown what is on disk, and a second sync that succeeds proves nothing.
         """
         _fdatasync(self._fd)
 
@@ -187,7 +187,7 @@ class OpenFile:
             os.posix_fallocate(self._fd, 0, size_bytes)
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
-                # The system may have reserved all that was left; nobody else could write then.
+                # The system may have reserved all free space; no other process could write then.
                 os.ftruncate(self._fd, old_bytes)
                 raise
             self.set_length(max(old_bytes, size_bytes))
@@ -327,7 +327,7 @@ class Files:
         os.unlink(path)
 
     def remove_folder(self, path: Path) -> None:
-        """Remove an empty folder."""
+        """Remove an empty folder; OSError if it is not."""
         os.rmdir(path)
 
     def remove_tree(self, path: Path) -> None:

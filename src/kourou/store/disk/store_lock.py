@@ -51,7 +51,7 @@ class StoreLock:
 
     @staticmethod
     def check_free(root: Path) -> None:
-        """StoreLockedError when another process has the store in `root`, as far as that can be told
+        """StoreLockedError when another process has the store in `root`, as far as that can be determined
         without taking it; nothing is changed."""
         check_unlocked(root / _LOCK)
 

@@ -54,7 +54,7 @@ class IndexHeader:
         return header
 
     def encode(self) -> bytes:
-        """The 40 bytes."""
+        """The 40 bytes of the header."""
         return _HEADER.pack(
             self.begin_timestamp,
             self.end_timestamp,
@@ -100,7 +100,7 @@ class IndexBatch:
 
     @classmethod
     def of_hashed(cls, rows: Sequence[bytes]) -> IndexBatch:
-        """Rows of HASHED_KEYS."""
+        """From bytes that are rows of HASHED_KEYS."""
         keys = np.frombuffer(b"".join(rows), HASHED_KEYS)
         return cls(
             keys["key_hash"].astype(np.int32),

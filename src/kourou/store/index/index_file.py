@@ -175,7 +175,7 @@ class IndexFile:
     def flush(self) -> None:
         """On return everything is on disk.
 
-        StorageError when a sync fails: then nobody knows what is, and trying again proves nothing.
+        StorageError when a sync fails: then it is unknown what is on disk, and another try proves nothing.
         """
         run_steps(self.flush_steps())
 

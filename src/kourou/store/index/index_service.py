@@ -252,7 +252,7 @@ class IndexService:
         return run_steps(self.delete_expired_steps(min_phy_offset))
 
     def delete_expired_steps(self, min_phy_offset: int) -> Steps[int]:
-        """The same in steps."""
+        """Like `delete_expired`, but interruptible between steps."""
         deleted = 0
         while len(self._index_files) > 1 and self._index_files[0].header.end_phy_offset < min_phy_offset:
             yield from self._delete_first_steps()
@@ -271,7 +271,7 @@ class IndexService:
         try:
             yield remove
         finally:
-            # Also when whoever waits for the step is cancelled: the file is gone all the same.
+            # Also when the waiter for the step is cancelled: the file is gone all the same.
             if is_removed:
                 del self._index_files[0]
                 oldest.close()
@@ -479,7 +479,7 @@ class IndexService:
                 return
 
     def drop_damaged(self) -> None:
-        """Remove the first file that could not be mended and those behind it: the next start indexes their
+        """Remove the first file that could not be repaired and those after it: the next start indexes their
         records again."""
         for number, index_file in enumerate(self._index_files):
             if index_file.is_damaged:

@@ -4,7 +4,7 @@ A slot holds the index of the newest entry whose hash falls into it, 0 for none;
 each entry's `prev_index`. On disk the slots lie behind the 40-byte header, i32 big-endian. Here they
 are an array whose pages the system provides on first use, so that an empty table costs nothing; what
 changed goes to the file in blocks of a page. Slots follow from the entries alone: see `link`.
-Not here: the entries (index_file.py), who decides when to write.
+Not here: the entries (index_file.py), when to write.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class IndexWalk:
         self.is_over = search.is_over
 
     def walk_on(self) -> None:
-        """One turn."""
+        """Continue for one bounded step."""
         index = self._first() if self._index is None else self._index
         search = self._search
         for _ in range(min(_TURN_ENTRIES, search.entries_left)):

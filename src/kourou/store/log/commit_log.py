@@ -75,7 +75,7 @@ class CommitLog:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where new files go."""
+        """The folders in which new files are created."""
         return self._folders
 
     @property
@@ -329,7 +329,7 @@ class CommitLog:
 
     def region_at(self, phy_offset: int, until_phy_offset: int = 0) -> LogWindow | None:
         """Older bytes around this one, and on until another, through a map; None when not all of them are in
-        memory and in one file. Worth it for who reads many."""
+        memory and in one file. Worth it for reads of many bytes."""
         log_file = self.file_at(phy_offset)
         if log_file is None or until_phy_offset > min(log_file.end_phy_offset, self.max_phy_offset):
             return None
@@ -386,7 +386,7 @@ class CommitLog:
             yield remove
         finally:
             log_file.is_deleted = is_removed
-            # Also when whoever waits for the step is cancelled: the file is gone all the same.
+            # Also when the waiter for the step is cancelled: the file is gone all the same.
             if is_removed:
                 del self.log_files[0], self._starts[0]
                 self._regions.forget(log_file)
@@ -396,7 +396,7 @@ class CommitLog:
         return log_file.path
 
     def close_removed_steps(self) -> Steps[None]:
-        """Close removed files, in steps, but those that somebody still reads: the last descriptor of a
+        """Close removed files, in steps, except those still being read: the last descriptor of a
         file that is gone frees its blocks."""
         for log_file in [log_file for log_file in self._removed if not log_file.is_pinned]:
             self._removed.remove(log_file)

@@ -1,7 +1,7 @@
 """DispatchRequest: what ConsumeQueue and index need to know of one stored record.
 
-Read straight from the record's bytes, checked on the way. Not here: who asks for it
-(recovery.py, dispatcher.py), what is done with it (dispatcher.py).
+Read straight from the record's bytes, checked on the way. Used by recovery.py and
+dispatcher.py. Not here: what is done with it (dispatcher.py).
 """
 
 from __future__ import annotations

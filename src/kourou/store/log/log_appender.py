@@ -392,7 +392,7 @@ class LogAppender:
             self._half_written_end = 0
 
     def drop_pending(self) -> None:
-        """Give up what is pending, as a process that dies does: nobody is told."""
+        """Drop what is pending, like a process that dies: without a response."""
         batch, self._batch = self._batch, None
         if batch is not None:
             batch.give_back()

@@ -34,7 +34,7 @@ def written_end(file: OpenFile, position: int, end: int) -> int:
     while end > position:
         size = min(_PIECE_BYTES, end - position)
         piece = file.pread(size, end - size)
-        # Compared first, which is far faster: zeros that somebody has read count as data, a gigabyte of them.
+        # Compared first, which is far faster: zeros that were read count as data, a gigabyte of them.
         if piece != _ZERO_PIECE and (written := piece.rstrip(b"\0")):
             return end - size + len(written)
         end -= size

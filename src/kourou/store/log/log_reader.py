@@ -128,7 +128,6 @@ class LogReader:
         return f"the record there is {found.topic}/{found.queue_id} queue_offset {found.queue_offset}"
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._open.values():
             file.close()
         self._open.clear()

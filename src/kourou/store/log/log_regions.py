@@ -20,7 +20,7 @@ _SMALL_BYTES: Final = 256 * 1024
 _BELIEVED_S: Final = 1.0
 _MAX_REGIONS: Final = 64
 _MAX_MAPS: Final = 4
-"""Files that are mapped only because somebody reads what is old. A map takes memory for its tables."""
+"""Maximum number of old files that are mapped for reads. A map takes memory for its tables."""
 
 
 class LogWindow(NamedTuple):
@@ -88,5 +88,5 @@ class LogRegions:
         log_file.unmap()
 
     def clear(self) -> None:
-        """Believe nothing any more."""
+        """Forget which regions are in memory."""
         self._found.clear()

@@ -72,7 +72,7 @@ class LogScanner:
             phy_offset += found.size
 
     def record_at(self, phy_offset: int) -> DispatchRequest | Blank | BadRecord:
-        """What lies at `phy_offset`."""
+        """The record, blank or damage at `phy_offset`."""
         try:
             position = self._fill(phy_offset, BLANK.size)
             size, magic = record_mark(self._piece, position)

@@ -107,7 +107,6 @@ class LogSnapshot:
             raise StorageError(f"{loss}; {LOSS_CURE}", log_file.path)
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._open.values():
             file.close()
         self._open.clear()

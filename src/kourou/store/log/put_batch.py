@@ -1,7 +1,7 @@
 """PutBatch: the puts of one commit cycle, and where each of them goes.
 
 One write, so one fate: all stored or none. Offsets are taken when a put is added; on failure
-`give_back` returns them. Each sender is told once.
+`give_back` returns them. Each send is answered once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 PutDone: TypeAlias = Callable[[PutStatus, int, int], None]
 """Called once with status, phy_offset and queue_offset."""
 
-# done (None: nobody waits for this record), phy_offset, queue_offset, whether the sender waits for the flush
+# done (None: without a waiter), phy_offset, queue_offset, whether the sender waits for the flush
 Put: TypeAlias = tuple[PutDone | None, int, int, bool]
 
 # topic, index keys, phy_offset, store_timestamp
@@ -178,7 +178,7 @@ class PutBatch:
             self._tell(status, True, False)
 
     def answer(self, status: PutStatus) -> None:
-        """Tell every sender that was not told before; a second time there is none."""
+        """Answer every send that was not answered before; a second call answers none."""
         told, self._told = self._told, _ALL
         if told != _ALL:
             self._tell(status, told == _NOBODY, True)

@@ -1,6 +1,6 @@
-"""PutStatus: what became of a put, and how a refusal reads.
+"""PutStatus: the result of a put, and the text of a rejection.
 
-Not here: who refuses (log_appender.py for the store, the broker for its own reasons).
+Not here: the reasons (log_appender.py for the store, the broker for its own).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ rebuildable from the CommitLog, so never synced before an ack, and `append` touc
 
 One thread owns a queue. Another may run the writing half of a flush round, and `read_units`
 below what was flushed: those units no longer change.
-Not here: which queues there are (consume_queues.py), who appends (dispatcher.py), search by
+Not here: which queues there are (consume_queues.py), appending (dispatcher.py), search by
 time (queue_time_search.py), where it begins when the log loses its start (queue_min_search.py).
 """
 
@@ -41,14 +41,14 @@ _MAX_QUEUE_OFFSET: Final = (1 << 63) // UNIT_BYTES - 1  # positions have 63 bits
 _FILL_UNITS: Final = 50_000
 
 Verdict = Callable[[CqUnit], bool | None]
-"""Whether a unit is what a search looks for; None when that cannot be told from it."""
+"""Whether a unit is what a search looks for; None if it does not decide."""
 
 
 class ConsumeQueue:
     """A queue: units from `min_queue_offset` to `max_queue_offset`, which is the next one's offset.
 
     `max_phy_offset` is the end of the last message's record, -1 when there is none.
-    `next_queue_offset` and `encoder` belong to whoever puts messages: the first runs ahead of
+    `next_queue_offset` and `encoder` belong to the appender: the first runs ahead of
     `max_queue_offset` by the messages that are not visible yet.
     """
 

@@ -5,7 +5,7 @@ folder and file are made when its first units are flushed. 50,000 of them are no
 
 One thread owns them, see consume_queue.py. Durability: units are in memory after `append`, in
 the page cache after a flush round, on disk after a round with `sync`; the CommitLog has them
-all the same. Not here: who dispatches, retention's rules, the checkpoint.
+all the same. Not here: dispatching, retention's rules, the checkpoint.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ConsumeQueues:
 
     @property
     def files(self) -> QueueFiles:
-        """Where the units are."""
+        """The files that hold the units."""
         return self._files
 
     def verify_by(self, verifier: UnitVerifier) -> None:

@@ -1,6 +1,6 @@
 """DescriptorCache: open files for reading, the least recently used one closed when there are too many.
 
-Safe to use from several threads: a file in use is closed by whoever gives it back last.
+Safe to use from several threads: a file in use is closed by its last user.
 Not here: what the files hold (queue_files.py); writers open and close on their own.
 """
 

@@ -198,7 +198,7 @@ class QueueFiles:
                     file.set_length(self.file_bytes)
 
     def _open(self, path: Path, position_in_file: int) -> OpenFile:
-        """Open a file that is there unless its first unit is to be written, or somebody removed it."""
+        """Open a file that is there unless its first unit is to be written, or it was removed."""
         if position_in_file:
             with suppress(FileNotFoundError):
                 return self.files.open(path)
@@ -230,8 +230,8 @@ class QueueFiles:
     def sync(self) -> None:
         """All units written before the call are on disk on return, and the names of their files.
 
-        After an OSError nobody knows what is on disk, and a second try may succeed without having
-        written anything: so it fails for ever, and the next start rebuilds what is in doubt.
+        After an OSError it is unknown what is on disk, and a second try may succeed without having
+        written anything: so it fails forever, and the next start rebuilds what is in doubt.
         """
         if self._failed_sync is not None:
             raise OSError(self._failed_sync.errno, f"a sync of ConsumeQueues failed: {self._failed_sync}")
@@ -349,13 +349,12 @@ class QueueFiles:
             self.files.sync_folder(self._deleted)
 
     def remove_moved(self) -> None:
-        """Remove what was moved away, as far as the disk lets us: nobody misses it."""
+        """Remove what was moved away, as far as the disk permits: it is not needed."""
         try:
             self.files.remove_tree(self._deleted)
         except OSError as error:
             _log.warning("%s cannot be removed: %s", self._deleted, error.strerror or error)
 
     def close(self) -> None:
-        """Close every file."""
         self.blocks.clear()
         self._readers.close()

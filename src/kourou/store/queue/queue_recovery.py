@@ -110,7 +110,7 @@ def used_units(raw: bytes) -> int:
 def sound_units(raw: bytes, count: int) -> int:
     """How many of the first `count` units can be trusted: all before the first that is wrong.
 
-    Of two that overlap nobody knows which is wrong: neither counts.
+    Of two that overlap it is unknown which is wrong: neither counts.
     """
     raw = raw[: count * UNIT_BYTES].ljust(count * UNIT_BYTES, b"\0")
     return _sound_few(raw, count) if count <= _FEW_UNITS else _sound_many(raw, count)

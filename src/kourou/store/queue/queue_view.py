@@ -22,7 +22,7 @@ _STEP_BYTES: Final = 64 * 1024
 
 
 class Units:
-    """Some units, as columns."""
+    """Units of a ConsumeQueue as numpy columns."""
 
     __slots__ = ("phy_offsets", "raw", "sizes", "tags_codes")
 
@@ -37,7 +37,7 @@ class Units:
 
     @property
     def are_zero(self) -> Bools:
-        """Which were never written."""
+        """A mask of the units that were never written."""
         zero: Bools = (self.phy_offsets == 0) & (self.sizes == 0) & (self.tags_codes == 0)
         return zero
 
@@ -49,7 +49,7 @@ class Units:
 
 
 def units_of(raw: bytes | bytearray) -> Units:
-    """Units from their bytes."""
+    """Decode the units in these bytes."""
     return Units(np.frombuffer(raw, UNIT_TYPE))
 
 

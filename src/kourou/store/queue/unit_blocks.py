@@ -41,12 +41,12 @@ class UnitBlocks:
         return len(self._blocks)
 
     def keep(self, key: BlockKey, units: bytes) -> None:
-        """Remember a whole block."""
+        """Cache a whole block of units."""
         assert len(units) == BLOCK_UNITS * UNIT_BYTES, "a part of a block"
         if len(self._blocks) >= MAX_BLOCKS:
             del self._blocks[next(iter(self._blocks))]
         self._blocks[key] = units
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all cached blocks."""
         self._blocks.clear()

@@ -31,7 +31,7 @@ TagsFilter = Callable[[int], bool]
 RecordFilter = Callable[[Buffer], bool]
 """Whether a record matches, from its bytes."""
 Matcher = Callable[[int, int], bool | None]
-"""Whether the record at a phy_offset, of a size, matches; None: not to be told now, reading stops there."""
+"""Whether the record at a phy_offset, of a size, matches; None: undecided for now, reading stops there."""
 
 
 _NOWHERE: Final = LogWindow(memoryview(b""), 0, 1, 0)

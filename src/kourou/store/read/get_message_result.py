@@ -16,9 +16,9 @@ from kourou.store.log.log_file import LogFile
 
 _READ_AT_ONCE_BYTES: Final = 1024 * 1024
 _GAP_BYTES: Final = 32 * 1024
-"""Over so many bytes that nobody asked for a disk reads on; to seek takes longer."""
+"""A disk reads on over this many unrequested bytes: a seek takes longer."""
 _AHEAD_BYTES: Final = 4 * 1024 * 1024
-"""What lies behind is fetched too for one who reads most of it: the pulls that follow find it in memory."""
+"""The following bytes are fetched, too, for a reader of most of the log: for its next pulls."""
 
 
 class GetMessageStatus(enum.Enum):
@@ -67,7 +67,7 @@ class GetMessageResult:
     """False when some of it has to come from disk: `load` it where waiting is allowed, then
     `release` it in the owner's thread, in any case."""
     is_dense: bool = False
-    """Whether a reader who goes on like this wants a good part of what the log holds."""
+    """Whether a reader that continues like this reads a large part of the log."""
     is_full: bool = False
     """Whether the limits leave no room for the next message; known of reads that look at units one by one."""
     _cold: list[ColdRun] = field(default_factory=list)

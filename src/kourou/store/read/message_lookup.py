@@ -67,7 +67,7 @@ class MessageLookup:
     ) -> list[MessageExt]:
         """Messages of `topic` indexed under `key` and stored in the time range, oldest first.
 
-        Keys with the same hash may come along, as with Apache's: who asks compares the text.
+        Keys with the same hash may come along, as with Apache's: the caller compares the text.
         """
         if self._index is None:
             return []

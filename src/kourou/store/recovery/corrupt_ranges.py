@@ -3,7 +3,7 @@
 Kept as JSON in `quarantine/damages.json`, so that a restart reports it in one line. With it the places of
 lost messages at the end of queues: a message that came next must not get the offset of one that consumers
 have seen. What was lost and rebuilt is counted since the start.
-Not here: who finds damage (recovery.py, queue_verifier.py, index_verifier.py).
+Not here: finding damage (recovery.py, queue_verifier.py, index_verifier.py).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class IndexVerifier:
         self._delay_levels = delay_levels
 
     def verify_steps(self, index_file: IndexFile, before: IndexFile | None) -> Steps[None]:
-        """Check a file, and mend it if need be; `before` is the one in front of it. The owner goes on between
+        """Check a file, and repair it if necessary; `before` is the previous one. The owner continues between
         the steps."""
         check = index_file.begin_check()
         yield check.run
@@ -91,7 +91,7 @@ class IndexVerifier:
     def _entries(
         self, log: LogSnapshot, index_file: IndexFile, before: IndexFile | None, check: IndexCheck
     ) -> IndexBatch | None:
-        """What the entries have to say, from the log; None when that cannot be told, or does not fit those
+        """What the entries have to say, from the log; None if that is unknown, or does not fit those
         that are right."""
         first = index_file.header.begin_phy_offset if before is None else before.header.end_phy_offset
         if first < log.min_phy_offset:

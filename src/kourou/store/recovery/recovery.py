@@ -144,7 +144,7 @@ class Recovery:
             if follows is not None:
                 report.quarantine = self._save_tail(bad.phy_offset, written_end)
             return None
-        # What lies behind the durable part is judged on its own, if no record comes before.
+        # What follows the durable part is examined on its own, if no record comes before.
         end = durable if follows is None else min(follows, durable)
         self._note(self._damage(bad, end))
         return end

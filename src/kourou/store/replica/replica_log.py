@@ -30,6 +30,7 @@ from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 from kourou.store.recovery.log_walk import LogWalk
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
+_SCANNED_BYTES: Final = 64 * 1024
 # As many take as long one by one as in arrays.
 _FEW_RECORDS: Final = 24
 
@@ -46,14 +47,15 @@ class ReplicaLog:
         log: CommitLog,
         dispatcher: Dispatcher,
         columns: ColumnsDispatcher,
-        scanner: LogScanner,
         delay_levels: tuple[int, ...],
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
-        self._scanner = scanner
+        self._scanner = LogScanner(
+            log, delay_levels, max_record_bytes=MAX_RECORD_BYTES, piece_bytes=_SCANNED_BYTES
+        )
         self._delay_levels = delay_levels
-        self._walk = LogWalk(log, scanner, dispatcher, columns)
+        self._walk = LogWalk(log, self._scanner, dispatcher, columns)
         self._dispatched = max(dispatcher.dispatched_phy_offset, log.min_phy_offset)
 
     @property

@@ -82,7 +82,6 @@ class TimerUnit(NamedTuple):
         return bool(self.magic & MAGIC_DELETE)
 
     def encode(self) -> bytes:
-        """Its bytes."""
         fields = _UNIT.pack(UNIT_BYTES, *self)
         return fields + _RESERVED.pack(_CHECKED | zlib.crc32(fields))
 
@@ -114,7 +113,6 @@ class TimerLog:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
         return self._folder
 
     def starts(self) -> list[int]:
@@ -162,7 +160,6 @@ class TimerLog:
             self._written_pos = 0
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -195,7 +192,6 @@ class TimerLog:
             file.sync()
 
     def delete_first(self) -> None:
-        """Remove the oldest file."""
         self._remove(self.starts()[0])
 
     def _remove(self, start: int) -> None:

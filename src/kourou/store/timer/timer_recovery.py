@@ -132,8 +132,6 @@ def _behind(log: TimerLog, pos: int, max_phy_offset: int) -> Iterator[tuple[int,
 
 
 class _Units:
-    """Columns of many units."""
-
     def __init__(self, pos: Longs, slot: Longs, prev: Longs, sign: Longs, topic: Longs) -> None:
         self.pos, self._slot, self._prev, self._sign, self._topic = pos, slot, prev, sign, topic
 

@@ -47,13 +47,12 @@ class TimerWheel:
         self._files = files
         self._path = path
         self._precision_ms = precision_ms
-        self._slots = mmap.mmap(-1, _SIZE_BYTES)  # pages that nobody uses take no memory
+        self._slots = mmap.mmap(-1, _SIZE_BYTES)  # unused pages take no memory
         self._dirty: set[int] = set()
         self._is_blank = True  # nothing was put since it was made: a search would read 37 MB of zeros
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self._path
 
     def load(self) -> str | None:
@@ -168,7 +167,7 @@ class TimerWheel:
         self._dirty.update(position // _PAGE_BYTES for position, _ in pages)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory of the slots; unusable afterwards."""
         self._slots.close()
 
     def _position(self, time_ms: int) -> int:

@@ -283,7 +283,7 @@ def test_the_log_has_words_of_rocketmq_not_of_python(
         topics.update(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4, order=True))
         topics.delete("T")
     made, changed, deleted = caplog.messages
-    assert made.startswith('topic made: topicName="T", readQueueNums=4, writeQueueNums=4, perm=6, ')
+    assert made.startswith('topic created: topicName="T", readQueueNums=4, writeQueueNums=4, perm=6, ')
     assert changed == "topic T changed: readQueueNums=8 (was 4), order=true (was false)"
     assert deleted.startswith('topic deleted: topicName="T", readQueueNums=8, ')
 

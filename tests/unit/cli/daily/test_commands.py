@@ -85,7 +85,10 @@ def test_a_variable_is_named_where_it_decides(monkeypatch: pytest.MonkeyPatch) -
         (("send", "Orders", "x", "-p", "color"), "--property color: must be NAME=VALUE"),
         (("send", "Orders", "x", "-p", "KEYS=a"), "property 'KEYS' is reserved by RocketMQ"),
         (("send", "Orders", "x", "--delay", "5"), "--delay 5: must be a time such as 30s, 5m, 1h or 2d"),
-        (("send", "Orders", "x", "--delay", "5s", "--delay-level", "2"), "give one of delay_time_level"),
+        (
+            ("send", "Orders", "x", "--delay", "5s", "--delay-level", "2"),
+            "give --delay or --delay-level, not both",
+        ),
         (("send", "Or ders", "x"), "topic 'Or ders' contains ' '"),
         (("tail", "Orders", "--raw", "--json"), "give --raw or --json, not both"),
         (("tail", "Orders", "--from", "-5m", "--last", "3"), "give --from or --last, not both"),
