@@ -53,6 +53,8 @@ from kourou.protocol.bodies.groups import (
     GroupList,
 )
 from kourou.protocol.bodies.ha import (
+    EpochEntry,
+    EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
@@ -175,6 +177,8 @@ __all__ = [
     "DelayOffsetSerializeWrapper",
     "ExponentialRetryPolicy",
     "GetBrokerMemberGroupResponseBody",
+    "EpochEntry",
+    "EpochEntryCache",
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
     "GroupForbidden",
