@@ -220,8 +220,8 @@ def _broker_row(broker: BrokerSummary, slave: SlaveLag | None) -> BrokerRow:
         broker.get_tps,
         broker.disk_ratio,
         broker.problem,
-        slave and slave.lag_bytes,
-        slave and slave.lag_ms,
+        slave.lag_bytes if slave else None,
+        slave.lag_ms if slave else None,
         slave.problem if slave else "",
     )
 
