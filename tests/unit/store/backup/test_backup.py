@@ -17,8 +17,10 @@ from kourou.store.backup.restore import restore
 from kourou.store.check.compare import compare_stores
 from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.queue_view import QueueView
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.steps import run_steps
+from kourou.store.store_layout import find_layout
 from kourou.testing.store_check import assert_store_ok
 from tests.golden.stores import extract_store
 from tests.unit.store.message_stores import LOG_FILE_BYTES, NOW_MS, StoreKit, bodies, listing, put
@@ -179,6 +181,23 @@ def test_queues_without_messages_keep_their_next_offset(kit: StoreKit, tmp_path:
         opened = copy.open()
         assert (opened.min_offset_in_queue("seldom", 0), opened.max_offset_in_queue("seldom", 0)) == (5, 5)
         assert opened.min_offset_in_queue("orders", 0) == store.min_offset_in_queue("orders", 0) > 0
+
+
+def test_units_behind_the_snapshot_are_not_copied(kit: StoreKit, tmp_path: Path) -> None:
+    store = kit.open()
+    fill(store, 8)
+    store.flush_derived(thorough=True)
+    made = fill(store, 8, 8)
+    store.queues.flush_round(least_bytes=0, sync=False)  # they may be torn while they are written
+    run_backup(kit.root, tmp_path / "backup")
+    layout = find_layout(Files(), tmp_path / "backup" / "store")
+    ends = [
+        QueueView(Files(), folder, layout.queue_file_bytes or 1).end_queue_offset
+        for folder in layout.queues.values()
+    ]
+    assert ends == [4, 4]
+    with restored(tmp_path, tmp_path / "backup") as copy:
+        assert set(made) < set(all_bodies(copy.open()))
 
 
 def test_a_deleted_topic_does_not_come_back(kit: StoreKit, tmp_path: Path) -> None:
