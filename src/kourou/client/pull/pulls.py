@@ -172,10 +172,11 @@ class QueuePulls:
                 self._instance.namesrvs.current, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout_ms
             ) from None
         header = self._header(queue, subscription, queue_offset, max_messages, max_bytes, suspend_ms)
+        # After an error the master is pulled: a slave that was suggested may not serve the topic.
+        self._pull_from.pop(queue, None)
         try:
             result = await self._pull_at(place, queue, header, deadline)
         except RemotingError as error:
-            self._pull_from.pop(queue, None)
             other = self._instance.routes.fail_over(queue.broker_name, place.address, error)
             if other is None or asyncio.get_running_loop().time() >= deadline:
                 raise
